@@ -1,0 +1,1 @@
+"""What tests and the demo share: real processes, the simulator, checkers, scenario environments."""

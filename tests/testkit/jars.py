@@ -1,0 +1,78 @@
+"""RocketMQ's own jars, by version, fetched once through Maven and kept in the user's cache.
+
+A version's folder appears under its final name only when it is whole, so an interrupted fetch is done again.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+DEFAULT_VERSION = "5.5.0"
+_ARTIFACTS = ("namesrv", "broker", "controller", "proxy", "tools")
+_FETCH_TIMEOUT_S = 600.0
+
+
+class JarsUnavailableError(Exception):
+    """The jars of a version could not be had; the text says what was tried."""
+
+
+def cache_directory() -> Path:
+    """Return the folder that holds one folder of jars a version."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "rocketmq-ha" / "rocketmq"
+
+
+async def jars(version: str = DEFAULT_VERSION) -> Path:
+    """Return the folder with the jars of `version`, fetching them if they are not there.
+
+    Raises:
+        JarsUnavailableError: Maven is missing, or the version cannot be fetched.
+    """
+    target = cache_directory() / version
+    if target.is_dir():
+        return target
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsUnavailableError(
+            "mvn is not installed: 'apt-get install maven' (make setup does it as root)"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom(version))
+        output = Path(scratch) / "jars"
+        process = await asyncio.create_subprocess_exec(
+            *(
+                maven,
+                "-q",
+                "-B",
+                "-f",
+                str(pom),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={output}",
+            ),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await asyncio.wait_for(process.communicate(), _FETCH_TIMEOUT_S)
+        if process.returncode != 0:
+            text = printed.decode(errors="replace")[-2_000:]
+            raise JarsUnavailableError(f"RocketMQ {version} could not be fetched by Maven:\n{text}")
+        if not target.is_dir():
+            output.rename(target)
+    return target
+
+
+def _pom(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for artifact in _ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>local</groupId><artifactId>jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
