@@ -1,0 +1,197 @@
+"""The gold tables: what the jobs compute and the reports read, as frozen pyarrow schemas.
+
+Problem: a report must be checkable, so every number on it is a column of a table with a stated grain.
+Shape: one schema a table; its first comment is the grain, each column says its unit in its name.
+Never: no Spark import, no reading or writing.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from slo_pipeline.schemas.segments import LABELS, TIMESTAMP_US
+
+SLICE_STATES: Final = ("good", "bad", "unknown")
+BOOKINGS: Final = ("failover", "switchover", "unexplained")
+PHASES: Final = (
+    "P0 fault",
+    "P1 detection",
+    "P2 election",
+    "P3 promotion",
+    "P4 publication",
+    "P5 first write",
+    "P6 redundancy",
+)
+ORDERS: Final = ("in_order", "overtaken", "uncertain", "absent")
+
+
+def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in columns])
+
+
+# Grain: one second of one group, half-open [slice_start, slice_start + 1 s), UTC, by intended time.
+SLICES_1S: Final = _schema(
+    ("group", pa.string()),
+    ("slice_start", TIMESTAMP_US),
+    ("attempts", pa.int64()),
+    ("failed", pa.int64()),
+    ("state", pa.string()),  # one of SLICE_STATES
+)
+
+# Grain: one group over the whole input.
+SLI_WINDOW: Final = _schema(
+    ("group", pa.string()),
+    ("window_start", TIMESTAMP_US),
+    ("window_end", TIMESTAMP_US),
+    ("good_s", pa.int64()),
+    ("bad_s", pa.int64()),
+    ("unknown_s", pa.int64()),
+    ("availability", pa.float64()),  # good / (good + bad); null when both are 0
+)
+
+# Grain: one change of master, keyed by (cluster, group, epoch).
+FAILOVERS: Final = _schema(
+    ("failover_id", pa.string()),  # <cluster>/<group>/<epoch>
+    ("cluster", pa.string()),
+    ("group", pa.string()),
+    ("epoch", pa.int64()),
+    ("old_epoch", pa.int64()),
+    ("cause", pa.string()),
+    ("booking", pa.string()),  # failover | switchover
+    ("old_master_id", pa.int64()),
+    ("new_master_id", pa.int64()),
+    ("old_master_address", pa.string()),
+    ("new_master_address", pa.string()),
+    ("sync_state_set_before", pa.string()),
+    ("sync_state_set_after", pa.string()),
+    ("fault", pa.string()),  # what the nemesis did; null when nobody injected anything
+    ("fault_ts", TIMESTAMP_US),
+    ("fault_healed_ts", TIMESTAMP_US),
+    ("last_heartbeat_ts", TIMESTAMP_US),
+    ("suspected_ts", TIMESTAMP_US),
+    ("elected_ts", TIMESTAMP_US),
+    ("role_taken_ts", TIMESTAMP_US),
+    ("route_seen_ts", TIMESTAMP_US),
+    ("first_ack_ts", TIMESTAMP_US),
+    ("redundancy_ts", TIMESTAMP_US),
+    ("gap_start_ts", TIMESTAMP_US),  # canary's clock, like first_ack_ts
+    ("write_gap_ms", pa.float64()),  # null when no canary watched
+    ("interval_start", TIMESTAMP_US),  # bad slices that touch [start, end) are booked to this row
+    ("interval_end", TIMESTAMP_US),
+    ("order_uncertain", pa.bool_()),
+    ("bad_s", pa.int64()),
+    ("lost_acknowledged", pa.int64()),  # null when nothing was read back in this group
+)
+
+# Grain: one phase of one failover.
+FAILOVER_PHASES: Final = _schema(
+    ("failover_id", pa.string()),
+    ("phase", pa.string()),  # one of PHASES
+    ("start_ts", TIMESTAMP_US),
+    ("end_ts", TIMESTAMP_US),
+    ("duration_ms", pa.float64()),  # never negative
+    ("skew_ms", pa.float64()),  # how far the mark lay before the phase's start, by foreign clocks
+    ("start_clock", pa.string()),
+    ("end_clock", pa.string()),
+    ("order", pa.string()),  # one of ORDERS
+)
+
+# Grain: one thing that spent budget in one group.
+BUDGET: Final = _schema(
+    ("group", pa.string()),
+    ("booking", pa.string()),  # one of BOOKINGS
+    ("failover_id", pa.string()),  # null for unexplained
+    ("bad_s", pa.int64()),
+    ("budget_s", pa.float64()),
+    ("budget_share", pa.float64()),  # bad_s / budget_s
+)
+
+# Grain: one send of the canary.
+LATENCY_POINTS: Final = _schema(
+    ("group", pa.string()),
+    ("seq", pa.int64()),
+    ("ts", TIMESTAMP_US),  # intended
+    ("latency_ms", pa.float64()),  # end - intended; null when no answer came
+    ("result", pa.string()),
+)
+
+# Grain: one group. Exact quantiles of acknowledged sends, measured from the intended time.
+LATENCY: Final = _schema(
+    ("group", pa.string()),
+    ("acknowledged", pa.int64()),
+    ("failed", pa.int64()),
+    ("p50_ms", pa.float64()),
+    ("p90_ms", pa.float64()),
+    ("p99_ms", pa.float64()),
+    ("p999_ms", pa.float64()),
+    ("max_ms", pa.float64()),
+)
+
+# Grain: one bucket of one group; not cumulative.
+LATENCY_HISTOGRAM: Final = _schema(
+    ("group", pa.string()),
+    ("le_ms", pa.float64()),  # upper bound, inclusive; infinity for the last
+    ("sends", pa.int64()),
+)
+
+# Grain: one stretch of time of one instance in which the gauge did not change bucket.
+LAG_POINTS: Final = _schema(
+    ("group", pa.string()),
+    ("broker_id", pa.string()),
+    ("instance", pa.string()),
+    ("ts", TIMESTAMP_US),
+    ("lag_bytes_max", pa.float64()),
+)
+
+# Grain: one change of a group's SyncStateSet.
+IN_SYNC_STEPS: Final = _schema(
+    ("cluster", pa.string()),
+    ("group", pa.string()),
+    ("ts", TIMESTAMP_US),
+    ("epoch", pa.int64()),
+    ("members", pa.string()),
+    ("size", pa.int32()),
+)
+
+# Grain: one acknowledged message that was not read back.
+LOST: Final = _schema(
+    ("group", pa.string()),
+    ("seq", pa.int64()),
+    ("acknowledged_ts", TIMESTAMP_US),
+    ("broker_addr", pa.string()),
+    ("queue_id", pa.int32()),
+    ("queue_offset", pa.int64()),
+)
+
+# Grain: one group.
+DURABILITY: Final = _schema(
+    ("group", pa.string()),
+    ("acknowledged", pa.int64()),
+    ("read_back", pa.int64()),
+    ("lost", pa.int64()),
+    ("pending", pa.int64()),  # too young at the end of the input to be called lost
+    ("ambiguous", pa.int64()),  # sends without a verdict
+    ("ambiguous_found", pa.int64()),  # of those, read back later
+)
+
+# Grain: one scraped instance.
+COVERAGE: Final = _schema(
+    ("instance", pa.string()),
+    ("first_ts", TIMESTAMP_US),
+    ("last_ts", TIMESTAMP_US),
+    ("scrapes", pa.int64()),
+    ("expected", pa.int64()),
+    ("coverage", pa.float64()),
+    ("gaps", pa.int64()),
+    ("longest_gap_s", pa.float64()),
+    ("restarts", pa.int64()),
+)
+
+# Grain: the increase of a counter in one window of one series or label value.
+INCREASES: Final = _schema(
+    ("metric", pa.string()),
+    ("labels", LABELS),
+    ("window_start", TIMESTAMP_US),
+    ("increase", pa.float64()),
+    ("interpolated", pa.bool_()),
+)
