@@ -1,0 +1,356 @@
+"""What a controller node is told: a properties file that `mqcontroller -c` also reads, plus our own keys.
+
+`Settings` is the one place where a key's meaning, unit, range, default and reason are written; `load` turns properties
+into it and refuses a bad value with one sentence that names key and value. Keys fall in four kinds:
+
+* keys of Java's ControllerConfig that mean something here: fields of `Settings`;
+* our own keys (Raft's timing, the ports beside the remoting port, the HTTP token): fields too;
+* keys of Java's ControllerConfig and NettyServerConfig that have nothing to steer here (thread pools, JRaft, mapped
+  files): known, listed by request 1010, without effect (`INERT_DEFAULTS`);
+* anything else: a warning, not a refusal, because a file that starts the Java controller must start this one.
+
+Never here: opening files (the caller reads) and changing a setting at run time (`live_config`).
+
+Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java; ControllerStartup.java for the order of sources.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from controller_core.server.peer_list import Peer, PeerListError, parse_peers
+
+PORT_MAX = 65_535
+INTERVAL_MS_MAX = 3_600_000
+RAFT_PORT_OFFSET = 1
+HTTP_PORT_OFFSET = 2
+JAVA_INT_MAX = 2**31 - 1
+
+Kind = Literal["bool", "int", "text"]
+
+
+class ConfigError(ValueError):
+    """A setting is missing or bad; the text names the key and the value, and says what would be right."""
+
+    def __init__(self, key: str, value: str | None, problem: str) -> None:
+        self.key = key
+        self.value = value
+        super().__init__(f"{key}={value!r}: {problem}" if value is not None else f"{key}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """How a field of `Settings` is spelt, parsed and bounded; `live` keys may change at run time by request 1009."""
+
+    key: str
+    kind: Kind
+    meaning: str
+    default: str | None
+    low: int = 0
+    high: int = 0
+    live: bool = False
+    secret: bool = False
+
+
+def _text(key: str, default: str | None, meaning: str, *, live: bool = False, secret: bool = False) -> str:
+    info = KeyInfo(key, "text", meaning, default, live=live, secret=secret)
+    return cast("str", dataclasses.field(default=default, metadata={"info": info}))
+
+
+def _int(key: str, default: int, low: int, high: int, meaning: str, *, live: bool = False) -> int:
+    info = KeyInfo(key, "int", meaning, str(default), low, high, live=live)
+    return dataclasses.field(default=default, metadata={"info": info})
+
+
+def _bool(key: str, *, default: bool, meaning: str, live: bool = False) -> bool:
+    info = KeyInfo(key, "bool", meaning, str(default).lower(), live=live)
+    return dataclasses.field(default=default, metadata={"info": info})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one node, checked; `key_infos()` gives the same as a table for people."""
+
+    group: str = _text(
+        "controllerDLegerGroup",
+        None,
+        "Name of the controllers' group. Required. Nodes of another group are refused on the peers' port, so that "
+        "two clusters whose addresses were mixed up never form one.",
+    )
+    peers_text: str = _text(
+        "controllerDLegerPeers",
+        None,
+        "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that brokers and "
+        "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial.",
+    )
+    self_id: str = _text(
+        "controllerDLegerSelfId",
+        "n0",
+        "Which entry of the peers is this node. Raft's id is its number + 1, because Raft keeps 0 for nobody.",
+    )
+    store_path: str = _text(
+        "controllerStorePath",
+        "",
+        "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. Each "
+        "node writes below raft-<selfId>, so nodes of one machine may share the path.",
+    )
+    config_store_path: str = _text(
+        "configStorePath",
+        "",
+        "Where keys changed by mqadmin updateControllerConfig are kept; empty: controller.properties beside the log. "
+        "Read after the start file, so that what an administrator changed survives a restart.",
+    )
+    config_black_list: str = _text(
+        "configBlackList",
+        "configBlackList;configStorePath",
+        "Further keys, separated by ';', that mqadmin updateControllerConfig must not change.",
+    )
+    bind_address: str = _text(
+        "bindAddress",
+        "0.0.0.0",
+        "Address all three ports listen on. A host name or an IP address.",
+    )
+    elect_unclean_master: bool = _bool(
+        "enableElectUncleanMaster",
+        default=False,
+        live=True,
+        meaning="Whether a broker outside the SyncStateSet may become master when nobody of the set lives. It loses "
+        "acknowledged messages; off unless being writable matters more than what was promised.",
+    )
+    notify_role_changed: bool = _bool(
+        "notifyBrokerRoleChanged",
+        default=True,
+        live=True,
+        meaning="Whether brokers are told of a new master by request 1008. Off, they learn by their poll of 5 s.",
+    )
+    scan_inactive_master_interval_ms: int = _int(
+        "scanInactiveMasterInterval",
+        5_000,
+        100,
+        INTERVAL_MS_MAX,
+        "How often the leader looks for groups whose master is dead although somebody could take over. A safety net: "
+        "deaths act at once by themselves. Milliseconds.",
+        live=True,
+    )
+    elect_master_retries_max: int = _int(
+        "electMasterMaxRetryCount",
+        3,
+        0,
+        100,
+        "How often an election of the controller's own is proposed anew when the log could not take it. A retry never "
+        "raises the master epoch twice.",
+        live=True,
+    )
+    raft_listen_port: int = _int(
+        "raftListenPort",
+        0,
+        0,
+        PORT_MAX,
+        "Port of Raft's traffic between controllers; 0: remoting port + 1. Peers are dialled at the same distance from "
+        "their remoting port as ours is from our own.",
+    )
+    http_listen_port: int = _int(
+        "httpListenPort",
+        0,
+        0,
+        PORT_MAX,
+        "Port of health, metrics, status and events; 0: remoting port + 2. Same rule of distance as raftListenPort.",
+    )
+    raft_election_timeout_ms: int = _int(
+        "raftElectionTimeoutMs",
+        300,
+        50,
+        60_000,
+        "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter fails over "
+        "sooner and needs a calmer network; must be at least 3 heartbeats.",
+    )
+    raft_heartbeat_interval_ms: int = _int(
+        "raftHeartbeatIntervalMs",
+        50,
+        10,
+        10_000,
+        "How often the leader tells the others that it lives. Milliseconds.",
+    )
+    snapshot_entries: int = _int(
+        "snapshotEntries",
+        10_000,
+        10,
+        10_000_000,
+        "Applied entries between two snapshots. More: longer log and restart; fewer: more writing.",
+    )
+    http_token: str = _text(
+        "httpToken",
+        "",
+        "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may change state.",
+        secret=True,
+    )
+    log_level: str = _text("logLevel", "info", "Least level logged: debug, info, warning or error.")
+
+    def __post_init__(self) -> None:
+        """Check what spans fields; single fields were checked where they were parsed."""
+        if self.raft_election_timeout_ms < 3 * self.raft_heartbeat_interval_ms:
+            raise ConfigError(
+                "raftElectionTimeoutMs",
+                str(self.raft_election_timeout_ms),
+                f"must be at least 3 * raftHeartbeatIntervalMs = {3 * self.raft_heartbeat_interval_ms}",
+            )
+        if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
+            raise ConfigError("logLevel", self.log_level, "must be debug, info, warning or error")
+        try:
+            peers = parse_peers(self.peers_text)
+        except PeerListError as error:
+            raise ConfigError("controllerDLegerPeers", self.peers_text, str(error)) from error
+        if self.self_id not in {peer.name for peer in peers}:
+            raise ConfigError(
+                "controllerDLegerSelfId", self.self_id, f"is not one of the peers {self.peers_text}"
+            )
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """All controllers in the order of the file, this node included."""
+        return parse_peers(self.peers_text)
+
+    @property
+    def self_peer(self) -> Peer:
+        """This node's own entry of the peers."""
+        return next(peer for peer in self.peers if peer.name == self.self_id)
+
+    def raft_port(self, peer: Peer) -> int:
+        """Return the port of Raft's traffic of `peer`."""
+        own = self.raft_listen_port or self.self_peer.port + RAFT_PORT_OFFSET
+        return peer.port + own - self.self_peer.port
+
+    def http_port(self, peer: Peer) -> int:
+        """Return the HTTP port of `peer`."""
+        own = self.http_listen_port or self.self_peer.port + HTTP_PORT_OFFSET
+        return peer.port + own - self.self_peer.port
+
+    @property
+    def store_directory(self) -> Path:
+        """Directory of this node's log; nodes of one machine never share it."""
+        base = Path(self.store_path).expanduser() if self.store_path else Path.home() / "DLedgerController"
+        return base / f"raft-{self.self_id}"
+
+    @property
+    def live_config_path(self) -> Path:
+        """File of the keys that were changed by request 1009."""
+        if self.config_store_path:
+            return Path(self.config_store_path).expanduser()
+        return self.store_directory / "controller.properties"
+
+
+INERT_DEFAULTS: dict[str, str] = {
+    # Why keep them: a file of the Java controller must start this one without a page of warnings, and request 1010
+    # lists what mqadmin users expect to see.
+    "controllerRequestThreadPoolQueueCapacity": "50000",
+    "controllerThreadPoolNums": "16",
+    "controllerType": "DLedger",
+    "enableShutdownGracefully": "false",
+    "isProcessReadEvent": "false",
+    "jRaftControllerRPCAddr": "localhost:9770,localhost:9771,localhost:9772",
+    "jRaftElectionTimeoutMs": "1000",
+    "jRaftGroupId": "jRaft-Controller",
+    "jRaftInitConf": "localhost:9880,localhost:9881,localhost:9882",
+    "jRaftScanWaitTimeoutMs": "1000",
+    "jRaftServerId": "localhost:9880",
+    "jRaftSnapshotIntervalSecs": "3600",
+    "mappedFileSize": "1073741824",
+    "metricGrpcExporterIntervalInMills": "60000",
+    "metricGrpcExporterTimeOutInMills": "3000",
+    "metricLoggingExporterIntervalInMills": "10000",
+    "metricsExporterType": "DISABLE",
+    "metricsGrpcExporterHeader": "",
+    "metricsGrpcExporterTarget": "",
+    "metricsInDelta": "false",
+    "metricsLabel": "",
+    "metricsPromExporterHost": "",
+    "metricsPromExporterPort": "5557",
+    "rocketmqHome": "",
+    "scanNotActiveBrokerInterval": "5000",
+    "serverAsyncSemaphoreValue": "64",
+    "serverCallbackExecutorThreads": "0",
+    "serverChannelMaxIdleTimeSeconds": "120",
+    "serverNettyWorkerGroupEnable": "true",
+    "serverOnewaySemaphoreValue": "256",
+    "serverPooledByteBufAllocatorEnable": "true",
+    "serverSelectorThreads": "3",
+    "serverSocketBacklog": "1024",
+    "serverSocketRcvBufSize": "0",
+    "serverSocketSndBufSize": "0",
+    "serverWorkerThreads": "8",
+    "shutdownWaitTimeSeconds": "30",
+    "useEpollNativeSelector": "false",
+    "writeBufferHighWaterMark": "0",
+    "writeBufferLowWaterMark": "0",
+}
+DERIVED_KEYS = frozenset({"listenPort"})
+
+
+def key_infos() -> dict[str, KeyInfo]:
+    """Return the settings by their key, in the order of `Settings`."""
+    infos = (cast("KeyInfo", field.metadata["info"]) for field in dataclasses.fields(Settings))
+    return {info.key: info for info in infos}
+
+
+def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
+    """Return the settings of `properties` and one warning a key that nobody knows.
+
+    Raises:
+        ConfigError: a value is missing, does not parse or is out of range.
+    """
+    infos = key_infos()
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Settings):
+        info = cast("KeyInfo", field.metadata["info"])
+        text = properties.get(info.key, info.default)
+        if text is None or (info.default is None and not text.strip()):
+            raise ConfigError(info.key, None, f"is required. {info.meaning}")
+        values[field.name] = parse_value(info, text)
+    settings = Settings(**values)
+    known = infos.keys() | INERT_DEFAULTS.keys() | DERIVED_KEYS
+    warnings = [f"unknown key {key!r} is ignored" for key in sorted(properties) if key not in known]
+    warnings += _listen_port_warnings(settings, properties.get("listenPort"))
+    return settings, tuple(warnings)
+
+
+def parse_value(info: KeyInfo, text: str) -> bool | int | str:
+    """Return the value that `text` means for the key.
+
+    Raises:
+        ConfigError: it is no boolean, no integer, or out of range.
+    """
+    text = text.strip()
+    match info.kind:
+        case "text":
+            return text
+        case "bool":
+            if text.lower() not in {"true", "false"}:
+                raise ConfigError(info.key, text, "must be true or false")
+            return text.lower() == "true"
+        case "int":
+            # Why not int() alone: it accepts "1_000" and Arabic-Indic digits, which Java would not.
+            if not (text.isascii() and text.lstrip("-").isdigit()):
+                raise ConfigError(info.key, text, f"must be a whole number from {info.low} to {info.high}")
+            number = int(text)
+            if not info.low <= number <= info.high:
+                raise ConfigError(info.key, text, f"must be from {info.low} to {info.high}")
+            return number
+
+
+def reference_lines() -> Iterable[str]:
+    """Yield the settings as text for people: key, default, range and meaning."""
+    for info in key_infos().values():
+        bounds = f", {info.low} to {info.high}" if info.kind == "int" else ""
+        default = "required" if info.default is None else f"default {info.default or 'empty'}"
+        changeable = ", live" if info.live else ""
+        yield f"{info.key} ({info.kind}{bounds}; {default}{changeable})"
+        yield f"    {info.meaning}"
+
+
+def _listen_port_warnings(settings: Settings, listen_port: str | None) -> list[str]:
+    port = settings.self_peer.port
+    if listen_port is None or listen_port.strip() == str(port):
+        return []
+    return [f"listenPort={listen_port.strip()} is ignored: the port is that of controllerDLegerPeers, {port}"]

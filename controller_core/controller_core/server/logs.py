@@ -1,0 +1,53 @@
+"""Structured logs: one JSON object a line on standard error, through the standard library's logging.
+
+Every line has `ts` (UTC, microseconds), `level`, `logger`, `message` and whatever the call bound with `extra=bind(...)`;
+an exception becomes one `exception` field, so that a line is always one record. The cores log nothing; only shells do.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+_FIELDS_ATTRIBUTE = "rmqha_fields"
+_EXCEPTION_CHARS_MAX = 8_000
+
+
+def bind(**fields: object) -> dict[str, object]:
+    """Return the `extra` argument of a logging call that adds `fields` to the line."""
+    return {_FIELDS_ATTRIBUTE: fields}
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON; `constant` fields (node, cluster) go into every line."""
+
+    def __init__(self, constant: dict[str, object] | None = None) -> None:
+        super().__init__()
+        self._constant = dict(constant or {})
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line without its end."""
+        line: dict[str, object] = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._constant,
+        }
+        fields = getattr(record, _FIELDS_ATTRIBUTE, None)
+        if isinstance(fields, dict):
+            line.update(fields)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)[-_EXCEPTION_CHARS_MAX:]
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def configure(level: str, stream: TextIO | None = None, **constant: object) -> None:
+    """Send all logging of the process through one handler with the JSON formatter."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(constant))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
