@@ -1,0 +1,43 @@
+"""What the log refuses, each with its own class: our misuse, a damaged store, a full disk, a failed disk.
+
+A caller acts differently on each: misuse is a bug and ends the task that did it; damage refuses to start and names the
+place; a full disk is waited out; a failed write or fsync ends the node, because what the disk holds is then unknown.
+"""
+
+
+class LogMisuseError(Exception):
+    """The caller asked for something that the contract of the store rules out; a bug of ours."""
+
+
+class LogFailedError(Exception):
+    """A write or fsync failed: the store is unusable and stays so; it is never retried.
+
+    A second fsync after a failed one may answer success although the pages were dropped (Linux marks them clean), so
+    retrying would acknowledge what is not on disk.
+    """
+
+
+class LogFullError(Exception):
+    """The disk has no space left; nothing of the batch is in the log, and the same batch may be written again."""
+
+
+class LogLockedError(Exception):
+    """Another process holds the store."""
+
+
+class LogCorruptError(Exception):
+    """What is on disk is not what was written there.
+
+    Attributes:
+        path: the file.
+        offset: where in the file, in bytes.
+        expected: what belongs there.
+        found: what is there.
+    """
+
+    def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(f"{path} is damaged at byte {offset}: expected {expected}, found {found}")
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.found = found
