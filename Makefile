@@ -1,0 +1,63 @@
+# One-word commands; `make` lists them. Setup runs first where it is needed and costs nothing when done.
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+export PYTHONDONTWRITEBYTECODE := 1
+
+ROCKETMQ_VERSION ?= 5.5.0
+KEEP ?=
+OUT ?= out
+DIR ?= tests/testdata/raft
+GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
+SEEDS ?= 2000
+PACKAGES := controller_core ha_sidecar slo_pipeline testkit
+
+.PHONY: help setup demo test lint types e2e bench sim raft-scenarios conformance docs clean
+.DEFAULT_GOAL := help
+
+help: ## list the commands
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
+
+.venv/.ready: uv.lock scripts/setup $(wildcard */pyproject.toml) pyproject.toml
+	@scripts/setup
+	@touch $@
+
+setup: ## install what the other commands need (or name what is missing)
+	@scripts/setup
+	@touch .venv/.ready
+
+demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read back, report (ROCKETMQ_VERSION=, KEEP=1)
+	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
+
+test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy
+	@$(PYTHON) -m pytest tests -p no:cacheprovider
+
+lint: .venv/.ready types ## check style, import contracts, types and tidiness
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/lint-imports --no-cache
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy
+
+types: .venv/.ready ## mypy --strict and pyright
+	@.venv/bin/mypy $(foreach package,$(PACKAGES),-p $(package))
+	@.venv/bin/pyright --warnings
+
+e2e: .venv/.ready ## only the tests with real processes (controllers, Java brokers)
+	@$(PYTHON) -m pytest tests/process -p no:cacheprovider
+
+bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
+	@$(PYTHON) tests/bench/controller.py
+
+sim: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core
+	@$(PYTHON) -m testkit.sim --seeds $(SEEDS)
+
+raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the Raft core
+	@$(PYTHON) -m testkit.raft_scenarios $(DIR)
+
+conformance: .venv/.ready ## replay a recorded conversation with Java's controller against ours (GOLDEN=file)
+	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN))
+
+docs: .venv/.ready ## check that every command and link in the documents holds
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
+
+clean: ## remove what these commands made
+	@rm -rf .venv .tools $(OUT) .mypy_cache .ruff_cache .hypothesis .pytest_cache spark-warehouse

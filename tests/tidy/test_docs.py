@@ -1,0 +1,43 @@
+"""What the documents promise: their links lead somewhere, and the commands they show exist."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+SCRIPTS = re.compile(r"^\s*(controller-core|ha-sidecar|slo-pipeline) ([a-z-]+)", re.MULTILINE)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_links_lead_to_files_of_the_tree(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_make_commands_in_documents_are_targets(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", document.read_text(), re.MULTILINE))
+    assert commands - targets == set()
+
+
+def test_commands_in_documents_are_subcommands_of_the_programs() -> None:
+    shown = {match.groups() for document in DOCUMENTS for match in SCRIPTS.finditer(document.read_text())}
+    for program, subcommand in sorted(shown):
+        called = subprocess.run(
+            [ROOT / ".venv" / "bin" / program, subcommand, "--help"], capture_output=True, text=True, check=False
+        )
+        assert called.returncode == 0, f"{program} {subcommand} --help: {called.stderr}"
+
+
+def test_make_without_arguments_has_a_line_for_each_command() -> None:
+    printed = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    for target in "setup demo test lint types e2e bench sim raft-scenarios conformance docs clean".split():
+        assert re.search(rf"^{target}\s+\S", printed, re.MULTILINE), target

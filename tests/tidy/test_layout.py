@@ -1,0 +1,37 @@
+"""The shape of the tree: packages where they belong, and nothing that shadows the standard library."""
+
+import importlib.util
+import operator
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_operator_is_still_the_standard_library() -> None:
+    assert operator.__file__ is not None
+    assert operator.__file__.startswith(sysconfig.get_path("stdlib"))
+
+
+def test_no_top_folder_is_a_package() -> None:
+    strays = [path for path in ROOT.glob("*/__init__.py") if not path.parent.name.startswith(".")]
+    assert strays == []
+
+
+def test_no_test_folder_is_a_package() -> None:
+    strays = [path for path in (ROOT / "tests").rglob("__init__.py") if "testkit" not in path.parts]
+    assert strays == []
+
+
+def test_packages_are_found_where_the_tree_has_them() -> None:
+    places = {
+        "controller_core": "controller_core",
+        "ha_sidecar": "ha_sidecar",
+        "slo_pipeline": "spark",
+        "testkit": "tests",
+    }
+    for package, folder in places.items():
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.origin is not None
+        assert Path(spec.origin).is_relative_to(ROOT / folder)
