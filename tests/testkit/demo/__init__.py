@@ -1,0 +1,1 @@
+"""The whole chain on one machine, on real brokers: what `make demo` runs."""
