@@ -109,7 +109,7 @@ class Settings:
     )
     bind_address: str = _text(
         "bindAddress",
-        "0.0.0.0",
+        "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
         "Address all three ports listen on. A host name or an IP address.",
     )
     elect_unclean_master: bool = _bool(

@@ -1,0 +1,90 @@
+"""Requests 1009 and 1010: what may change at run time, what is refused, what survives a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from controller_core.server.config import load
+from controller_core.server.live_config import BLACK_LIST_REMARK, LiveConfig, UpdateRefusedError
+from controller_core.server.properties import parse
+
+
+def _live(tmp_path: Path, **given: str) -> LiveConfig:
+    values = {
+        "controllerDLegerGroup": "g",
+        "controllerDLegerPeers": "n0-127.0.0.1:9878",
+        "controllerStorePath": str(tmp_path),
+        **given,
+    }
+    return LiveConfig(load(values)[0], values)
+
+
+def test_a_live_setting_changes_at_once_and_is_listed(tmp_path: Path) -> None:
+    live = _live(tmp_path)
+    assert live.update("enableElectUncleanMaster=true\n") == {"enableElectUncleanMaster": "true"}
+    assert live.settings.elect_unclean_master is True
+    assert parse(live.listing())["enableElectUncleanMaster"] == "true"
+
+
+@pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "rocketmqHome"])
+def test_a_black_listed_key_is_refused_with_javas_remark(tmp_path: Path, key: str) -> None:
+    live = _live(tmp_path)
+    with pytest.raises(UpdateRefusedError, match=BLACK_LIST_REMARK):
+        live.update(f"{key}=x\nenableElectUncleanMaster=true")
+    assert live.settings.elect_unclean_master is False
+
+
+def test_the_black_list_of_the_start_file_counts(tmp_path: Path) -> None:
+    live = _live(tmp_path, configBlackList="enableElectUncleanMaster")
+    with pytest.raises(UpdateRefusedError):
+        live.update("enableElectUncleanMaster=true")
+
+
+@pytest.mark.parametrize("key", ["controllerDLegerPeers", "raftListenPort", "httpToken", "listenPort"])
+def test_a_key_read_only_at_start_is_refused_by_name(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UpdateRefusedError, match=key):
+        _live(tmp_path).update(f"{key}=1")
+
+
+def test_unknown_keys_and_bad_values_change_nothing(tmp_path: Path) -> None:
+    live = _live(tmp_path)
+    before = live.listing()
+    assert live.update("colour=blue\nscanInactiveMasterInterval=soon") == {}
+    assert live.listing() == before
+
+
+def test_a_key_without_effect_is_remembered_under_either_spelling(tmp_path: Path) -> None:
+    live = _live(tmp_path)
+    live.update("processReadEvent=true\nmappedFileSize=1")
+    listed = parse(live.listing())
+    assert (listed["isProcessReadEvent"], listed["mappedFileSize"]) == ("true", "1")
+
+
+def test_changes_survive_a_restart(tmp_path: Path) -> None:
+    live = _live(tmp_path)
+    live.update("scanInactiveMasterInterval=4000")
+    live.save()
+    again = _live(tmp_path)
+    again.restore()
+    assert again.settings.scan_inactive_master_interval_ms == 4000
+
+
+def test_saving_into_the_start_file_keeps_its_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "controller.conf"
+    path.write_text("controllerDLegerGroup=g\n")
+    live = _live(tmp_path, configStorePath=str(path))
+    live.update("enableElectUncleanMaster=true")
+    live.save()
+    assert parse(path.read_text()) == {"controllerDLegerGroup": "g", "enableElectUncleanMaster": "true"}
+
+
+def test_a_kept_file_cannot_change_the_identity(tmp_path: Path) -> None:
+    live = _live(tmp_path)
+    live.settings.live_config_path.parent.mkdir(parents=True)
+    live.settings.live_config_path.write_text("controllerDLegerGroup=other\n")
+    live.restore()
+    assert live.settings.group == "g"
+
+
+def test_the_listing_masks_the_token(tmp_path: Path) -> None:
+    assert "s3cret" not in _live(tmp_path, httpToken="s3cret").listing()
