@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol as pure values: frames, codes, headers, bodies; no socket, no clock."""

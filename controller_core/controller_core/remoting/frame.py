@@ -1,0 +1,148 @@
+"""Frames: commands to bytes, and a byte stream back to commands, without a socket.
+
+A frame on the wire (big-endian):
+
+| bytes | meaning |
+|---|---|
+| 4 | length of all that follows, at most `FRAME_BYTES_MAX` less these 4 |
+| 1 | how the header is written: 0 JSON, 1 ROCKETMQ (`SerializeType`) |
+| 3 | header length |
+| n | header |
+| rest | body, possibly empty |
+
+`FrameDecoder` keeps at most one incomplete frame, so its memory is O(bytes of the largest frame) whatever the peer
+does, and a frame whose length word is too large is refused before a byte of it is kept. It may be fed any cut of the
+stream, one byte at a time too. After a `FrameError` the stream has no known place any more: the owner closes it.
+
+TLS and the HAProxy preamble are not spoken: a stream that begins with either fails as a frame of absurd length.
+
+Source: RemotingCommand.java encodeHeader and decode, NettyDecoder.java, Netty's LengthFieldBasedFrameDecoder.
+"""
+
+import struct
+from typing import Final
+
+from controller_core.remoting import header_binary, header_json
+from controller_core.remoting.codes import SerializeType
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
+
+FRAME_BYTES_MAX: Final = 16_777_216
+"""A whole frame with its length word; Java's `com.rocketmq.remoting.frameMaxLength`, same default."""
+HEADER_BYTES_MAX: Final = 0xFF_FFFF
+"""What fits in the 24 bits of the header length."""
+
+_LENGTH_BYTES: Final = 4
+_WORDS: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">I")
+
+
+def encode(command: RemotingCommand) -> bytes:
+    """Write a command as one frame.
+
+    Raises:
+        RemotingUsageError: a value does not fit its wire type, or the frame is longer than `FRAME_BYTES_MAX`.
+    """
+    if command.serialize_type is SerializeType.JSON:
+        header = header_json.encode(command)
+    else:
+        header = header_binary.encode(command)
+    header_bytes = len(header)
+    length = _LENGTH_BYTES + header_bytes + len(command.body)
+    if length + _LENGTH_BYTES > FRAME_BYTES_MAX or header_bytes > HEADER_BYTES_MAX:
+        raise RemotingUsageError(
+            f"frame of {length + _LENGTH_BYTES} bytes (header {header_bytes}) for code {command.code}: "
+            f"the limit is {FRAME_BYTES_MAX}"
+        )
+    return _WORDS.pack(length, command.serialize_type << 24 | header_bytes) + header + command.body
+
+
+class FrameDecoder:
+    """Cuts one direction of one connection into commands.
+
+    Invariant: `_held` is empty or begins at a frame's first byte.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._offset = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the incomplete frame that wait for the rest."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[RemotingCommand]:
+        """Take the next bytes of the stream and give the commands that are now whole, in order.
+
+        Raises:
+            FrameError: the stream is damaged; whole frames before the damage in `data` are in its `commands`. The
+                decoder must not be fed again.
+        """
+        if not self._held:
+            commands: list[RemotingCommand] = []
+            used = self._cut(data, commands)
+            if used < len(data):
+                self._held += data[used:] if used else data
+            return commands
+        self._held += data
+        if len(self._held) < _LENGTH_BYTES:
+            return []
+        if len(self._held) < _LENGTH_BYTES + self._length_at(self._held, 0, ()):
+            return []
+        commands = []
+        stream = bytes(self._held)
+        used = self._cut(stream, commands)
+        del self._held[:used]
+        return commands
+
+    def _cut(self, data: bytes, commands: list[RemotingCommand]) -> int:
+        """Append every whole frame of `data` to `commands`; return how many bytes they take."""
+        at = 0
+        end = len(data)
+        while end - at >= _LENGTH_BYTES:
+            length = self._length_at(data, at, commands)
+            begin = at + _LENGTH_BYTES
+            if end - begin < length:
+                break
+            try:
+                commands.append(decode_frame(data[begin : begin + length]))
+            except RemotingProtocolError as error:
+                raise FrameError(str(error), offset=self._offset, length=length, commands=commands) from error
+            at = begin + length
+            self._offset += _LENGTH_BYTES + length
+        return at
+
+    def _length_at(
+        self, data: bytes | bytearray, at: int, commands: list[RemotingCommand] | tuple[RemotingCommand, ...]
+    ) -> int:
+        (length,) = _LENGTH.unpack_from(data, at)
+        if not _LENGTH_BYTES <= length <= FRAME_BYTES_MAX - _LENGTH_BYTES:
+            raise FrameError(
+                "frame length out of range", offset=self._offset, length=length, commands=commands
+            )
+        return int(length)
+
+
+def decode_frame(frame: bytes) -> RemotingCommand:
+    """Read one frame without its length word.
+
+    Raises:
+        RemotingProtocolError: the header's length, kind or content is impossible.
+    """
+    if len(frame) < _LENGTH_BYTES:
+        raise RemotingProtocolError(f"frame of {len(frame)} bytes has no room for its header length")
+    (word,) = _LENGTH.unpack_from(frame)
+    header_end = _LENGTH_BYTES + (word & HEADER_BYTES_MAX)
+    if header_end > len(frame):
+        raise RemotingProtocolError(
+            f"header of {header_end - _LENGTH_BYTES} bytes in a frame of {len(frame)}"
+        )
+    header = frame[_LENGTH_BYTES:header_end]
+    match word >> 24:
+        case SerializeType.JSON:
+            return header_json.decode(header, frame[header_end:])
+        case SerializeType.ROCKETMQ:
+            return header_binary.decode(header, frame[header_end:])
+        case unknown:
+            raise RemotingProtocolError(f"serialize type {unknown} is neither JSON (0) nor ROCKETMQ (1)")
