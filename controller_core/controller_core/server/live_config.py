@@ -121,7 +121,7 @@ class LiveConfig:
 
     def _take(self, accepted: Mapping[str, str]) -> None:
         names = {field.metadata["info"].key: field.name for field in dataclasses.fields(Settings)}
-        values = {
+        values: dict[str, Any] = {
             names[key]: config.parse_value(self._infos[key], accepted[key])
             for key in accepted
             if key in names
