@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from controller_core.server import config, properties
 from controller_core.server.config import ConfigError, KeyInfo, Settings
