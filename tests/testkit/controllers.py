@@ -184,9 +184,9 @@ class ControllerCluster:
             await asyncio.sleep(_POLL_S)
         return value
 
-    async def _get_json(self, url: str, timeout: aiohttp.ClientTimeout) -> dict[str, Any] | None:
+    async def _get_json(self, url: str, limits: aiohttp.ClientTimeout) -> dict[str, Any] | None:
         try:
-            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
+            async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
                 return dict(await response.json()) if response.ok else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return None
