@@ -1,0 +1,104 @@
+import java.io.BufferedWriter;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
+
+/**
+ * Reads every message of a topic, from each queue's first offset to the last one known when it started, and writes
+ * down the keys.
+ *
+ * <p>The end of a queue is asked for once, before reading: a reader that goes on until "nothing new for a while" cannot
+ * tell a slow broker from the end. A pull that fails is repeated until the queue's time is over; then the program ends
+ * with status 1, because a reader that has not seen all must not look like one that found nothing.
+ *
+ * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --timeout-s 120.
+ */
+public final class ReadBack {
+    private static final int BATCH_MESSAGES = 32;
+    private static final long RETRY_MS = 200;
+
+    private ReadBack() {
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Map<String, String> options = new HashMap<>();
+        if (arguments.length % 2 != 0) {
+            throw new IllegalArgumentException("each option needs a value: " + Arrays.toString(arguments));
+        }
+        for (int i = 0; i < arguments.length; i += 2) {
+            options.put(arguments[i], arguments[i + 1]);
+        }
+        String topic = options.get("--topic");
+        long deadlineNano =
+            System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(options.getOrDefault("--timeout-s", "120")));
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("read-back-" + ProcessHandle.current().pid());
+        consumer.setNamesrvAddr(options.get("--name-server"));
+        consumer.start();
+        long read = 0;
+        try (BufferedWriter out = Files.newBufferedWriter(Path.of(options.get("--output")), StandardCharsets.US_ASCII)) {
+            Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic);
+            for (MessageQueue queue : queues) {
+                read += readQueue(consumer, queue, deadlineNano, out);
+            }
+            System.out.println("{\"queues\":" + queues.size() + ",\"read\":" + read + "}");
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private static long readQueue(
+            DefaultMQPullConsumer consumer, MessageQueue queue, long deadlineNano, BufferedWriter out)
+            throws Exception {
+        long offset = consumer.minOffset(queue);
+        long end = consumer.maxOffset(queue);
+        long read = 0;
+        while (offset < end) {
+            PullResult result = pull(consumer, queue, offset, deadlineNano);
+            if (result.getPullStatus() == PullStatus.FOUND) {
+                for (MessageExt message : result.getMsgFoundList()) {
+                    out.write("{\"key\":\"" + message.getKeys() + "\",\"broker\":\"" + queue.getBrokerName()
+                        + "\",\"queue\":" + queue.getQueueId() + ",\"offset\":" + message.getQueueOffset() + "}\n");
+                    read++;
+                }
+            }
+            // Without progress the broker has the message's index but does not serve it yet.
+            if (result.getNextBeginOffset() <= offset) {
+                Thread.sleep(RETRY_MS);
+                requireTime(deadlineNano, queue, offset, null);
+            }
+            offset = Math.max(offset, result.getNextBeginOffset());
+        }
+        return read;
+    }
+
+    private static PullResult pull(
+            DefaultMQPullConsumer consumer, MessageQueue queue, long offset, long deadlineNano) throws Exception {
+        while (true) {
+            try {
+                return consumer.pull(queue, "*", offset, BATCH_MESSAGES);
+            } catch (MQClientException | RemotingException | MQBrokerException e) {
+                requireTime(deadlineNano, queue, offset, e);
+                Thread.sleep(RETRY_MS);
+            }
+        }
+    }
+
+    private static void requireTime(long deadlineNano, MessageQueue queue, long offset, Exception cause) {
+        if (System.nanoTime() > deadlineNano) {
+            throw new IllegalStateException("no time left at offset " + offset + " of " + queue, cause);
+        }
+    }
+}
