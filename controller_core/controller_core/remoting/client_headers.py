@@ -1,0 +1,143 @@
+"""The headers that a client of brokers and name servers needs: send, pull, offsets, routes, topics.
+
+Not the whole client protocol: only what the canary, the log replica and the tests speak. Declared as in `headers.py`.
+
+Source: org.apache.rocketmq.remoting.protocol.header.* of 5.2.0 to 5.5.0.
+"""
+
+from controller_core.remoting.header import Header, JavaInt, JavaLong
+
+
+class SendMessageRequestHeaderV2(
+    Header,
+    frozen=True,
+    rename={
+        "producer_group": "a",
+        "topic": "b",
+        "default_topic": "c",
+        "default_topic_queue_nums": "d",
+        "queue_id": "e",
+        "sys_flag": "f",
+        "born_timestamp": "g",
+        "flag": "h",
+        "properties": "i",
+        "reconsume_times": "j",
+        "unit_mode": "k",
+        "max_reconsume_times": "l",
+        "batch": "m",
+        "broker_name": "n",
+    },
+):
+    r"""310 SEND_MESSAGE_V2: one-letter names on the wire. `born_timestamp` is in ms of the client's clock.
+
+    `properties` is `key\x01value\x02` repeated.
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: JavaInt
+    queue_id: JavaInt
+    sys_flag: JavaInt
+    born_timestamp: JavaLong
+    flag: JavaInt
+    properties: str | None = None
+    reconsume_times: JavaInt | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: JavaInt | None = None
+    batch: bool | None = None
+    broker_name: str | None = None
+
+
+class SendMessageResponseHeader(Header, frozen=True):
+    """Answer to 310 and 10 when the message was stored, with any of the codes 0, 10, 11, 12."""
+
+    msg_id: str
+    queue_id: JavaInt
+    queue_offset: JavaLong
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+class PullMessageRequestHeader(Header, frozen=True):
+    """11 PULL_MESSAGE; `sys_flag` bit 1 lets the broker hold the request `suspend_timeout_millis`."""
+
+    consumer_group: str
+    topic: str
+    queue_id: JavaInt
+    queue_offset: JavaLong
+    max_msg_nums: JavaInt
+    sys_flag: JavaInt
+    commit_offset: JavaLong
+    suspend_timeout_millis: JavaLong
+    subscription: str | None = None
+    sub_version: JavaLong = 0
+    expression_type: str | None = None
+    max_msg_bytes: JavaInt | None = None
+    request_source: JavaInt | None = None
+
+
+class PullMessageResponseHeader(Header, frozen=True):
+    """Answer to 11; offsets are queue offsets, counted in messages."""
+
+    suggest_which_broker_id: JavaLong | None = None
+    next_begin_offset: JavaLong | None = None
+    min_offset: JavaLong | None = None
+    max_offset: JavaLong | None = None
+
+
+class GetOffsetRequestHeader(Header, frozen=True):
+    """30 GET_MAX_OFFSET and 31 GET_MIN_OFFSET of one queue."""
+
+    topic: str
+    queue_id: JavaInt
+    committed: bool | None = None
+
+
+class GetOffsetResponseHeader(Header, frozen=True):
+    """Answer to 30 and 31, a queue offset counted in messages."""
+
+    offset: JavaLong
+
+
+class GetRouteInfoRequestHeader(Header, frozen=True):
+    """105 GET_ROUTEINFO_BY_TOPIC; asked for standard JSON, a name server quotes its map keys."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class CreateTopicRequestHeader(Header, frozen=True):
+    """17 UPDATE_AND_CREATE_TOPIC; `perm` bits: 4 read, 2 write."""
+
+    topic: str
+    read_queue_nums: JavaInt
+    write_queue_nums: JavaInt
+    perm: JavaInt
+    default_topic: str = "TBW102"
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: JavaInt = 0
+    order: bool = False
+    attributes: str | None = None
+
+
+class RegisterBrokerRequestHeader(Header, frozen=True):
+    """103 REGISTER_BROKER at a name server."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: JavaLong
+    ha_server_addr: str | None = None
+    heartbeat_timeout_millis: JavaLong | None = None
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: JavaInt | None = None
+
+
+class RegisterBrokerResponseHeader(Header, frozen=True):
+    """Answer to 103: what the name server knows of the group's master."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None

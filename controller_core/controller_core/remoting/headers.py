@@ -1,0 +1,186 @@
+"""The headers of the controller's requests and answers, of the role notice, and of the HA requests between brokers.
+
+One class a message, called as in RocketMQ's source so that both can be read side by side; `header.py` says how a
+class becomes text. Lists and sets do not fit in a header and travel as bodies (`bodies.py`).
+
+`invoke_time` is the sender's clock in ms, written by 5.2 and later; a controller must not use it. `replica_kind` is
+ours: `log` marks a replica that keeps the log and can never be master; Java's controller ignores it.
+
+Source: org.apache.rocketmq.remoting.protocol.header.* of 5.1.1 to 5.5.0, whose field sets differ only in invokeTime.
+"""
+
+from typing import Final
+
+from controller_core.remoting.header import Header, JavaInt, JavaLong
+
+REPLICA_KIND_LOG: Final = "log"
+"""Value of `replica_kind` for a replica that can never be elected."""
+BROKER_ID_NONE: Final = -1
+"""What ELECT_MASTER carries as broker id when nobody in particular asks."""
+
+
+class AlterSyncStateSetRequestHeader(Header, frozen=True):
+    """1001 ALTER_SYNC_STATE_SET; the wanted set and the epoch it was made from are the body."""
+
+    broker_name: str
+    master_broker_id: JavaLong
+    master_epoch: JavaInt
+    invoke_time: JavaLong | None = None
+
+
+class AlterSyncStateSetResponseHeader(Header, frozen=True):
+    """Answer to 1001; 0 whenever the change was refused."""
+
+    new_sync_state_set_epoch: JavaInt = 0
+
+
+class ElectMasterRequestHeader(Header, frozen=True):
+    """1002 ELECT_MASTER.
+
+    A broker asks with its own id, `mqadmin electMaster` designates one, and the controller itself asks with none.
+    """
+
+    broker_name: str
+    cluster_name: str | None = None
+    broker_id: JavaLong = BROKER_ID_NONE
+    designate_elect: bool = False
+    invoke_time: JavaLong | None = None
+
+
+class ElectMasterResponseHeader(Header, frozen=True):
+    """Answer to 1002; all absent when nobody was elected."""
+
+    master_broker_id: JavaLong | None = None
+    master_address: str | None = None
+    master_epoch: JavaInt | None = None
+    sync_state_set_epoch: JavaInt | None = None
+
+
+class RegisterBrokerToControllerRequestHeader(Header, frozen=True):
+    """1003 REGISTER_BROKER (to the controller; 103 is the name server's)."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: JavaLong
+    broker_address: str
+    invoke_time: JavaLong | None = None
+    replica_kind: str | None = None
+
+
+class RegisterBrokerToControllerResponseHeader(Header, frozen=True):
+    """Answer to 1003; the four master fields only while a recorded master is alive."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    master_broker_id: JavaLong | None = None
+    master_address: str | None = None
+    master_epoch: JavaInt | None = None
+    sync_state_set_epoch: JavaInt | None = None
+
+
+class GetReplicaInfoRequestHeader(Header, frozen=True):
+    """1004 GET_REPLICA_INFO."""
+
+    broker_name: str
+
+
+class GetReplicaInfoResponseHeader(Header, frozen=True):
+    """Answer to 1004; a broker fails on every poll if a known group's answer lacks `master_epoch`."""
+
+    master_broker_id: JavaLong | None = None
+    master_address: str | None = None
+    master_epoch: JavaInt | None = None
+
+
+class GetMetaDataResponseHeader(Header, frozen=True):
+    """Answer to 1005 GET_METADATA_INFO, which has no header of its own.
+
+    `peers` is `n0:host:port;n1:host:port;`, with the last semicolon. Leader fields are absent without a leader.
+    """
+
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool = False
+    peers: str | None = None
+
+
+class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
+    """1008 NOTIFY_BROKER_ROLE_CHANGED, oneway from controller to broker; the SyncStateSet is the body."""
+
+    master_address: str | None = None
+    master_epoch: JavaInt | None = None
+    sync_state_set_epoch: JavaInt | None = None
+    master_broker_id: JavaLong | None = None
+
+
+class CleanControllerBrokerDataRequestHeader(Header, frozen=True):
+    """1011 CLEAN_BROKER_DATA; ids are `1;2`."""
+
+    broker_name: str
+    cluster_name: str | None = None
+    broker_controller_ids_to_clean: str | None = None
+    is_clean_living_broker: bool = False
+    invoke_time: JavaLong | None = None
+
+
+class GetNextBrokerIdRequestHeader(Header, frozen=True):
+    """1012 GET_NEXT_BROKER_ID."""
+
+    cluster_name: str
+    broker_name: str
+
+
+class GetNextBrokerIdResponseHeader(Header, frozen=True):
+    """Answer to 1012."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    next_broker_id: JavaLong | None = None
+
+
+class ApplyBrokerIdRequestHeader(Header, frozen=True):
+    """1013 APPLY_BROKER_ID; the check code is `<broker address>;<ms>`."""
+
+    cluster_name: str
+    broker_name: str
+    applied_broker_id: JavaLong
+    register_check_code: str
+    replica_kind: str | None = None
+
+
+class ApplyBrokerIdResponseHeader(Header, frozen=True):
+    """Answer to 1013."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+class BrokerHeartbeatRequestHeader(Header, frozen=True):
+    """904 BROKER_HEARTBEAT, oneway to every controller. `heartbeat_timeout_mills` is spelled as on the wire."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: JavaLong | None = None
+    epoch: JavaInt | None = None
+    max_offset: JavaLong | None = None
+    confirm_offset: JavaLong | None = None
+    heartbeat_timeout_mills: JavaLong | None = None
+    election_priority: JavaInt | None = None
+
+
+class ExchangeHAInfoRequestHeader(Header, frozen=True):
+    """906 EXCHANGE_BROKER_HA_INFO; without `master_ha_address` it asks, with it it tells."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: JavaLong | None = None
+    master_address: str | None = None
+
+
+class ExchangeHAInfoResponseHeader(Header, frozen=True):
+    """Answer to 906; all absent while the broker is a slave."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: JavaLong | None = None
+    master_address: str | None = None
