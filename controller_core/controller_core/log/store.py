@@ -1,0 +1,231 @@
+"""The log of one node on disk: a view in memory, a write-ahead log and snapshot files below it.
+
+The work is split by thread. `prepare`, `commit`, `publish_snapshot`, `compact` and all reads run on the thread of the
+core and touch memory only (`compact` also unlinks files). `write` and `write_snapshot` block on the disk, run on one
+writer thread at a time, and touch nothing that the reads see. A batch counts for the core only after `commit`.
+
+A store that failed once stays failed: every later write raises `LogFailedError`. A store without space does not fail:
+`write` raises `LogFullError` and may be called again with the same batch.
+"""
+
+import contextlib
+from pathlib import Path
+
+from controller_core.log.errors import LogCorruptError, LogFailedError, LogMisuseError
+from controller_core.log.files import TEMPORARY_SUFFIX, Files, Lock, OsFiles
+from controller_core.log.memory import stored_from
+from controller_core.log.recovery import Cut, Recovered, Tail, recover
+from controller_core.log.snapshots import read_newest, snapshot_name, snapshot_names
+from controller_core.log.snapshots import write_snapshot as write_snapshot_file
+from controller_core.log.view import Batch, LogView, StoredState
+from controller_core.log.wal import SEGMENT_MAX_BYTES, WalWriter
+from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
+
+LOCK_NAME = "LOCK"
+
+
+class DiskStore:
+    """The log of one node, on disk."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        lock: Lock,
+        stored: StoredState,
+        writer: WalWriter,
+        cut: Cut | None,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._lock = lock
+        self._view = LogView(stored)
+        self._writer = writer
+        self._failure: OSError | None = None
+        self._closed = False
+        self.cut = cut
+        """The torn tail that opening cut off, for the node to report; None when there was none."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        initial: Snapshot | None = None,
+        *,
+        owner: str = "",
+        files: Files | None = None,
+        segment_max_bytes: int = SEGMENT_MAX_BYTES,
+    ) -> "DiskStore":
+        """Open the store in `directory`, or make a new one there.
+
+        Args:
+            directory: created when missing.
+            initial: the first snapshot of a new store, with the membership; ignored by a store that exists.
+            owner: whose store this is, as any text; a store of another owner is refused.
+            files: the file system; the operating system's when None.
+            segment_max_bytes: size at which the log goes on in a new file.
+
+        Raises:
+            LogLockedError: another process has it open.
+            LogCorruptError: it is damaged; the text names file and offset.
+            LogMisuseError: it belongs to another owner.
+            LogFullError: the disk is full.
+            LogFailedError: reading or writing failed.
+        """
+        files = files or OsFiles()
+        try:
+            files.make_directory(directory)
+            lock = files.lock(directory / LOCK_NAME)
+        except OSError as error:
+            raise LogFailedError(f"{directory} cannot be opened: {error}") from error
+        try:
+            return cls._open_locked(files, directory, lock, initial, owner, segment_max_bytes)
+        except OSError as error:
+            lock.close()
+            raise LogFailedError(f"{directory} cannot be opened: {error}") from error
+        except BaseException:
+            lock.close()
+            raise
+
+    @classmethod
+    def _open_locked(
+        cls,
+        files: Files,
+        directory: Path,
+        lock: Lock,
+        initial: Snapshot | None,
+        owner: str,
+        segment_max_bytes: int,
+    ) -> "DiskStore":
+        names = files.list(directory)
+        recovered = recover(files, directory, names)
+        if recovered is None:
+            stored = _make_new(files, directory, names, initial)
+            tail = Tail(0, 0, stored.snapshot.index, stored.snapshot.term, stored.hard_state)
+            writer = WalWriter.create(files, directory, owner, tail, segment_max_bytes)
+            return cls(files, directory, lock, stored, writer, None)
+        if owner and recovered.owner != owner:
+            raise LogMisuseError(f"{directory} is the store of {recovered.owner!r}, not of {owner!r}")
+        _remove_leftovers(files, directory, names, recovered)
+        writer = WalWriter.resume(files, directory, recovered, segment_max_bytes)
+        return cls(files, directory, lock, recovered.stored, writer, recovered.cut)
+
+    def initial_state(self) -> tuple[HardState, ConfState]:
+        """Return the hard state, and the membership as of the snapshot."""
+        return self._view.initial_state()
+
+    def entries(self, low: LogIndex, high: LogIndex, bytes_max: int | None = None) -> tuple[Entry, ...]:
+        """Return entries of [low, high); see `Storage.entries`."""
+        return self._view.entries(low, high, bytes_max)
+
+    def term(self, index: LogIndex) -> Term:
+        """Return the term at `index`; see `Storage.term`."""
+        return self._view.term(index)
+
+    def first_index(self) -> LogIndex:
+        """Return the index of the first entry in the log."""
+        return self._view.first_index()
+
+    def last_index(self) -> LogIndex:
+        """Return the index of the last entry in the log."""
+        return self._view.last_index()
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot; index 0 when there is none."""
+        return self._view.snapshot()
+
+    def prepare(self, ready: Ready) -> Batch:
+        """Take what must be durable out of a `Ready`; see `LogView.prepare`."""
+        return self._view.prepare(ready)
+
+    def write(self, batch: Batch) -> None:
+        """Put a batch on disk, synced when it must be; blocks; from one thread at a time.
+
+        Raises:
+            LogFullError: no space; nothing is written, and the batch may come again.
+            LogFailedError: the disk failed, now or before.
+        """
+        self._check_usable()
+        try:
+            if batch.snapshot is not None:
+                write_snapshot_file(self._files, self._directory, batch.snapshot)
+            if not batch.is_empty or batch.must_sync:
+                self._writer.append(batch)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def commit(self, batch: Batch) -> None:
+        """Make a written batch visible to the reads."""
+        self._view.apply(batch)
+        if batch.snapshot is not None:
+            self._writer.drop_through(batch.snapshot.index)
+
+    def build_snapshot(self, index: LogIndex, conf_state: ConfState, data: bytes) -> Snapshot:
+        """Return a snapshot of `index` with the log's term there; nothing is stored yet."""
+        return self._view.build_snapshot(index, conf_state, data)
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Put a snapshot on disk; blocks; from the thread that writes batches.
+
+        Raises:
+            LogFullError: no space; nothing has changed.
+            LogFailedError: the disk failed, now or before.
+        """
+        self._check_usable()
+        try:
+            write_snapshot_file(self._files, self._directory, snapshot)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def publish_snapshot(self, snapshot: Snapshot) -> None:
+        """Make a written snapshot the newest one."""
+        self._view.publish_snapshot(snapshot)
+
+    def create_snapshot(self, index: LogIndex, conf_state: ConfState, data: bytes) -> Snapshot:
+        """Build, write and publish a snapshot in one blocking call."""
+        snapshot = self.build_snapshot(index, conf_state, data)
+        self.write_snapshot(snapshot)
+        self.publish_snapshot(snapshot)
+        return snapshot
+
+    def compact(self, index: LogIndex) -> None:
+        """Forget entries up to and including `index` and remove the files that hold nothing else."""
+        self._view.compact(index)
+        self._writer.drop_through(index)
+
+    def close(self) -> None:
+        """Close the files and give up the lock; nothing is synced; closing twice is allowed."""
+        if not self._closed:
+            self._closed = True
+            self._writer.close()
+            self._lock.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise LogMisuseError("the store is closed")
+        if self._failure is not None:
+            raise LogFailedError(f"the store failed before: {self._failure}")
+
+    def _fail(self, error: OSError) -> LogFailedError:
+        self._failure = error
+        return LogFailedError(f"writing to {self._directory} failed: {error}")
+
+
+def _make_new(files: Files, directory: Path, names: list[str], initial: Snapshot | None) -> StoredState:
+    """Put the first snapshot of a new store in place, again if an earlier try stopped after it."""
+    found = read_newest(files, directory, names)
+    expected = initial or Snapshot()
+    if found.index and (found.index, found.term) != (expected.index, expected.term):
+        raise LogCorruptError(str(directory), 0, "log segments beside the snapshots", "none")
+    if initial is not None:
+        write_snapshot_file(files, directory, initial)
+    return stored_from(initial)
+
+
+def _remove_leftovers(files: Files, directory: Path, names: list[str], recovered: Recovered) -> None:
+    """Remove unfinished files and older snapshots that a crash left behind."""
+    newest = snapshot_name(recovered.stored.snapshot.index)
+    old = [name for name in snapshot_names(names) if name < newest]
+    for name in [*old, *(name for name in names if name.endswith(TEMPORARY_SUFFIX))]:
+        with contextlib.suppress(OSError):
+            files.remove(directory / name)
