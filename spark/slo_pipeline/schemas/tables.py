@@ -134,7 +134,17 @@ LATENCY_HISTOGRAM: Final = _schema(
     ("sends", pa.int64()),
 )
 
-# Grain: one stretch of time of one instance in which the gauge did not change bucket.
+# Grain: one bucket of time of one group; quantiles of acknowledged sends only.
+LATENCY_SERIES: Final = _schema(
+    ("group", pa.string()),
+    ("ts", TIMESTAMP_US),
+    ("p50_ms", pa.float64()),
+    ("p99_ms", pa.float64()),
+    ("max_ms", pa.float64()),
+    ("failed", pa.int64()),
+)
+
+# Grain: one bucket of time of one replica; the worst value of the gauge.
 LAG_POINTS: Final = _schema(
     ("group", pa.string()),
     ("broker_id", pa.string()),
