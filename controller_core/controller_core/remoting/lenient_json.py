@@ -1,0 +1,48 @@
+"""JSON as Java writes it: standard JSON, except that map keys which are numbers stand without quotes.
+
+fastjson writes `{"brokerAddrs":{0:"10.0.0.1:10911"}}` for a `Map<Long, String>`. `decode` reads that and all standard
+JSON, in time linear in the text. Quoting the bare keys first and then reading strictly keeps one JSON parser in the
+house; texts that are already standard take no second pass.
+
+What is not read: single quotes, comments, NaN, `$ref`. None of them occurs in the bodies this system asks for.
+"""
+
+import re
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+
+from controller_core.remoting.errors import RemotingProtocolError
+
+T = TypeVar("T")
+
+# A text is consumed whole, even without its end, so that nothing inside it looks like a key and the work stays linear.
+_BARE_KEY: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|([{,]\s*+)(-?[A-Za-z0-9_.$]++)(?=\s*+:)', re.DOTALL)
+
+
+def _quoted(match: re.Match[bytes]) -> bytes:
+    before, key = match.groups()
+    return match[0] if key is None else before + b'"' + key + b'"'
+
+
+@overload
+def decode(text: bytes) -> Any: ...  # noqa: ANN401 - any JSON value
+@overload
+def decode(text: bytes, kind: type[T]) -> T: ...
+def decode(text: bytes, kind: type[Any] | None = None) -> Any:
+    """Read a body that a Java process wrote, as plain values or as `kind` (any type msgspec knows).
+
+    Raises:
+        RemotingProtocolError: not JSON even so, or not of that kind.
+    """
+    wanted: Any = Any if kind is None else kind
+    try:
+        return msgspec.json.decode(text, type=wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise RemotingProtocolError(f"body does not fit: {error}") from error
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return msgspec.json.decode(_BARE_KEY.sub(_quoted, text), type=wanted, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise RemotingProtocolError(f"body is not JSON, nor what Java writes for it: {error}") from error
