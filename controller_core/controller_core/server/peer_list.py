@@ -55,8 +55,8 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
 
 
 def format_peers(peers: tuple[Peer, ...]) -> str:
-    """Return the list with a ';' after every entry, as a DLedger controller answers request 1005."""
-    return "".join(f"{peer.name}-{peer.address};" for peer in peers)
+    """Return `n0:host:port;n1:host:port;`, the other form, in which a DLedger controller answers request 1005."""
+    return "".join(f"{peer.name}:{peer.address};" for peer in peers)
 
 
 def _parse_entry(entry: str) -> Peer:

@@ -104,7 +104,7 @@ def test_every_setting_is_explained() -> None:
 def test_peers_keep_their_raft_id_in_any_order() -> None:
     peers = parse_peers("n2-c:3;n0-a:1")
     assert [(peer.raft_id, peer.address) for peer in peers] == [(3, "c:3"), (1, "a:1")]
-    assert format_peers(peers) == "n2-c:3;n0-a:1;"
+    assert format_peers(peers) == "n2:c:3;n0:a:1;"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""The state machine as the node drives it: log bytes in, outcomes out, and a bell for those who wait for news.
+
+The state is replicated and pure; this adapter decodes entries, hands them to it, and tells local observers afterwards.
+An entry that cannot be decoded ends the node: skipping what others apply would make the states differ for ever.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from controller_core.groups import commands
+from controller_core.groups.replies import Outcome
+from controller_core.groups.state import GroupsState
+
+
+class GroupsMachine:
+    """Applies the log to a `GroupsState`; `state` is for reading only."""
+
+    def __init__(self) -> None:
+        self.state = GroupsState()
+        self._observers: list[Callable[[Outcome], None]] = []
+        self._bell = asyncio.Event()
+
+    def observe(self, observer: Callable[[Outcome], None]) -> None:
+        """Call `observer` after each applied command, on every node."""
+        self._observers.append(observer)
+
+    def apply(self, index: int, term: int, data: bytes) -> Outcome:
+        """Apply one entry.
+
+        Raises:
+            CommandDecodeError: the entry is none that this version knows; the node must stop.
+        """
+        outcome = self.state.apply(commands.decode(data), index, term)
+        for observer in self._observers:
+            observer(outcome)
+        if outcome.events:
+            self._ring()
+        return outcome
+
+    def snapshot(self) -> bytes:
+        """Return the state as bytes."""
+        return self.state.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by a snapshot's."""
+        self.state.restore(data)
+        self._ring()
+
+    async def news(self) -> None:
+        """Wait until events were added after this call."""
+        await self._bell.wait()
+
+    def _ring(self) -> None:
+        # Why a fresh event each time: those who wait now wake, those who come later wait for the next news.
+        bell, self._bell = self._bell, asyncio.Event()
+        bell.set()

@@ -1,0 +1,182 @@
+"""The numbers a node shows at /metrics, in a registry of its own.
+
+Counters are raised where things happen; gauges are read at the moment of a scrape from what the node knows then, by one
+collector, so that a gauge can never be stale and costs nothing between scrapes. Labels are bounded: request codes
+outside the protocol count as `other`, groups are as many as the cluster has.
+
+Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as suffix.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from controller_core.remoting.codes import RequestCode, ResponseCode
+
+ROLE_UNKNOWN = 0
+ROLE_CANDIDATE = 1
+ROLE_FOLLOWER = 2
+ROLE_LEADER = 3
+
+_GROUP_LABELS = ("cluster", "group")
+
+
+class GroupNumbers(Protocol):
+    """What the gauges of one broker group show."""
+
+    @property
+    def cluster(self) -> str:
+        """The broker's cluster."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The brokerName."""
+        ...
+
+    @property
+    def master_epoch(self) -> int:
+        """The group's master epoch."""
+        ...
+
+    @property
+    def sync_state_set_size(self) -> int:
+        """Members of the SyncStateSet."""
+        ...
+
+    @property
+    def replicas(self) -> int:
+        """Registered members."""
+        ...
+
+
+class NodeNumbers(Protocol):
+    """What the gauges of the node show."""
+
+    @property
+    def role(self) -> int:
+        """0 unknown, 1 candidate, 2 follower, 3 leader."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """Raft's term."""
+        ...
+
+    @property
+    def commit_index(self) -> int:
+        """Raft's commit index."""
+        ...
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the last applied entry."""
+        ...
+
+
+class Metrics:
+    """All metrics of one node; `text()` is what a scrape gets."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._requests = Counter(
+            "rmqha_requests",
+            "Remoting requests by code and result.",
+            ("code", "result"),
+            registry=self._registry,
+        )
+        self._request_counters: dict[tuple[int, int], Callable[[], None]] = {}
+        self._elections = Counter(
+            "rmqha_elections",
+            "Elections proposed by this node as leader.",
+            ("result", "cause"),
+            registry=self._registry,
+        )
+        self._commits = Counter(
+            "rmqha_controller_commit", "Commands proposed by this node.", ("result",), registry=self._registry
+        )
+
+    def observe(self, node: Callable[[], NodeNumbers], groups: Callable[[], Iterable[GroupNumbers]]) -> None:
+        """Show the gauges of the node and its groups, read by these functions at each scrape."""
+        self._registry.register(_Gauges(node, groups))
+
+    def request(self, code: int, response_code: int | None) -> None:
+        """Count one request; `response_code` None is a oneway."""
+        key = (code, -1 if response_code is None else response_code)
+        count = self._request_counters.get(key)
+        if count is None:
+            count = self._request_counter(code, response_code)
+            if code in _CODES:
+                # Why bounded: only codes of the protocol are kept, times the handful of answers each may get.
+                self._request_counters[key] = count
+        count()
+
+    def election(self, result: str, cause: str) -> None:
+        """Count one election: `elected`, `kept` or `failed`."""
+        self._elections.labels(result, cause).inc()
+
+    def commit(self, result: str) -> None:
+        """Count one proposed command: `applied`, `not_leader`, `dropped` or `lost`."""
+        self._commits.labels(result).inc()
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def _request_counter(self, code: int, response_code: int | None) -> Callable[[], None]:
+        name = str(code) if code in _CODES else "other"
+        return self._requests.labels(name, _result(response_code)).inc
+
+
+_CODES = frozenset(int(code) for code in RequestCode)
+
+
+def _result(response_code: int | None) -> str:
+    match response_code:
+        case None:
+            return "oneway"
+        case ResponseCode.SUCCESS:
+            return "success"
+        case ResponseCode.CONTROLLER_NOT_LEADER:
+            return "not_leader"
+        case ResponseCode.SYSTEM_ERROR:
+            return "error"
+        case ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return "not_supported"
+        case _:
+            return "refused"
+
+
+class _Gauges(Collector):
+    """Reads the gauges at the moment of a scrape."""
+
+    def __init__(self, node: Callable[[], NodeNumbers], groups: Callable[[], Iterable[GroupNumbers]]) -> None:
+        self._node = node
+        self._groups = groups
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield one family a gauge."""
+        node = self._node()
+        for name, text, value in (
+            ("role", "0 unknown, 1 candidate, 2 follower, 3 leader.", node.role),
+            ("term", "Raft's term.", node.term),
+            ("commit_index", "Raft's commit index.", node.commit_index),
+            ("applied_index", "Index of the last applied entry.", node.applied_index),
+        ):
+            yield GaugeMetricFamily(f"rmqha_controller_{name}", text, value=value)
+        epoch = GaugeMetricFamily(
+            "rmqha_group_master_epoch", "Master epoch of a broker group.", labels=_GROUP_LABELS
+        )
+        in_sync = GaugeMetricFamily(
+            "rmqha_group_sync_state_set_size", "Members of the SyncStateSet.", labels=_GROUP_LABELS
+        )
+        replicas = GaugeMetricFamily("rmqha_group_replicas", "Registered members.", labels=_GROUP_LABELS)
+        for group in self._groups():
+            labels = (group.cluster, group.group)
+            epoch.add_metric(labels, group.master_epoch)
+            in_sync.add_metric(labels, group.sync_state_set_size)
+            replicas.add_metric(labels, group.replicas)
+        yield from (epoch, in_sync, replicas)

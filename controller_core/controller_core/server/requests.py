@@ -1,0 +1,113 @@
+"""From a typed request to the command that goes into the log: what the leader adds to what was asked.
+
+A command is judged from the log entry alone, so everything the state cannot know is put in here, by the leader, at the
+moment it proposes: the time, and who of the group is alive with which epoch, offset and priority.
+
+The cluster: 1001, and 1011 without a cluster, name a group by its brokerName alone. What the sender's heartbeats over
+the same connection said tells the cluster; otherwise it stays empty and the state looks the name up.
+
+Never here: a decision. Whether a request is right is judged when its command is applied.
+"""
+
+from collections.abc import Callable
+
+from controller_core.groups import commands
+from controller_core.groups.commands import Cause, LiveBroker, Suspicion
+from controller_core.groups.keys import GroupKey
+from controller_core.remoting import headers
+from controller_core.remoting.bodies import SyncStateSet
+from controller_core.server.clock import Clock
+
+AliveOf = Callable[[str, str], tuple[LiveBroker, ...]]
+"""Given cluster (may be empty) and brokerName: the members that are alive now."""
+
+
+class CommandMaker:
+    """Makes commands with the time and the living members of this moment."""
+
+    def __init__(self, clock: Clock, alive_of: AliveOf, unclean_allowed: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._alive_of = alive_of
+        self._unclean_allowed = unclean_allowed
+
+    def apply_broker_id(self, header: headers.ApplyBrokerIdRequestHeader) -> commands.ApplyBrokerId:
+        """Make the command of request 1013."""
+        return commands.ApplyBrokerId(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            stamp=self._clock.stamp(),
+            broker_id=header.applied_broker_id,
+            check_code=header.register_check_code,
+            log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
+        )
+
+    def register_broker(
+        self, header: headers.RegisterBrokerToControllerRequestHeader
+    ) -> commands.RegisterBroker:
+        """Make the command of request 1003."""
+        return commands.RegisterBroker(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            stamp=self._clock.stamp(),
+            broker_id=header.broker_id,
+            address=header.broker_address,
+            log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
+            alive=self._alive_ids(header.cluster_name, header.broker_name),
+        )
+
+    def alter_sync_state_set(
+        self, header: headers.AlterSyncStateSetRequestHeader, wanted: SyncStateSet, cluster: str
+    ) -> commands.AlterSyncStateSet:
+        """Make the command of request 1001; `cluster` is empty when the sender's is not known."""
+        return commands.AlterSyncStateSet(
+            cluster=cluster,
+            broker_name=header.broker_name,
+            stamp=self._clock.stamp(),
+            master_id=header.master_broker_id,
+            master_epoch=header.master_epoch,
+            members=tuple(sorted(wanted.sync_state_set)),
+            set_epoch=wanted.sync_state_set_epoch,
+            alive=self._alive_ids(cluster, header.broker_name),
+        )
+
+    def elect_master(self, header: headers.ElectMasterRequestHeader, cluster: str) -> commands.ElectMaster:
+        """Make the command of request 1002, asked by a broker or designated by an administrator."""
+        nobody = header.broker_id == headers.BROKER_ID_NONE
+        return commands.ElectMaster(
+            cluster=cluster,
+            broker_name=header.broker_name,
+            stamp=self._clock.stamp(),
+            requester_id=None if nobody else header.broker_id,
+            designate=header.designate_elect and not nobody,
+            cause=Cause.DESIGNATED if header.designate_elect else Cause.BROKER_REQUEST,
+            alive=self._alive_of(cluster, header.broker_name),
+            unclean_allowed=self._unclean_allowed(),
+        )
+
+    def elect_after(self, key: GroupKey, cause: Cause, suspicion: Suspicion | None) -> commands.ElectMaster:
+        """Make the leader's own command: the group's master is gone, or it has none."""
+        return commands.ElectMaster(
+            cluster=key.cluster,
+            broker_name=key.broker_name,
+            stamp=self._clock.stamp(),
+            cause=cause,
+            alive=self._alive_of(key.cluster, key.broker_name),
+            unclean_allowed=self._unclean_allowed(),
+            suspicion=suspicion,
+        )
+
+    def clean_broker_data(
+        self, header: headers.CleanControllerBrokerDataRequestHeader, cluster: str
+    ) -> commands.CleanBrokerData:
+        """Make the command of request 1011."""
+        return commands.CleanBrokerData(
+            cluster=cluster,
+            broker_name=header.broker_name,
+            stamp=self._clock.stamp(),
+            ids_text=header.broker_controller_ids_to_clean or "",
+            clean_living=header.is_clean_living_broker,
+            alive=self._alive_ids(cluster, header.broker_name),
+        )
+
+    def _alive_ids(self, cluster: str, broker_name: str) -> tuple[int, ...]:
+        return tuple(broker.id for broker in self._alive_of(cluster, broker_name))
