@@ -1,0 +1,97 @@
+"""Who belongs to a group: claiming an id (1013) and announcing an address (1003).
+
+A broker claims an id once in its life and keeps it on disk; losing a claim bricks it, since it never asks again. Two
+brokers that claim the same id are told apart by the check code that each invented, so that a repetition after a lost
+answer succeeds and a second claimant fails and asks for the next id.
+
+Differences from RocketMQ's controller, on purpose:
+- the next id is higher than every id ever claimed. There it counts claims, so that after ids 1, 2, 7 it is 4 and the
+  seventh broker to ask collides for ever;
+- ids below 1 are refused: -1 means "nobody" in elections;
+- an answer shows the address that the request has just announced, not the one before.
+
+Source: ReplicasInfoManager.java 5.4.0, applyBrokerId, registerBroker.
+"""
+
+from msgspec.structs import replace
+
+from controller_core.groups.commands import ApplyBrokerId, RegisterBroker, Stamp
+from controller_core.groups.group import FIRST_BROKER_ID, Change, EpochFloor, Group, Replica, group_ext
+from controller_core.groups.history import EventKind, Fact
+from controller_core.groups.keys import GroupKey
+from controller_core.groups.replies import Reply
+from controller_core.remoting.codes import ResponseCode
+
+
+def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, command: ApplyBrokerId) -> Change:
+    """Claim an id; the first claim of a group must be id 1 and makes the group."""
+    ext = group_ext(command.cluster, command.broker_name)
+    broker_id = command.broker_id
+    if group is None:
+        if broker_id != FIRST_BROKER_ID:
+            remark = (
+                f"Broker-set: {command.broker_name} hasn't been registered in controller, "
+                f"but broker try to apply brokerId: {broker_id}"
+            )
+            return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+        group = Group(key, master_epoch=floor.master_epoch, set_epoch=floor.set_epoch)
+    taken = group.replicas.get(broker_id)
+    if taken is not None and taken.check_code == command.check_code:
+        return Change(Reply(ResponseCode.SUCCESS, ext))
+    if taken is not None or broker_id < FIRST_BROKER_ID:
+        remark = f"Fail to apply brokerId: {broker_id} in broker-set: {command.broker_name}"
+        return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+    replica = Replica(
+        command.check_code.split(";", 1)[0], command.check_code, electable=not command.log_replica
+    )
+    return Change(
+        Reply(ResponseCode.SUCCESS, ext),
+        replace(
+            group,
+            next_broker_id=max(group.next_broker_id, broker_id + 1),
+            replicas={**group.replicas, broker_id: replica},
+        ),
+        facts=(_registered(group, broker_id, replica, command.stamp),),
+    )
+
+
+def register_refusal(group: Group | None, cluster: str, broker_name: str, broker_id: int) -> Reply | None:
+    """Return the answer (2010) to a registration of an unknown group or id, None when it may go on."""
+    if group is None:
+        remark = f"Broker-set: {broker_name} hasn't been registered in controller"
+    elif broker_id not in group.replicas:
+        remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
+    else:
+        return None
+    return Reply(
+        ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, group_ext(cluster, broker_name), remark
+    )
+
+
+def register_reply(group: Group, cluster: str, broker_name: str, *, master_alive: bool) -> Reply:
+    """Answer a registration: the master only if it is recorded and alive, the SyncStateSet always."""
+    ext = group_ext(cluster, broker_name)
+    if group.master_id is not None and master_alive:
+        ext |= group.master_ext()
+    return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
+
+
+def register_broker(group: Group | None, command: RegisterBroker) -> Change:
+    """Announce an id's address and kind; the check code stays."""
+    refusal = register_refusal(group, command.cluster, command.broker_name, command.broker_id)
+    if refusal is not None or group is None:
+        return Change(refusal or Reply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED))
+    before = group.replicas[command.broker_id]
+    after = replace(before, address=command.address, electable=not command.log_replica)
+    facts: tuple[Fact, ...] = ()
+    if after != before:
+        group = replace(group, replicas={**group.replicas, command.broker_id: after})
+        facts = (_registered(group, command.broker_id, after, command.stamp),)
+    master_alive = group.master_id in command.alive
+    reply = register_reply(group, command.cluster, command.broker_name, master_alive=master_alive)
+    return Change(reply, group if facts else None, facts=facts)
+
+
+def _registered(group: Group, broker_id: int, replica: Replica, stamp: Stamp) -> Fact:
+    attrs = {"address": replica.address, "electable": str(replica.electable).lower()}
+    return Fact(EventKind.BROKER_REGISTERED, stamp, broker_id, group.master_epoch, attrs)

@@ -1,0 +1,205 @@
+"""The writes of the state machine: what one entry of the Raft log holds.
+
+A command goes straight into the log, without a read before it, and is judged when it is *applied*: from the state and
+the entry alone. What a decision needs and the state cannot know is captured by the leader when it proposes: who is
+alive and how far each log goes, the time, why an election starts. So each node, and each replay, comes to the same end.
+
+On the log a command is one version byte and a msgpack map with its kind under `kind`. Unknown kinds, unknown fields and
+unknown versions are refused (`CommandDecodeError`), never skipped: an older node that ignored what a newer one wrote
+would silently go its own way.
+
+This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections` and `cleaning`.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from controller_core.groups.errors import CommandDecodeError
+
+COMMAND_VERSION = 1
+COMMAND_BYTES_MAX = 1 << 20
+"""A command names members of one group; a megabyte is thousands of members, and far more than any group has."""
+
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
+DEFAULT_ELECTION_PRIORITY = (1 << 31) - 1
+UNKNOWN_EPOCH = -1
+UNKNOWN_OFFSET = -1
+
+
+class Cause(StrEnum):
+    """Why an election starts."""
+
+    CONNECTION_CLOSED = "ConnectionClosed"
+    HEARTBEAT_TIMEOUT = "HeartbeatTimeout"
+    BROKER_REQUEST = "BrokerRequest"
+    DESIGNATED = "Designated"
+    MASTER_MISSING = "MasterMissing"
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """One reading of a process's clocks: both of them, and whose they are."""
+
+    utc_ns: int
+    monotonic_ns: int
+    clock_id: str
+
+
+class LiveBroker(msgspec.Struct, frozen=True):
+    """A member that the leader held for alive when it proposed, and what its last heartbeat said.
+
+    Attributes:
+        epoch: the last master epoch in the member's epoch file, -1 when it did not say.
+        max_offset: its commit log's end in bytes, -1 when it did not say.
+        priority: lower wins, after epoch and offset.
+    """
+
+    id: int
+    epoch: int = UNKNOWN_EPOCH
+    max_offset: int = UNKNOWN_OFFSET
+    priority: int = DEFAULT_ELECTION_PRIORITY
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """Which master the leader believes dead, at which epoch, since when.
+
+    The epoch makes a repetition harmless: once it has moved on, this suspicion has been dealt with.
+    """
+
+    master_id: int
+    master_epoch: int
+    suspected: Stamp
+    last_heartbeat_ns: int | None = None
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+    """What every command carries.
+
+    Attributes:
+        cluster: empty when the request did not say and the leader could not tell from the sender's heartbeats.
+        stamp: the leader's clocks when it proposed.
+    """
+
+    cluster: str
+    broker_name: str
+    stamp: Stamp
+
+
+class ApplyBrokerId(Command, frozen=True, kw_only=True, tag="ApplyBrokerId"):
+    """Claim a broker id (request 1013).
+
+    Attributes:
+        check_code: `<address>;<millis>`, what tells a repetition from a second claimant.
+        log_replica: the id belongs to a log replica, which is never elected.
+    """
+
+    broker_id: int
+    check_code: str
+    log_replica: bool = False
+
+
+class RegisterBroker(Command, frozen=True, kw_only=True, tag="RegisterBroker"):
+    """Announce the address of a claimed id (request 1003).
+
+    Attributes:
+        alive: ids of the group's members that are alive; the answer names the master only if it is one of them.
+    """
+
+    broker_id: int
+    address: str
+    log_replica: bool = False
+    alive: tuple[int, ...] = ()
+
+
+class AlterSyncStateSet(Command, frozen=True, kw_only=True, tag="AlterSyncStateSet"):
+    """Replace the SyncStateSet (request 1001).
+
+    Attributes:
+        members: the wanted set.
+        set_epoch: the epoch of the set that it replaces.
+        alive: ids of the group's members that are alive.
+    """
+
+    master_id: int
+    master_epoch: int
+    members: tuple[int, ...]
+    set_epoch: int
+    alive: tuple[int, ...]
+
+
+class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
+    """Choose a master (request 1002, or the leader's own decision).
+
+    Attributes:
+        requester_id: who asks, or with `designate` who shall be master; None when the leader itself asks.
+        unclean_allowed: a member outside the SyncStateSet may win if nobody inside can (enableElectUncleanMaster).
+        suspicion: set when a master's death, seen or inferred, is the reason.
+    """
+
+    requester_id: int | None = None
+    designate: bool = False
+    cause: Cause
+    alive: tuple[LiveBroker, ...]
+    unclean_allowed: bool = False
+    suspicion: Suspicion | None = None
+
+
+class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):
+    """Forget members of a group, or a whole group (request 1011).
+
+    Attributes:
+        ids_text: ids as the request wrote them, `1;2`; empty for the whole group.
+        clean_living: forget the whole group even if members live.
+        alive: ids of the group's members that are alive.
+    """
+
+    ids_text: str = ""
+    clean_living: bool = False
+    alive: tuple[int, ...] = ()
+
+
+class RecordFailoverTimes(Command, frozen=True, kw_only=True, tag="RecordFailoverTimes"):
+    """Add to a failover's record what only the leader saw, after the election was committed.
+
+    Attributes:
+        master_epoch: which election of the group is meant.
+        committed: the election's entry was known to be committed.
+        noticed: the new master was told (1008, or the answer to its own 1002).
+        role_taken: the new master was first seen to act in the new epoch.
+        first_beat: its first heartbeat after the election.
+    """
+
+    master_epoch: int
+    committed: Stamp | None = None
+    noticed: Stamp | None = None
+    role_taken: Stamp | None = None
+    first_beat: Stamp | None = None
+
+
+AnyCommand = (
+    ApplyBrokerId | RegisterBroker | AlterSyncStateSet | ElectMaster | CleanBrokerData | RecordFailoverTimes
+)
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
+
+
+def encode(command: AnyCommand) -> bytes:
+    """Write a command as the payload of one log entry."""
+    return bytes([COMMAND_VERSION]) + _ENCODER.encode(command)
+
+
+def decode(data: bytes) -> AnyCommand:
+    """Read the payload of one log entry.
+
+    Raises:
+        CommandDecodeError: these bytes are no command of a version that this code knows.
+    """
+    if not data or len(data) > COMMAND_BYTES_MAX:
+        raise CommandDecodeError(f"a command of {len(data)} bytes; 1 to {COMMAND_BYTES_MAX} are possible")
+    if data[0] != COMMAND_VERSION:
+        raise CommandDecodeError(f"command version {data[0]} is unknown; this node knows {COMMAND_VERSION}")
+    try:
+        return _DECODER.decode(memoryview(data)[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CommandDecodeError(f"a command of {len(data)} bytes cannot be read: {error}") from error

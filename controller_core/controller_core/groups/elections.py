@@ -1,0 +1,183 @@
+"""What an election does to a group (1002, and the leader's own decision when a master dies).
+
+    a suspicion of a master or epoch that is no longer recorded   ->  keep: 2011 with a master, 2004 without; no change
+    a group that never had a master                               ->  the requester, if registered, alive, electable
+    otherwise the policy (see `policy`) chooses:
+      the recorded master                                         ->  keep: 2011; no change
+      somebody                                                    ->  0: master, epoch + 1, set := {winner}, set epoch + 1
+      nobody, a broker or a person asked                          ->  2012; no change of master or epoch
+      nobody, the controller asked, a master is recorded          ->  2004: master := none, epoch + 1; the set stays
+      nobody, the controller asked, no master is recorded         ->  2004; no change of epoch
+
+The last line differs from RocketMQ, where each of three immediate retries raises the epoch again; and so does the
+first, which makes the repetition of a decision harmless. An epoch is raised exactly when the master changes, to none
+included, and never for a master that stays: a broker whose epoch is raised while it is master misses an entry in its
+epoch file and transfer stalls (apache/rocketmq#9689).
+
+A failed election of a group without a master is told once for each reason (`ElectionFailed`, `Group.failure_reason`),
+however often brokers ask.
+
+Source: ReplicasInfoManager.java 5.4.0, electMaster; ElectMasterEvent.java.
+"""
+
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from controller_core.groups.commands import ElectMaster, LiveBroker
+from controller_core.groups.failovers import elected, failed, suspected
+from controller_core.groups.group import Change, Group, lost_master
+from controller_core.groups.policy import elect, is_electable
+from controller_core.groups.replies import ElectionView, Reply, RoleNotice
+from controller_core.remoting.codes import ResponseCode
+
+
+class FailureReason(StrEnum):
+    """Why nobody was elected, in one word."""
+
+    NO_LIVE_REPLICA = "NoLiveReplica"
+    NO_ELECTABLE_REPLICA = "NoElectableReplica"
+    REQUESTER_NOT_ALIVE = "RequesterNotAlive"
+    DESIGNATED_NOT_IN_SYNC_STATE_SET = "DesignatedNotInSyncStateSet"
+    DESIGNATED_NOT_ALIVE = "DesignatedNotAlive"
+    DESIGNATED_NOT_ELECTABLE = "DesignatedNotElectable"
+
+
+def elect_master(group: Group | None, command: ElectMaster, index: int, term: int) -> Change:
+    """Judge one election; `index` and `term` of its log entry go into the record."""
+    if group is None:
+        return _not_registered("Broker hasn't been registered")
+    if _is_stale(group, command):
+        return Change(_keep_reply(group) if group.master_id is not None else _nobody_reply(None, None))
+    alive = {broker.id: broker for broker in command.alive}
+    first = not group.sync_state_set
+    if first and command.requester_id is not None and command.requester_id not in group.replicas:
+        name = command.broker_name
+        return _not_registered(
+            f"BrokerId: {command.requester_id} hasn't been registered in broker-set: {name}"
+        )
+    winner = _winner(group, command, alive, first=first)
+    if winner is None:
+        return _fail(group, command, _failure_reason(group, command, alive, first=first))
+    if winner == group.master_id:
+        return Change(_keep_reply(group))
+    return _take(group, command, winner, index, term)
+
+
+def _is_stale(group: Group, command: ElectMaster) -> bool:
+    suspicion = command.suspicion
+    return suspicion is not None and (suspicion.master_id, suspicion.master_epoch) != (
+        group.master_id,
+        group.master_epoch,
+    )
+
+
+def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool) -> int | None:
+    if first and command.requester_id is not None:
+        # No log is ahead of another before the first master, so whoever asks first will do.
+        asked = command.requester_id
+        return asked if asked in alive and is_electable(group, asked) else None
+    preferred_id = command.requester_id if command.designate else None
+    return elect(group, alive, preferred_id, unclean_allowed=command.unclean_allowed)
+
+
+def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int) -> Change:
+    after = replace(
+        group,
+        master_id=winner,
+        master_epoch=group.master_epoch + 1,
+        sync_state_set=(winner,),
+        set_epoch=group.set_epoch + 1,
+        lost_master=None,
+        failure_reason="",
+    )
+    record, fact = elected(group, after, command, index, term)
+    addresses = {broker_id: replica.address for broker_id, replica in sorted(after.replicas.items())}
+    body = ElectionView(after.key, after.sync_state_set, addresses)
+    reply = Reply(ResponseCode.SUCCESS, after.master_ext(), body=body)
+    facts = (*suspected(command, after.master_epoch), fact)
+    return Change(reply, after, facts=facts, notices=_notices(after, command), failovers=(record,))
+
+
+def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
+    """Refuse an election; the controller's own attempt clears a recorded master, once."""
+    reply = _nobody_reply(command.requester_id, reason)
+    if command.designate:
+        # A person asked for what cannot be: the group itself is as well, or as ill, as before.
+        return Change(reply, facts=(failed(group, group, command, reason),))
+    after = replace(group, failure_reason=reason)
+    if group.master_id is not None:
+        if command.requester_id is not None:
+            # Only the controller, which judges liveness for all, takes the recorded master away.
+            return Change(reply)
+        lost = lost_master(group, command.cause, command.suspicion)
+        after = replace(after, master_id=None, master_epoch=group.master_epoch + 1, lost_master=lost)
+    if after == group:
+        return Change(reply)
+    facts = (*suspected(command, after.master_epoch), failed(group, after, command, reason))
+    return Change(reply, after, facts=facts)
+
+
+def _failure_reason(
+    group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool
+) -> FailureReason:
+    asked = command.requester_id
+    if command.designate and asked is not None:
+        if asked not in alive:
+            return FailureReason.DESIGNATED_NOT_ALIVE
+        if asked in group.replicas and not is_electable(group, asked):
+            return FailureReason.DESIGNATED_NOT_ELECTABLE
+        return FailureReason.DESIGNATED_NOT_IN_SYNC_STATE_SET
+    if first and asked is not None and asked not in alive:
+        return FailureReason.REQUESTER_NOT_ALIVE
+    anybody = command.unclean_allowed or (first and asked is not None)
+    pool = set(group.replicas if anybody else group.sync_state_set)
+    return FailureReason.NO_ELECTABLE_REPLICA if pool & set(alive) else FailureReason.NO_LIVE_REPLICA
+
+
+def _keep_reply(group: Group) -> Reply:
+    remark = (
+        f"The old master {group.master_id} is still alive, not need to elect new master for broker "
+        f"{group.key.broker_name}"
+    )
+    body = ElectionView(group.key, group.sync_state_set, None)
+    return Reply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
+
+
+def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> Reply:
+    if requester_id is None:
+        code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+        remark = "Old master has down and failed to elect a new broker master"
+    else:
+        code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        remark = "Failed to elect a new master"
+    if reason in (FailureReason.NO_ELECTABLE_REPLICA, FailureReason.DESIGNATED_NOT_ELECTABLE):
+        remark = f"{remark}: {reason}"  # RocketMQ knows no log replicas, so it has no words for this
+    return Reply(code, {}, remark)
+
+
+def _not_registered(remark: str) -> Change:
+    return Change(Reply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
+
+
+def _notices(group: Group, command: ElectMaster) -> tuple[RoleNotice, ...]:
+    """Tell every live member, the new master first: it is the one that clients wait for."""
+    master_id = group.master_id or 0
+    master_address = group.master_address or ""
+    live = sorted(
+        {broker.id for broker in command.alive}, key=lambda broker_id: (broker_id != master_id, broker_id)
+    )
+    return tuple(
+        RoleNotice(
+            key=group.key,
+            broker_id=broker_id,
+            address=group.replicas[broker_id].address,
+            master_id=master_id,
+            master_address=master_address,
+            master_epoch=group.master_epoch,
+            set_epoch=group.set_epoch,
+            sync_state_set=group.sync_state_set,
+        )
+        for broker_id in live
+        if broker_id in group.replicas
+    )

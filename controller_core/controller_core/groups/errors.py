@@ -1,0 +1,37 @@
+"""What can go wrong around the state machine, by whose fault it is.
+
+A refusal that the protocol knows (a fenced epoch, an unknown id) is an answer with a code, not an exception: see
+`replies`. What is raised is either our own misuse or bytes that no version of ours wrote.
+"""
+
+
+class GroupsError(Exception):
+    """Parent of all errors of this package."""
+
+
+class GroupsUsageError(GroupsError):
+    """The caller broke a rule of this package: our own fault."""
+
+
+class CommandDecodeError(GroupsError):
+    """A log entry's payload is no command that this version knows.
+
+    A node that meets one must stop applying: to skip an entry that other nodes apply would make their states differ.
+    """
+
+
+class SnapshotDecodeError(GroupsError):
+    """A snapshot's bytes are damaged or were written by a version that this one does not know."""
+
+
+class AmbiguousGroupError(GroupsError):
+    """A request names a group without its cluster, and two clusters have a group of that name."""
+
+    def __init__(self, broker_name: str, clusters: tuple[str, ...]) -> None:
+        """Say which clusters have a group called `broker_name`."""
+        self.broker_name = broker_name
+        self.clusters = clusters
+        super().__init__(
+            f"Broker-set: {broker_name} exists in the clusters {', '.join(clusters)}, "
+            "and the request does not tell which one is meant"
+        )

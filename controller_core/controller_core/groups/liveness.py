@@ -1,0 +1,279 @@
+"""Who is alive, as one controller node sees it: heartbeats, their connections, and silence.
+
+Each node keeps a table of its own from the heartbeats (904) that brokers send to every controller; nothing of it is
+replicated. A leader captures what it needs of it into its commands. To be in the table is to be alive. There are two
+ways out, and both name a cause:
+
+- the connection that carried the latest heartbeat closes: dead at once. Each beat rebinds its sender to the connection
+  it came by, so the late close of an older connection takes nobody along;
+- silence for longer than the sender announced: dead when `expire` is next called.
+
+A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline, this
+process was stopped or starved, and heartbeats wait unread in its sockets. Then whoever is overdue gets a short grace.
+
+Epoch and offsets are those of the newest beat. RocketMQ's controller keeps the highest pair ever seen, so that a broker
+whose log was truncated keeps an offset that it no longer has, and may be elected for it.
+
+Deadlines are in a heap with one valid entry a member; a beat that moves a deadline later leaves the heap alone, and the
+entry is put back when it comes up. So a beat costs O(1), and the heap never outgrows the table by much.
+
+Times are milliseconds of one monotonic clock, given by the caller. No clock is read here.
+
+Source: DefaultBrokerHeartbeatManager.java, BrokerLiveInfo.java of 5.4.0; controller.md for the defaults.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from controller_core.groups.commands import (
+    DEFAULT_ELECTION_PRIORITY,
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    UNKNOWN_EPOCH,
+    UNKNOWN_OFFSET,
+    Cause,
+    LiveBroker,
+)
+from controller_core.groups.keys import GroupKey, ReplicaKey
+
+LIVE_BROKERS_MAX = 100_000
+"""More members than this are not taken up: a peer can invent names without end, and each costs memory."""
+EXPIRY_LATENESS_MS_MAX = 1_000
+"""How late `expire` may be for the earliest deadline before the table takes itself to have slept."""
+SLEEP_GRACE_MS = 1_000
+"""How long the overdue have to be heard after that: enough to read what waits in the sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A member that left the table.
+
+    Attributes:
+        at_ms: when this table learned it.
+    """
+
+    key: ReplicaKey
+    cause: Cause
+    last_beat_ms: int
+    at_ms: int
+
+
+@dataclass(slots=True)
+class LiveEntry:
+    """What the newest heartbeat of a living member said, and when and where it came in."""
+
+    key: ReplicaKey
+    channel_id: int
+    last_beat_ms: int
+    timeout_ms: int
+    address: str
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+    priority: int
+    deadline_ms: int
+    heap_deadline_ms: int = 0
+    heap_token: int = 0
+
+    def as_live_broker(self) -> LiveBroker:
+        """Return what an election needs to know."""
+        return LiveBroker(self.key.broker_id, self.epoch, self.max_offset, self.priority)
+
+
+class LivenessTable:
+    """The living members of all groups, as this node hears them."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
+        self._channels: dict[int, set[ReplicaKey]] = {}
+        self._deaths: dict[ReplicaKey, Death] = {}
+        self._heap: list[tuple[int, int, ReplicaKey]] = []
+        self._tokens = 0
+        self._count = 0
+
+    def beat(
+        self,
+        key: ReplicaKey,
+        channel_id: int,
+        now_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        epoch: int | None = None,
+        max_offset: int | None = None,
+        confirm_offset: int | None = None,
+        priority: int | None = None,
+        address: str = "",
+    ) -> bool:
+        """Take up a heartbeat (904); fields that it does not carry have RocketMQ's defaults.
+
+        Args:
+            key: who beats.
+            channel_id: the connection that it came by.
+            now_ms: when.
+            timeout_ms: after how much silence the sender wants to be held for dead; 10,000 if absent or not positive.
+            epoch: last master epoch in the sender's epoch file.
+            max_offset: end of its commit log, bytes.
+            confirm_offset: its confirm offset, bytes.
+            priority: its election priority, lower wins.
+            address: where it listens.
+
+        Returns:
+            Whether the member was not alive before, so that a group may now be able to elect. False also for one that
+            is not taken up because the table is full.
+        """
+        timeout_ms = timeout_ms if timeout_ms is not None and timeout_ms > 0 else DEFAULT_HEARTBEAT_TIMEOUT_MS
+        entry = LiveEntry(
+            key=key,
+            channel_id=channel_id,
+            last_beat_ms=now_ms,
+            timeout_ms=timeout_ms,
+            address=address,
+            epoch=UNKNOWN_EPOCH if epoch is None else epoch,
+            max_offset=UNKNOWN_OFFSET if max_offset is None else max_offset,
+            confirm_offset=UNKNOWN_OFFSET if confirm_offset is None else confirm_offset,
+            priority=DEFAULT_ELECTION_PRIORITY if priority is None else priority,
+            deadline_ms=now_ms + timeout_ms,
+        )
+        return self._put(entry)
+
+    def touch(self, key: ReplicaKey, channel_id: int, now_ms: int, *, address: str = "") -> bool:
+        """Take a member's own request (1002, 1003) over a live connection as proof of life.
+
+        It keeps what the last heartbeat said. Without it a broker that registers loses a race against its own first
+        heartbeat, which it sends on another thread. Not for requests that people send in a broker's name.
+
+        Returns:
+            As `beat`.
+        """
+        known = self.get(key)
+        if known is None:
+            return self.beat(key, channel_id, now_ms, address=address)
+        self.beat(
+            key,
+            channel_id,
+            now_ms,
+            timeout_ms=known.timeout_ms,
+            epoch=known.epoch,
+            max_offset=known.max_offset,
+            confirm_offset=known.confirm_offset,
+            priority=known.priority,
+            address=address or known.address,
+        )
+        return False
+
+    def _put(self, entry: LiveEntry) -> bool:
+        group = self._groups.get(entry.key.group)
+        known = None if group is None else group.get(entry.key.broker_id)
+        if known is None and self._count >= LIVE_BROKERS_MAX:
+            return False
+        if known is None:
+            self._count += 1
+            self._deaths.pop(entry.key, None)
+            self._schedule(entry)
+        else:
+            entry.heap_deadline_ms, entry.heap_token = known.heap_deadline_ms, known.heap_token
+            if known.channel_id != entry.channel_id:
+                self._unbind(known)
+            if entry.deadline_ms < entry.heap_deadline_ms:
+                self._schedule(entry)
+        self._groups.setdefault(entry.key.group, {})[entry.key.broker_id] = entry
+        self._channels.setdefault(entry.channel_id, set()).add(entry.key)
+        return known is None
+
+    def _schedule(self, entry: LiveEntry) -> None:
+        self._tokens += 1
+        entry.heap_deadline_ms, entry.heap_token = entry.deadline_ms, self._tokens
+        heapq.heappush(self._heap, (entry.deadline_ms, entry.heap_token, entry.key))
+
+    def _unbind(self, entry: LiveEntry) -> None:
+        keys = self._channels[entry.channel_id]
+        keys.discard(entry.key)
+        if not keys:
+            del self._channels[entry.channel_id]
+
+    def _bury(self, entry: LiveEntry, cause: Cause, now_ms: int) -> Death:
+        self._unbind(entry)
+        group = self._groups[entry.key.group]
+        del group[entry.key.broker_id]
+        if not group:
+            del self._groups[entry.key.group]
+        self._count -= 1
+        death = Death(entry.key, cause, entry.last_beat_ms, now_ms)
+        self._deaths[entry.key] = death
+        if len(self._deaths) > LIVE_BROKERS_MAX:
+            del self._deaths[next(iter(self._deaths))]
+        return death
+
+    def channel_closed(self, channel_id: int, now_ms: int) -> list[Death]:
+        """Bury all members whose latest heartbeat came by this connection, in order of their keys."""
+        keys = sorted(self._channels.get(channel_id, ()))
+        entries = (self.get(key) for key in keys)
+        return [self._bury(entry, Cause.CONNECTION_CLOSED, now_ms) for entry in entries if entry is not None]
+
+    def expire(self, now_ms: int) -> list[Death]:
+        """Bury all members that have been silent for too long, or spare them if this process has slept.
+
+        Call it at `next_deadline_ms` or a little later, and at least every few hundred milliseconds while it is past.
+        """
+        first_ms = self.next_deadline_ms()
+        slept = first_ms is not None and now_ms - first_ms > EXPIRY_LATENESS_MS_MAX
+        deaths = []
+        while (due := self._pop_overdue(now_ms)) is not None:
+            if slept:
+                due.deadline_ms = now_ms + SLEEP_GRACE_MS
+                self._schedule(due)
+            else:
+                deaths.append(self._bury(due, Cause.HEARTBEAT_TIMEOUT, now_ms))
+        return deaths
+
+    def _pop_overdue(self, now_ms: int) -> LiveEntry | None:
+        """Take the next member off the heap whose announced silence has passed (a beat *at* the deadline is in time)."""
+        while (top := self._valid_top()) is not None and top.deadline_ms < now_ms:
+            heapq.heappop(self._heap)
+            return top
+        return None
+
+    def _valid_top(self) -> LiveEntry | None:
+        """Bring the member with the earliest deadline to the heap's top; drop and correct what is stale on the way."""
+        while self._heap:
+            _, token, key = self._heap[0]
+            entry = self.get(key)
+            if entry is None or entry.heap_token != token:
+                heapq.heappop(self._heap)
+            elif entry.deadline_ms > entry.heap_deadline_ms:
+                heapq.heappop(self._heap)
+                self._schedule(entry)
+            else:
+                return entry
+        return None
+
+    def next_deadline_ms(self) -> int | None:
+        """Return after which instant somebody is overdue, None with nobody alive."""
+        top = self._valid_top()
+        return None if top is None else top.deadline_ms
+
+    def get(self, key: ReplicaKey) -> LiveEntry | None:
+        """Return a living member's entry; do not change it."""
+        return self._groups.get(key.group, {}).get(key.broker_id)
+
+    def is_alive(self, key: ReplicaKey) -> bool:
+        """Tell whether a member is in the table."""
+        return self.get(key) is not None
+
+    def alive(self, key: GroupKey) -> tuple[LiveBroker, ...]:
+        """Return a group's living members as commands carry them, by ascending id."""
+        return tuple(entry.as_live_broker() for _, entry in sorted(self._groups.get(key, {}).items()))
+
+    def alive_ids(self, key: GroupKey) -> tuple[int, ...]:
+        """Return the ids of a group's living members, ascending."""
+        return tuple(sorted(self._groups.get(key, ())))
+
+    def keys_of_channel(self, channel_id: int) -> tuple[ReplicaKey, ...]:
+        """Return whose latest heartbeat came by a connection: it tells the cluster of requests that carry none."""
+        return tuple(sorted(self._channels.get(channel_id, ())))
+
+    def last_death(self, key: ReplicaKey) -> Death | None:
+        """Return how a member that is not alive died, None if this node never saw it die."""
+        return self._deaths.get(key)
+
+    def __len__(self) -> int:
+        return self._count

@@ -1,0 +1,106 @@
+"""Answers that change nothing: 1004, 1006, 1012, and a registration that brings nothing new (1003).
+
+They are given from the applied state, under a lease or after ReadIndex: that is the caller's duty, as is the liveness,
+which is no part of the state. Nothing here goes through the log.
+
+Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNextBrokerId, registerBroker.
+"""
+
+from collections.abc import Callable, Sequence
+
+from controller_core.groups.broker_ids import register_refusal, register_reply
+from controller_core.groups.errors import AmbiguousGroupError
+from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
+from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.replies import GroupView, ReplicaView, Reply, ambiguous
+from controller_core.groups.state import GroupsState
+from controller_core.remoting.codes import ResponseCode
+
+IsAlive = Callable[[ReplicaKey], bool]
+
+
+def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> Reply:
+    """Answer 1012: the id to claim next, 1 for an unknown group."""
+    ext = group_ext(cluster, broker_name)
+    try:
+        group = state.find(broker_name, cluster)
+    except AmbiguousGroupError as error:
+        return ambiguous(error, ext)
+    next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
+    return Reply(ResponseCode.SUCCESS, ext | {"nextBrokerId": next_id})
+
+
+def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") -> Reply:
+    """Answer 1004: the recorded master, alive or not, and the SyncStateSet.
+
+    `masterEpoch` is there always: a broker's poll fails without it.
+    """
+    try:
+        group = state.find(broker_name, cluster)
+    except AmbiguousGroupError as error:
+        return ambiguous(error, {})
+    if group is None:
+        return Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
+    ext = group.master_ext()
+    del ext["syncStateSetEpoch"]  # 1004 has it in the body only
+    return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
+
+
+def get_sync_state_data(state: GroupsState, names: Sequence[str], is_alive: IsAlive) -> Reply:
+    """Answer 1006 for groups by name; names that nobody has are left out."""
+    if not names:
+        return Reply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
+    try:
+        found = [state.find(name) for name in dict.fromkeys(names)]
+    except AmbiguousGroupError as error:
+        return ambiguous(error)
+    return Reply(
+        ResponseCode.SUCCESS, body=tuple(group_view(group, is_alive) for group in found if group is not None)
+    )
+
+
+def register_unchanged(
+    state: GroupsState,
+    *,
+    cluster: str,
+    broker_name: str,
+    broker_id: int,
+    address: str,
+    log_replica: bool,
+    is_alive: IsAlive,
+) -> Reply | None:
+    """Answer a 1003 that changes nothing, refusals included; None if it must go through the log."""
+    try:
+        group = state.find(broker_name, cluster)
+    except AmbiguousGroupError:
+        return None
+    refusal = register_refusal(group, cluster, broker_name, broker_id)
+    if refusal is not None or group is None:
+        return refusal
+    replica = group.replicas[broker_id]
+    if replica.address != address or replica.electable == log_replica:
+        return None
+    master_alive = group.master_id is not None and is_alive(ReplicaKey(*group.key, group.master_id))
+    return register_reply(group, cluster, broker_name, master_alive=master_alive)
+
+
+def group_view(group: Group, is_alive: IsAlive) -> GroupView:
+    """Return one group as 1006 shows it."""
+    views = tuple(
+        ReplicaView(
+            broker_name=group.key.broker_name,
+            broker_id=broker_id,
+            address=replica.address,
+            alive=is_alive(ReplicaKey(*group.key, broker_id)),
+        )
+        for broker_id, replica in sorted(group.replicas.items())
+    )
+    return GroupView(
+        key=GroupKey(*group.key),
+        master_id=group.master_id,
+        master_address=group.master_address,
+        master_epoch=group.master_epoch,
+        set_epoch=group.set_epoch,
+        in_sync=tuple(view for view in views if view.broker_id in group.sync_state_set),
+        not_in_sync=tuple(view for view in views if view.broker_id not in group.sync_state_set),
+    )

@@ -1,0 +1,100 @@
+"""What applying a command, or reading the state, gives back: values for the shell to turn into frames.
+
+A `Reply` names the code, the header's fields by their names on the wire with typed values, the remark and a typed body.
+`ext` None means "no header object", an empty mapping means "a header with nothing in it": RocketMQ's own controller
+makes that difference, and the recorded transcripts show it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller_core.groups.errors import AmbiguousGroupError
+from controller_core.groups.history import Event
+from controller_core.groups.keys import GroupKey
+from controller_core.remoting.codes import ResponseCode
+
+ExtValue = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStateSetView:
+    """The body of 1001, 1003, 1004 and 1008: the set, ascending, and its epoch."""
+
+    members: tuple[int, ...]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """The body of 1002; `addresses` holds every registered id, and is None when no master was changed (2011)."""
+
+    key: GroupKey
+    sync_state_set: tuple[int, ...]
+    addresses: Mapping[int, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One member in the body of 1006."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group in the body of 1006; master fields are None when there is no master."""
+
+    key: GroupKey
+    master_id: int | None
+    master_address: str | None
+    master_epoch: int
+    set_epoch: int
+    in_sync: tuple[ReplicaView, ...]
+    not_in_sync: tuple[ReplicaView, ...]
+
+
+Body = SyncStateSetView | ElectionView | tuple[GroupView, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer: code, header fields by wire name, remark, body."""
+
+    code: ResponseCode
+    ext: Mapping[str, ExtValue] | None = None
+    remark: str | None = None
+    body: Body = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleNotice:
+    """One 1008 to send: to whom, and what it says.
+
+    Only the leader sends it; a newer epoch for the same address makes an unsent older one worthless.
+    """
+
+    key: GroupKey
+    broker_id: int
+    address: str
+    master_id: int
+    master_address: str
+    master_epoch: int
+    set_epoch: int
+    sync_state_set: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that one applied command led to."""
+
+    reply: Reply
+    notices: tuple[RoleNotice, ...] = ()
+    events: tuple[Event, ...] = field(default=())
+
+
+def ambiguous(error: AmbiguousGroupError, ext: Mapping[str, ExtValue] | None = None) -> Reply:
+    """Answer a request that fits groups of several clusters: 2005, naming them."""
+    return Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, ext, str(error))
