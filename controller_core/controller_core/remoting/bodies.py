@@ -87,7 +87,7 @@ class SyncStateSet(Body, frozen=True):
 class BrokerMemberGroup(Body, frozen=True):
     """Every registered replica of a group, id to address."""
 
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[int, str] = msgspec.field(default_factory=dict)
     broker_name: str | None = None
     cluster: str | None = None
 

@@ -5,6 +5,8 @@ Read only, and only the parts that this system uses; Java writes these bodies wi
 Source: TopicRouteData.java, BrokerData.java, QueueData.java, ClusterInfo.java, KVTable.java of 5.1.1 to 5.5.0.
 """
 
+import msgspec
+
 from controller_core.remoting.bodies import Body
 from controller_core.remoting.header import JavaInt
 
@@ -17,7 +19,7 @@ class BrokerData(Body, frozen=True):
 
     broker_name: str
     cluster: str | None = None
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[int, str] = msgspec.field(default_factory=dict)
 
     @property
     def master_address(self) -> str | None:
@@ -44,11 +46,11 @@ class TopicRouteData(Body, frozen=True):
 class ClusterInfo(Body, frozen=True):
     """Body of the answer to 106: groups by name, and names of groups by cluster."""
 
-    broker_addr_table: dict[str, BrokerData] = {}
-    cluster_addr_table: dict[str, tuple[str, ...]] = {}
+    broker_addr_table: dict[str, BrokerData] = msgspec.field(default_factory=dict)
+    cluster_addr_table: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class KVTable(Body, frozen=True):
     """Body of the answer to 28: runtime figures by name, all as texts."""
 
-    table: dict[str, str] = {}
+    table: dict[str, str] = msgspec.field(default_factory=dict)
