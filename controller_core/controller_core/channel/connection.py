@@ -1,0 +1,336 @@
+"""One TCP connection that speaks remoting, at either end.
+
+RocketMQ's connections have no direction: whoever dialled, both sides may send requests and must answer those of the
+other. So there is one class. A request gets a fresh opaque; the answer with that opaque resolves the caller's future;
+answers come in any order.
+
+What happens on the event loop, and only there:
+
+- *Reading*: bytes go to the decoder; answers wake their callers, requests go to `on_request` at once, in order. The
+  handler is a plain function: it returns the answer, or None and sees to the answer itself (a task that calls `send`).
+- *Writing*: all that one turn of the loop sends becomes one write to the transport. A hundred answers to a hundred
+  pipelined requests cost one system call. Answers that handlers return leave as soon as the bytes just read are done.
+- *Ending*: the connection is over once, for one reason. Every waiting caller gets `ConnectionClosedError`, then the
+  `on_closed` callbacks run.
+
+Bounds: a peer that does not read what it is sent is cut off when more than `UNSENT_BYTES_MAX` wait for it; a frame is bounded by
+the codec; calls in flight are bounded by their timeouts, each at most `CALLS_IN_FLIGHT_MAX` a connection.
+
+Never: closing because nothing is said. To a Java controller's brokers a closed connection means a dead peer, so idling
+out would cause failovers; dead hosts are found by TCP keep-alive and by the heartbeats of the layer above. A call that
+times out leaves the connection open, and its late answer is dropped.
+
+Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
+
+Source: NettyRemotingAbstract.java (matching by opaque, oneway, exceptions answered with code 1).
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
+from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
+from controller_core.remoting.frame import FrameDecoder, encode
+
+UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes that may wait for one peer; four of the largest frames."""
+CALLS_IN_FLIGHT_MAX: Final = 65_536
+"""Calls of one connection that may wait for their answers."""
+KEEPALIVE_IDLE_S: Final = 30
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES_MAX: Final = 3
+_OPAQUE_MAX: Final = 2**31 - 1
+
+RequestHandler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
+ClosedCallback = Callable[["Connection", Exception | None], object]
+
+_log = logging.getLogger(__name__)
+
+
+def refuse(_connection: "Connection", request: RemotingCommand) -> RemotingCommand:
+    """Answer any request with code 3, in Java's words."""
+    return RemotingCommand.response_to(
+        request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {request.code} not supported"
+    )
+
+
+class Connection(asyncio.Protocol):
+    """Speaks remoting over one transport; made by `connect` and `serve`.
+
+    Attributes:
+        on_request: called with each request of the peer; set it before the first one can arrive.
+        peer: address of the other end as `host:port`; empty before the connection is made.
+        local: address of this end, the same way.
+        label: free for the owner, for logs and lookups.
+    """
+
+    def __init__(
+        self,
+        on_request: RequestHandler = refuse,
+        *,
+        on_made: Callable[["Connection"], object] | None = None,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    ) -> None:
+        self.on_request = on_request
+        self.peer = ""
+        self.local = ""
+        self.label = ""
+        self._on_made = on_made
+        self._unsent_bytes_max = unsent_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._next_opaque = 1
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._reading = False
+        self._closed: asyncio.Future[Exception | None] = self._loop.create_future()
+        self._closing = False
+        self._reason: Exception | None = None
+        self._closed_callbacks: list[ClosedCallback] = []
+
+    # What the owner uses.
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether nothing can be sent any more."""
+        return self._closing
+
+    @property
+    def closed(self) -> asyncio.Future[Exception | None]:
+        """Future of the reason for the end; None for an orderly one. Await it through `asyncio.shield`."""
+        return self._closed
+
+    @property
+    def calls_in_flight(self) -> int:
+        """Count the calls that wait for an answer."""
+        return len(self._calls)
+
+    def on_closed(self, callback: ClosedCallback) -> None:
+        """Have `callback(connection, reason)` called once when the connection has ended, at once if it has already."""
+        if self._closed.done():
+            callback(self, self._closed.result())
+        else:
+            self._closed_callbacks.append(callback)
+
+    def start_call(self, command: RemotingCommand) -> asyncio.Future[RemotingCommand]:
+        """Send a request and return the future of its answer, which the caller must await, bound in time and cancel.
+
+        Raises:
+            ConnectionClosedError: the connection is over.
+            RemotingUsageError: the command cannot be written, is no request, or too many calls are in flight.
+        """
+        if len(self._calls) >= CALLS_IN_FLIGHT_MAX:
+            raise RemotingUsageError(f"{CALLS_IN_FLIGHT_MAX} calls are in flight to {self.peer}")
+        if command.flag:
+            raise RemotingUsageError(f"a call needs a request with an answer, not flag {command.flag}")
+        opaque = self._take_opaque()
+        self.send(command.with_opaque(opaque))
+        answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._calls[opaque] = answer
+        answer.add_done_callback(lambda _done: self._calls.pop(opaque, None))
+        return answer
+
+    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and return its answer, whatever its code.
+
+        Raises:
+            CallTimeoutError: no answer within `timeout_s` seconds.
+            ConnectionClosedError: the connection was or came to its end.
+            RemotingUsageError: see `start_call`.
+        """
+        answer = self.start_call(command)
+        timer = self._loop.call_later(timeout_s, self._time_out, answer, command.code, timeout_s)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a command as it is: an answer, or a request whose opaque the owner chose.
+
+        Raises:
+            ConnectionClosedError: the connection is over.
+            RemotingUsageError: the command cannot be written.
+        """
+        if self._closing:
+            raise ConnectionClosedError(f"connection to {self.peer} is closed: {self._reason}")
+        frame = encode(command)
+        if not self._unsent and not self._reading:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        if self._unsent_bytes > self._unsent_bytes_max:
+            self._flush()
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that wants no answer; made so if it is not yet.
+
+        Raises:
+            ConnectionClosedError: the connection is over.
+            RemotingUsageError: the command cannot be written.
+        """
+        if not command.is_oneway:
+            command = RemotingCommand.request(command.code, command.ext, command.body, oneway=True)
+        self.send(command.with_opaque(self._take_opaque()))
+
+    def close(self) -> None:
+        """End the connection after what was sent has left; callers waiting for answers fail at once."""
+        if self._closing:
+            return
+        self._flush()
+        self._end(None)
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: Exception | None = None) -> None:
+        """End the connection at once, dropping what has not left yet."""
+        if not self._closing:
+            self._end(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> Exception | None:
+        """Wait until the connection has ended and return why; None for an orderly end."""
+        return await asyncio.shield(self._closed)
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport; part of asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        _set_options(transport.get_extra_info("socket"))
+        if self._on_made is not None:
+            self._on_made(self)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the peer; part of asyncio.Protocol."""
+        damage: FrameError | None = None
+        try:
+            commands: Sequence[RemotingCommand] = self._decoder.feed(data)
+        except FrameError as error:
+            damage = error
+            commands = error.commands
+        self._reading = True
+        try:
+            for command in commands:
+                if self._closing:
+                    return
+                self._receive(command)
+        finally:
+            self._reading = False
+            self._flush()
+        if damage is not None and not self._closing:
+            _log.warning("closing the connection to %s: %s", self.peer, damage)
+            self.abort(damage)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Learn that the transport has ended; part of asyncio.Protocol."""
+        if not self._closing:
+            self._end(exc)
+        if self._closed.done():
+            return
+        self._closed.set_result(self._reason)
+        callbacks, self._closed_callbacks = self._closed_callbacks, []
+        for callback in callbacks:
+            try:
+                callback(self, self._reason)
+            except Exception:
+                _log.exception("on_closed callback of the connection to %s", self.peer)
+
+    # Inside.
+
+    def _receive(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            answer = self._calls.get(command.opaque)
+            if answer is not None and not answer.done():
+                answer.set_result(command)
+            return
+        response = self._handle(command)
+        if response is None or command.is_oneway or self._closing:
+            return
+        try:
+            self.send(response)
+        except RemotingUsageError as error:
+            _log.exception("answer to request %d from %s", command.code, self.peer)
+            self.send(_failure(command, error))
+
+    def _handle(self, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self.on_request(self, request)
+        except RemotingProtocolError as error:
+            return _failure(request, error)
+        except Exception as error:
+            _log.exception("handler of request %d from %s", request.code, self.peer)
+            return _failure(request, error)
+
+    def _take_opaque(self) -> int:
+        opaque = self._next_opaque
+        self._next_opaque = 1 if opaque == _OPAQUE_MAX else opaque + 1
+        return opaque
+
+    def _time_out(self, answer: asyncio.Future[RemotingCommand], code: int, timeout_s: float) -> None:
+        if not answer.done():
+            answer.set_exception(
+                CallTimeoutError(f"{self.peer} did not answer request {code} within {timeout_s} s")
+            )
+
+    def _flush(self) -> None:
+        if not self._unsent or self._closing or self._transport is None:
+            return
+        frames, self._unsent = self._unsent, []
+        self._unsent_bytes = 0
+        self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        waiting_bytes = self._transport.get_write_buffer_size()
+        if waiting_bytes > self._unsent_bytes_max:
+            reason = ConnectionClosedError(f"{self.peer} does not read: {waiting_bytes} bytes wait for it")
+            _log.warning("closing the connection: %s", reason)
+            self.abort(reason)
+
+    def _end(self, reason: Exception | None) -> None:
+        self._closing = True
+        self._reason = reason
+        self._unsent.clear()
+        calls, self._calls = self._calls, {}
+        for answer in calls.values():
+            if not answer.done():
+                answer.set_exception(ConnectionClosedError(f"connection to {self.peer} closed: {reason}"))
+
+
+def _failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Answer as Java does when a handler throws: code 1 and the exception's text."""
+    return RemotingCommand.response_to(
+        request, ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}"
+    )
+
+
+def _address(name: object) -> str:
+    """Format a socket's name; an IPv6 host is bracketed."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return str(name or "")
+    host, port = name[0], name[1]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _set_options(sock: socket.socket | None) -> None:
+    """Send small frames at once, and find peers whose host is gone."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES_MAX),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

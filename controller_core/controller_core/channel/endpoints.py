@@ -1,0 +1,132 @@
+"""Making connections: dialling one, and accepting many.
+
+`connect` bounds name resolution and the TCP handshake by one timeout. `serve` keeps account of what it accepted, so
+that closing the server also ends its connections, and refuses more than `connections_max`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
+from controller_core.channel.errors import ConnectError
+
+CONNECTIONS_MAX: Final = 10_000
+"""Connections that one server accepts at a time."""
+BACKLOG_MAX: Final = 1_024
+"""Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at once."""
+
+
+async def connect(
+    host: str,
+    port: int,
+    timeout_s: float,
+    *,
+    on_request: RequestHandler = refuse,
+    unsent_bytes_max: int = UNSENT_BYTES_MAX,
+) -> Connection:
+    """Dial a peer and return the connection.
+
+    Args:
+        host: name or address of the peer.
+        port: its TCP port.
+        timeout_s: bound on resolution and handshake together, in seconds.
+        on_request: handler of the peer's own requests; by default each is answered with code 3.
+        unsent_bytes_max: bytes that may wait for the peer before it is cut off.
+
+    Raises:
+        ConnectError: refused, unreachable, unresolved or not within `timeout_s`.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(
+                lambda: Connection(on_request, unsent_bytes_max=unsent_bytes_max), host, port
+            )
+    except TimeoutError as error:
+        raise ConnectError(f"{host}:{port} did not accept within {timeout_s} s") from error
+    except OSError as error:
+        raise ConnectError(f"{host}:{port}: {error}") from error
+    return connection
+
+
+class Server:
+    """A listening port and the connections it accepted; made by `serve`.
+
+    Attributes:
+        connections: those open now.
+        refused: how many were turned away because `connections_max` were open.
+    """
+
+    def __init__(
+        self,
+        on_connection: Callable[[Connection], object],
+        *,
+        connections_max: int,
+        unsent_bytes_max: int,
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self.refused = 0
+        self._on_connection = on_connection
+        self._connections_max = connections_max
+        self._unsent_bytes_max = unsent_bytes_max
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the kernel's choice if 0 was asked for."""
+        if self._server is None or not self._server.sockets:
+            return 0
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening, end every connection after what was sent has left, and wait for that."""
+        if self._server is not None:
+            self._server.close()
+        open_now = list(self.connections)
+        for connection in open_now:
+            connection.close()
+        if open_now:
+            await asyncio.wait(
+                [asyncio.ensure_future(connection.wait_closed()) for connection in open_now], timeout=1.0
+            )
+        for connection in open_now:
+            connection.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def _listen(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(on_made=self._made, unsent_bytes_max=self._unsent_bytes_max),
+            host,
+            port,
+            backlog=BACKLOG_MAX,
+        )
+
+    def _made(self, connection: Connection) -> None:
+        if len(self.connections) >= self._connections_max:
+            self.refused += 1
+            connection.abort()
+            return
+        self.connections.add(connection)
+        connection.on_closed(lambda closed, _reason: self.connections.discard(closed))
+        self._on_connection(connection)
+
+
+async def serve(
+    host: str,
+    port: int,
+    on_connection: Callable[[Connection], object],
+    *,
+    connections_max: int = CONNECTIONS_MAX,
+    unsent_bytes_max: int = UNSENT_BYTES_MAX,
+) -> Server:
+    """Listen on a port and hand each new connection to `on_connection`, which sets its `on_request`.
+
+    Raises:
+        OSError: the port cannot be had.
+    """
+    server = Server(on_connection, connections_max=connections_max, unsent_bytes_max=unsent_bytes_max)
+    await server._listen(host, port)
+    return server

@@ -1,0 +1,17 @@
+"""How a call over a connection can fail without any fault in the protocol."""
+
+
+class ChannelError(Exception):
+    """A call, or an attempt to connect, did not come to an answer."""
+
+
+class ConnectError(ChannelError):
+    """No connection came about: refused, unreachable, unresolved or too slow."""
+
+
+class ConnectionClosedError(ChannelError):
+    """The connection ended before the answer came; the peer may or may not have acted on the request."""
+
+
+class CallTimeoutError(ChannelError):
+    """No answer came in time; the peer may or may not have acted on the request, the connection stays open."""
