@@ -98,6 +98,22 @@ def segment_names(names: list[str]) -> list[str]:
     return sorted(name for name in names if _SEGMENT_NAME.match(name))
 
 
+def last_run(names: list[str]) -> list[str]:
+    """Return the segments after the last gap in the numbers.
+
+    Old segments are removed oldest first, but a file system may make the removals durable in another order. What stands
+    before such a gap is not needed, and if it were, the log would begin after the snapshot, which is refused.
+    """
+    start = len(names)
+    while start > 0 and (start == len(names) or _sequence(names[start - 1]) + 1 == _sequence(names[start])):
+        start -= 1
+    return names[start:]
+
+
+def _sequence(name: str) -> int:
+    return int(name[4:14])
+
+
 class Replay:
     """Takes the records of all segments in order and keeps the log that they describe."""
 
@@ -196,7 +212,7 @@ def recover(files: Files, directory: Path, names: list[str]) -> Recovered | None
         OSError: a file cannot be read.
     """
     snapshot = read_newest(files, directory, names)
-    found = segment_names(names)
+    found = last_run(segment_names(names))
     replay, segments, cut, checksum, data, owner = Replay(), list[Segment](), None, 0, b"", ""
     for position, name in enumerate(found):
         path = str(directory / name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogMisuseError
 from controller_core.log.files import TEMPORARY_SUFFIX, Files, Lock, OsFiles
 from controller_core.log.memory import stored_from
-from controller_core.log.recovery import Cut, Recovered, Tail, recover
+from controller_core.log.recovery import Cut, Recovered, Tail, recover, segment_names
 from controller_core.log.snapshots import read_newest, snapshot_name, snapshot_names
 from controller_core.log.snapshots import write_snapshot as write_snapshot_file
 from controller_core.log.view import Batch, LogView, StoredState
@@ -223,9 +223,10 @@ def _make_new(files: Files, directory: Path, names: list[str], initial: Snapshot
 
 
 def _remove_leftovers(files: Files, directory: Path, names: list[str], recovered: Recovered) -> None:
-    """Remove unfinished files and older snapshots that a crash left behind."""
+    """Remove unfinished files, older snapshots and unneeded segments that a crash left behind."""
     newest = snapshot_name(recovered.stored.snapshot.index)
     old = [name for name in snapshot_names(names) if name < newest]
+    old += [name for name in segment_names(names) if name < recovered.segments[0].name]
     for name in [*old, *(name for name in names if name.endswith(TEMPORARY_SUFFIX))]:
         with contextlib.suppress(OSError):
             files.remove(directory / name)

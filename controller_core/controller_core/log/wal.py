@@ -100,11 +100,10 @@ class WalWriter:
             self._mark_durable()
 
     def drop_through(self, index: int) -> None:
-        """Remove segments whose entries all lie at or before `index`; a file that will not go is left behind."""
-        with self._segments_lock:
+        """Remove segments whose entries all lie at or before `index`; one that will not go is tried the next time."""
+        with self._segments_lock, contextlib.suppress(OSError):
             while len(self._segments) > 1 and self._segments[1].previous_index <= index:
-                with contextlib.suppress(OSError):
-                    self._files.remove(self._directory / self._segments[0].name)
+                self._files.remove(self._directory / self._segments[0].name)
                 del self._segments[0]
 
     def close(self) -> None:
