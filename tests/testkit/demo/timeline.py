@@ -1,27 +1,21 @@
 """From what the controllers, the canary and the load client wrote down to one line a phase, in milliseconds.
 
-Each row names its clock: all processes of the demo run on one machine and read one UTC clock, so differences between
-rows are exact to well under a millisecond. On several machines they are not; there the report says so.
+All processes of the demo run on one machine and read one UTC clock, so rows of different processes can be subtracted.
+On several machines they cannot without an error bound; there the report says so.
 """
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testkit.load import Send
+
 _NS_PER_MS = 1_000_000
-_LOOKAHEAD_NS = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """One acknowledged send of the load client: when it was called and when it returned, UTC nanoseconds."""
-
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The longest time without an acknowledgement around a fault."""
+    """A time without an acknowledged send, between two acknowledgements; UTC nanoseconds."""
 
     start_ns: int
     end_ns: int
@@ -42,36 +36,36 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A fault and what followed, ordered as it must happen."""
+    """A fault and what followed it."""
 
     title: str
     fault_ns: int
     phases: Sequence[Phase]
     gap: Gap | None
+    sends_failed: int
 
     def lines(self) -> list[str]:
         """Return the printed form: milliseconds since the fault, a phase a line."""
-        rows = [self.title, f"  {'fault':<26}{0:>10.1f} ms"]
+        rows = [self.title, f"  {'fault':<28}{'0.0 ms':>12}"]
         for phase in self.phases:
-            value = "not seen" if phase.at_ns is None else f"{(phase.at_ns - self.fault_ns) / _NS_PER_MS:.1f} ms"
-            rows.append(f"  {phase.name:<26}{value:>13}")
+            value = (
+                "not seen" if phase.at_ns is None else f"{(phase.at_ns - self.fault_ns) / _NS_PER_MS:.1f} ms"
+            )
+            rows.append(f"  {phase.name:<28}{value:>12}")
         if self.gap is not None:
-            rows.append(f"  {'longest gap between acks':<26}{self.gap.length_ms:>10.1f} ms")
+            value = f"{self.gap.length_ms:.1f} ms"
+            rows.append(f"  {'longest gap between acks':<28}{value:>12}")
+        rows.append(f"  {'sends failed for the client':<28}{self.sends_failed:>12}")
         return rows
 
 
-def longest_gap(acks: Iterable[Ack], fault_ns: int, until_ns: int | None = None) -> Gap | None:
-    """Return the longest gap between successive acknowledgements that ends after the fault.
+def longest_gap(sends: Sequence[Send], fault_ns: int, until_ns: int) -> Gap | None:
+    """Return the longest gap between successive acknowledgements that ends within (fault, until]."""
+    ends = sorted(send.end_ns for send in sends if send.acknowledged and send.end_ns <= until_ns)
+    gaps = [Gap(before, after) for before, after in itertools.pairwise(ends) if after > fault_ns]
+    return max(gaps, key=lambda gap: gap.end_ns - gap.start_ns, default=None)
 
-    Args:
-        acks: in any order.
-        fault_ns: UTC nanoseconds of the fault; the last acknowledgement before it opens the first gap.
-        until_ns: where to stop looking; a minute after the fault unless given.
-    """
-    until_ns = until_ns if until_ns is not None else fault_ns + _LOOKAHEAD_NS
-    ends = sorted(ack.end_ns for ack in acks if ack.end_ns <= until_ns)
-    pairs = [(before, after) for before, after in zip(ends, ends[1:], strict=False) if after > fault_ns]
-    if not pairs:
-        return None
-    start_ns, end_ns = max(pairs, key=lambda pair: pair[1] - pair[0])
-    return Gap(start_ns, end_ns)
+
+def sends_failed(sends: Sequence[Send], fault_ns: int, until_ns: int) -> int:
+    """Count the sends that ended within (fault, until] without an acknowledgement, the client's retries used up."""
+    return sum(not send.acknowledged and fault_ns < send.end_ns <= until_ns for send in sends)

@@ -1,0 +1,179 @@
+"""Everything the demo runs, as real processes on loopback: who is started, in which order, and how it is ended.
+
+Three controllers, a name server, two unmodified brokers, a log replica, the collector and the canary. All files live
+under one folder, ports are chosen free, and `stop` ends whatever was started, also when `start` failed half-way.
+"""
+
+import json
+from pathlib import Path
+
+from testkit.controllers import ControllerCluster, command_path
+from testkit.demo.progress import Progress
+from testkit.ports import free_port
+from testkit.process import ManagedProcess
+from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+
+CLUSTER = "demo"
+GROUP = "orders"
+CANARY_TOPIC = "canary"
+_MAPPED_FILE_BYTES = 64 * 1024 * 1024
+_READY_TIMEOUT_S = 60.0
+
+
+class DemoCluster:
+    """The processes of the demo; `brokers[i]` has index i for life, its broker id is the controllers' choice."""
+
+    def __init__(self, jars: Path, directory: Path, progress: Progress) -> None:
+        """Describe the cluster; nothing runs before `start`.
+
+        Args:
+            jars: folder of one RocketMQ release.
+            directory: everything is written below it.
+            progress: told of each step.
+        """
+        self.directory = directory
+        self.data = directory / "data"
+        self.fault_log = directory / "faults.jsonl"
+        self._jars = jars
+        self._progress = progress
+        self.controllers = ControllerCluster(directory / "controllers", nodes=3)
+        self.name_server = NameServer(jars, directory / "namesrv")
+        self.brokers = [self._broker(index) for index in range(2)]
+        self.replica_http = f"127.0.0.1:{free_port()}"
+        self.canary_http = f"127.0.0.1:{free_port()}"
+        self.replica = self._replica()
+        self.collector = self._collector()
+        self.canary = self._canary()
+
+    def _broker(self, index: int) -> Broker:
+        name = f"{GROUP}-{index}"
+        settings = {
+            **ZERO_LOSS_SETTINGS,
+            **QUICK_SETTINGS,
+            "mappedFileSizeCommitLog": str(_MAPPED_FILE_BYTES),
+        }
+        place = BrokerPlace(CLUSTER, GROUP, name, self.directory / name)
+        return Broker(
+            self._jars,
+            place,
+            self.name_server.address,
+            settings,
+            controllers=self.controllers.remoting_addresses,
+        )
+
+    def _replica(self) -> ManagedProcess:
+        arguments = {
+            "--cluster": CLUSTER,
+            "--group": GROUP,
+            "--controllers": ";".join(self.controllers.remoting_addresses),
+            "--listen": f"127.0.0.1:{free_port()}",
+            "--store": str(self.directory / "replica" / "store"),
+            "--http": self.replica_http,
+            "--mapped-file-bytes": str(_MAPPED_FILE_BYTES),
+            "--heartbeat-interval-ms": "300",
+            "--heartbeat-timeout-ms": "1500",
+        }
+        command = [
+            command_path("ha-sidecar"),
+            "replica",
+            *(word for pair in arguments.items() for word in pair),
+        ]
+        return ManagedProcess(f"{GROUP}-log-0", command, self.directory / "replica" / "replica.log")
+
+    def _collector(self) -> ManagedProcess:
+        targets = self.directory / "targets.json"
+        command = [
+            command_path("slo-pipeline"),
+            "collect",
+            "--targets",
+            str(targets),
+            "--out",
+            str(self.data),
+        ]
+        return ManagedProcess("collector", command, self.directory / "collector.log")
+
+    def _canary(self) -> ManagedProcess:
+        arguments = {
+            "--name-server": self.name_server.address,
+            "--group": GROUP,
+            "--topic": CANARY_TOPIC,
+            "--rate": "20",
+            "--out": str(self.data),
+            "--http": self.canary_http,
+        }
+        command = [
+            command_path("slo-pipeline"),
+            "canary",
+            *(word for pair in arguments.items() for word in pair),
+        ]
+        return ManagedProcess("canary", command, self.directory / "canary.log")
+
+    def metrics_urls(self) -> dict[str, str]:
+        """Return the metrics address of every process that has one, by name."""
+        return {
+            **{broker.place.name: broker.metrics_url for broker in self.brokers},
+            **{name: f"http://{address}/metrics" for name, address in self._controller_http().items()},
+            self.replica.name: f"http://{self.replica_http}/metrics",
+            "canary": f"http://{self.canary_http}/metrics",
+        }
+
+    def pids(self) -> list[int]:
+        """Return the process ids of everything that runs now, clients first."""
+        processes = [
+            *(self.canary, self.collector, self.replica),
+            *(broker.process for broker in self.brokers),
+            self.name_server.process,
+            *self.controllers.processes,
+        ]
+        return [process.pid for process in processes if process.running]
+
+    def write_targets(self) -> None:
+        """Write the collector's list: metrics of every process, events of controllers, replica and fault log."""
+        events = {
+            **{name: f"http://{address}/v1/events" for name, address in self._controller_http().items()},
+            self.replica.name: f"http://{self.replica_http}/v1/events",
+        }
+        targets = [
+            *({"name": name, "url": url, "kind": "metrics"} for name, url in self.metrics_urls().items()),
+            *({"name": name, "url": url, "kind": "events"} for name, url in events.items()),
+            {"name": "faults", "url": str(self.fault_log), "kind": "file"},
+        ]
+        (self.directory / "targets.json").write_text(json.dumps(targets, indent=1))
+
+    def _controller_http(self) -> dict[str, str]:
+        return {
+            f"controller-{index}": address for index, address in enumerate(self.controllers.http_addresses)
+        }
+
+    async def start(self) -> None:
+        """Start everything and wait until each part serves; the collector and canary come last."""
+        self.fault_log.parent.mkdir(parents=True, exist_ok=True)
+        self.fault_log.touch()
+        with self._progress.step("3 controllers and a name server"):
+            await self.controllers.start()
+            await self.name_server.start()
+        with self._progress.step("2 brokers, unmodified, in controller mode"):
+            for broker in self.brokers:
+                await broker.start(_READY_TIMEOUT_S)
+        with self._progress.step("1 log replica"):
+            await self.replica.start()
+
+    async def start_measuring(self) -> None:
+        """Start the collector and the canary; the group must take writes by now."""
+        self.write_targets()
+        await self.collector.start()
+        await self.canary.start()
+
+    async def stop_measuring(self) -> None:
+        """Stop canary and collector so that everything they hold is on disk."""
+        await self.canary.stop()
+        await self.collector.stop()
+
+    async def stop(self) -> None:
+        """End every process that was started; never raises for one that has ended."""
+        await self.stop_measuring()
+        await self.replica.stop()
+        for broker in self.brokers:
+            await broker.stop()
+        await self.name_server.stop()
+        await self.controllers.stop()

@@ -1,0 +1,93 @@
+"""What was written down about each change, put together into timelines.
+
+Sources: the controllers' failover records (suspicion, election, notice, role), the canary's RouteSeen events from the
+collected segments, SyncStateSet changes from the collected events, and the load client's ledger.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pyarrow.dataset as ds
+
+from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
+from testkit.demo.story import MEMBERS, Happened
+from testkit.demo.timeline import Phase, Timeline, longest_gap, sends_failed
+from testkit.load import Send
+
+Event = dict[str, Any]
+Record = dict[str, Any]
+_ACKNOWLEDGEMENT_COPIES_MIN = 2
+
+
+async def failover_records(cluster: DemoCluster) -> list[Record]:
+    """Return the changes of master that the controllers keep for the demo's group, newest first."""
+    leader = await cluster.controllers.wait_leader()
+    url = f"http://{cluster.controllers.http_addresses[leader]}/v1/failovers?cluster={CLUSTER}&group={GROUP}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        response.raise_for_status()
+        return list((await response.json())["failovers"])
+
+
+def collected_events(data: Path) -> list[Event]:
+    """Return every event in the collected segments, by time."""
+    table = ds.dataset(data / "events", format="parquet").to_table()
+    events: list[Event] = table.to_pylist(maps_as_pydicts="strict")
+    return sorted(events, key=lambda event: event["ts_ns"])
+
+
+def timelines(
+    happened: Sequence[Happened], records: Sequence[Record], events: Sequence[Event], sends: Sequence[Send]
+) -> list[Timeline]:
+    """Return a timeline for each thing that happened, in order."""
+    return [
+        Timeline(
+            title=what.title,
+            fault_ns=what.fault_ns,
+            phases=_phases(what, records, events, sends),
+            gap=longest_gap(sends, what.fault_ns, what.until_ns),
+            sends_failed=sends_failed(sends, what.fault_ns, what.until_ns),
+        )
+        for what in happened
+    ]
+
+
+def _phases(
+    what: Happened, records: Sequence[Record], events: Sequence[Event], sends: Sequence[Send]
+) -> list[Phase]:
+    if what.new_epoch is None:
+        return []
+    record = next(record for record in records if record["new_epoch"] == what.new_epoch)
+    gap = longest_gap(sends, what.fault_ns, what.until_ns)
+    return [
+        Phase("suspected", record["suspected_ns"]),
+        Phase("elected (committed)", record["committed_ns"] or record["proposed_ns"]),
+        Phase("role taken", record["role_taken_ns"]),
+        Phase("route seen", _route_seen_ns(what, record, events)),
+        Phase("two copies again", _set_reached_ns(what, events, _ACKNOWLEDGEMENT_COPIES_MIN)),
+        Phase("first acknowledged send", gap.end_ns if gap else None),
+        Phase("redundancy back", _set_reached_ns(what, events, MEMBERS)),
+    ]
+
+
+def _route_seen_ns(what: Happened, record: Record, events: Sequence[Event]) -> int | None:
+    seen = (
+        event["ts_ns"]
+        for event in events
+        if event["kind"] == "RouteSeen"
+        and event["ts_ns"] > what.fault_ns
+        and record["new_master_address"] in event["attrs"].values()
+    )
+    return next(seen, None)
+
+
+def _set_reached_ns(what: Happened, events: Sequence[Event], members: int) -> int | None:
+    reached = (
+        event["ts_ns"]
+        for event in events
+        if event["kind"] == "SyncStateSetChanged"
+        and event["epoch"] == what.new_epoch
+        and len(event["attrs"]["sync_state_set_after"].split(",")) >= members
+    )
+    return next(reached, None)

@@ -1,0 +1,45 @@
+"""A cluster that was left running (`make demo KEEP=1`): its processes are written down, and ended by a later call.
+
+A pid may be another process's by then, so one is only signalled while its command line still names the demo's folder.
+"""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+_FILE = "kept.json"
+_STOP_TIMEOUT_S = 20.0
+_POLL_S = 0.05
+
+
+def write_down(directory: Path, pids: list[int]) -> None:
+    """Remember the processes that run on below `directory`."""
+    (directory / _FILE).write_text(json.dumps(pids))
+
+
+def end_kept(directory: Path) -> int:
+    """End what an earlier run left below `directory`; return how many processes were ended."""
+    file = directory / _FILE
+    if not file.exists():
+        return 0
+    pids = [pid for pid in json.loads(file.read_text()) if _is_ours(pid, directory)]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+    while any(_is_ours(pid, directory) for pid in pids) and time.monotonic() < deadline_s:
+        time.sleep(_POLL_S)
+    for pid in pids:
+        if _is_ours(pid, directory):
+            os.kill(pid, signal.SIGKILL)
+    file.unlink()
+    return len(pids)
+
+
+def _is_ours(pid: int, directory: Path) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return str(directory).encode() in command

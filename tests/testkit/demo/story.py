@@ -1,0 +1,165 @@
+"""What the demo does to the cluster while clients send: three faults, each awaited until the cluster is whole again.
+
+1. `kill -9` of the master's process, and its restart once another broker leads.
+2. `kill -9` of the leading controller, and its restart.
+3. One planned switchover.
+
+Every step waits for what it is about (a new master epoch, a new leader, the whole SyncStateSet) and fails with the
+controllers' logs when that does not come.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
+from testkit.demo.progress import Progress
+from testkit.faults import FaultLog
+from testkit.load import LoadClient
+from testkit.rocketmq import Broker
+
+MEMBERS = 3
+_WHOLE_TIMEOUT_S = 90.0
+_CHANGE_TIMEOUT_S = 30.0
+_QUIET_S = 4.0
+_ACKS_AFTER_CHANGE = 200
+
+GroupInfo = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One thing that was done to the cluster.
+
+    Attributes:
+        title: what a person calls it.
+        fault_ns: when it was done, UTC.
+        until_ns: when the cluster was whole and quiet again, UTC.
+        new_epoch: the master epoch that followed; None when the master stayed.
+    """
+
+    title: str
+    fault_ns: int
+    until_ns: int
+    new_epoch: int | None
+
+
+class DemoError(Exception):
+    """A step of the demo did not end as it must."""
+
+
+class Story:
+    """The faults, in order, on a cluster under load."""
+
+    def __init__(self, cluster: DemoCluster, load: LoadClient, progress: Progress) -> None:
+        """Tell nothing yet; `tell` does.
+
+        Args:
+            cluster: started, every member in the SyncStateSet.
+            load: started, with acknowledged sends.
+            progress: told of each step.
+        """
+        self._cluster = cluster
+        self._load = load
+        self._progress = progress
+        self._faults = FaultLog(cluster.fault_log, CLUSTER)
+
+    async def tell(self) -> list[Happened]:
+        """Do all three, one after another, and return what was done when."""
+        return [await self._kill_master(), await self._kill_leader(), await self._switch_over()]
+
+    async def _kill_master(self) -> Happened:
+        before = await wait_whole(self._cluster)
+        master = self._broker_at(before["master_address"])
+        with self._progress.step(f"kill -9 of the master, {master.place.name}"):
+            fault_ns = self._faults.injected("kill", master.place.name, GROUP)
+            await master.kill()
+            after = await self._wait_epoch_above(before["master_epoch"])
+            await self._wait_acknowledged(fault_ns)
+        self._progress.say(
+            f"{self._broker_at(after['master_address']).place.name} is master, epoch {after['master_epoch']}"
+        )
+        with self._progress.step(f"restart of {master.place.name}, until all {MEMBERS} are in sync"):
+            await master.start()
+            self._faults.healed("kill", master.place.name, GROUP)
+            await wait_whole(self._cluster)
+        await asyncio.sleep(_QUIET_S)
+        return Happened(
+            f"kill -9 of the master ({master.place.name})", fault_ns, time.time_ns(), after["master_epoch"]
+        )
+
+    async def _kill_leader(self) -> Happened:
+        before = await wait_whole(self._cluster)
+        controllers = self._cluster.controllers
+        leader = await controllers.wait_leader()
+        with self._progress.step(f"kill -9 of the leading controller, n{leader}"):
+            fault_ns = self._faults.injected("kill", f"controller-{leader}")
+            await controllers.kill_node(leader)
+            successor = await controllers.wait_leader(other_than=leader)
+        self._progress.say(f"n{successor} leads")
+        await asyncio.sleep(_QUIET_S)
+        await controllers.start_node(leader)
+        self._faults.healed("kill", f"controller-{leader}")
+        after = await wait_whole(self._cluster)
+        if after["master_epoch"] != before["master_epoch"]:
+            raise DemoError("the master changed although only a controller was killed")
+        return Happened(f"kill -9 of the leading controller (n{leader})", fault_ns, time.time_ns(), None)
+
+    async def _switch_over(self) -> Happened:
+        before = await wait_whole(self._cluster)
+        target = next(
+            replica
+            for replica in before["replicas"]
+            if replica["electable"] and replica["in_sync"] and not replica["master"]
+        )
+        name = self._broker_at(target["address"]).place.name
+        with self._progress.step(f"planned switchover to {name}"):
+            fault_ns = self._faults.injected("switchover", name, GROUP)
+            await self._elect(target["broker_id"])
+            after = await self._wait_epoch_above(before["master_epoch"])
+            await self._wait_acknowledged(fault_ns)
+            await wait_whole(self._cluster)
+            self._faults.healed("switchover", name, GROUP)
+        await asyncio.sleep(_QUIET_S)
+        return Happened(f"planned switchover to {name}", fault_ns, time.time_ns(), after["master_epoch"])
+
+    async def _elect(self, broker_id: int) -> None:
+        leader = await self._cluster.controllers.wait_leader()
+        address = self._cluster.controllers.http_addresses[leader]
+        url = f"http://{address}/v1/groups/{CLUSTER}/{GROUP}/elect"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, json={"brokerId": broker_id}) as response,
+        ):
+            if not response.ok:
+                raise DemoError(f"the switchover was refused: {await response.text()}")
+
+    async def _wait_epoch_above(self, epoch: int) -> GroupInfo:
+        return await self._wait_group(
+            lambda group: bool(group["master_epoch"] > epoch and group["master_id"])
+        )
+
+    async def _wait_group(self, holds: Callable[[GroupInfo], bool]) -> GroupInfo:
+        return await self._cluster.controllers.wait_group(CLUSTER, GROUP, holds, _CHANGE_TIMEOUT_S)
+
+    async def _wait_acknowledged(self, fault_ns: int) -> None:
+        await self._load.wait_for_acknowledged(_ACKS_AFTER_CHANGE, _CHANGE_TIMEOUT_S, after_ns=fault_ns)
+
+    def _broker_at(self, address: str) -> Broker:
+        for broker in self._cluster.brokers:
+            if broker.address == address:
+                return broker
+        raise DemoError(f"no broker of the demo listens on {address}")
+
+
+async def wait_whole(cluster: DemoCluster) -> GroupInfo:
+    """Wait until the group has a living master and every member in its SyncStateSet; return the group."""
+    return await cluster.controllers.wait_group(CLUSTER, GROUP, _is_whole, _WHOLE_TIMEOUT_S)
+
+
+def _is_whole(group: GroupInfo) -> bool:
+    return group["master_id"] is not None and len(group["sync_state_set"]) == MEMBERS
