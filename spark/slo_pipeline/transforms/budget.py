@@ -28,7 +28,7 @@ class Objective(NamedTuple):
     @property
     def budget_s(self) -> float:
         """Bad seconds a group may have in the window: 1,296 for 99.95 % of 30 days."""
-        return (100.0 - self.target_percent) * self.window_days * S_PER_DAY / 100.0
+        return round((100.0 - self.target_percent) * self.window_days * S_PER_DAY / 100.0, 6)
 
 
 def book(slices: DataFrame, timed: DataFrame) -> DataFrame:

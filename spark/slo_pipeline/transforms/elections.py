@@ -172,7 +172,7 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
 
 def _with_healing(events: DataFrame) -> DataFrame:
     """Pair each FaultInjected with the first FaultHealed of the same fault after it, and before it strikes again."""
-    fault = F.coalesce(_attr("fault"), _attr("kind"), _attr("action"), F.lit("fault"))
+    fault = F.coalesce(_attr("fault"), _attr("action"), F.lit("fault"))
     marks = events.where(F.col("kind").isin("FaultInjected", "FaultHealed")).withColumn("fault", fault)
     same = Window.partitionBy("cluster", "group", "broker_id", "fault").orderBy("ts")
     following = F.lead(F.struct("kind", "ts")).over(same)

@@ -52,9 +52,9 @@ def _unknown(seen: DataFrame) -> DataFrame:
         .where(F.col("from_us") < F.col("until_us"))
     )
     seconds = F.sequence("from_us", F.col("until_us") - F.lit(1), F.lit(SLICE_US).cast("bigint"))
-    return runs.select(
+    return runs.withColumn("second_us", F.explode(seconds)).select(
         "group",
-        F.timestamp_micros(F.explode(seconds)).alias("slice_start"),
+        F.timestamp_micros("second_us").alias("slice_start"),
         F.lit(0).cast("bigint").alias("attempts"),
         F.lit(0).cast("bigint").alias("failed"),
         F.lit("unknown").alias("state"),

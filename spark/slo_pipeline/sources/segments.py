@@ -1,0 +1,78 @@
+"""Read segments from a data directory.
+
+Problem: a directory may lack a kind, hold a half-written file, or repeat an event that two collectors fetched.
+Shape: one function a kind returns a frame of exactly the segment's schema; a kind with no file is an empty frame; events are
+one row an event_id.
+Never: no schema inference (a file of another layout fails by name), and nothing is written.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from slo_pipeline.schemas.frames import conform, struct_type
+from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
+
+SEGMENT_GLOB: Final = "day=*/[!._]*.parquet"
+
+
+class InputError(Exception):
+    """The data directory cannot be used; the message names the path and says why."""
+
+
+class Inputs(NamedTuple):
+    """The three kinds of segments of one data directory."""
+
+    samples: DataFrame
+    events: DataFrame
+    probe_ops: DataFrame
+
+
+def has_segments(directory: Path, kind: str) -> bool:
+    """Tell whether a data directory holds any finished segment of a kind."""
+    return next((directory / kind).glob(SEGMENT_GLOB), None) is not None
+
+
+def check_directory(directory: Path, *kinds: str) -> None:
+    """Refuse a directory in which none of the kinds has a segment.
+
+    Raises:
+        InputError: one line, with the path.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such directory")
+    if not any(has_segments(directory, kind) for kind in kinds):
+        wanted = " or ".join(f"{kind}/day=*/*.parquet" for kind in kinds)
+        raise InputError(f"{directory}: holds no {wanted}")
+
+
+def _read(spark: SparkSession, directory: Path, kind: str, schema: pa.Schema) -> DataFrame:
+    fields = struct_type(schema)
+    if not has_segments(directory, kind):
+        return spark.createDataFrame([], fields)
+    frame = spark.read.schema(fields).parquet(str(directory / kind))
+    return conform(frame, schema, table=str(directory / kind))
+
+
+def one_per_event(events: DataFrame) -> DataFrame:
+    """Keep one row an event_id; which one does not matter, as the same fact has the same id and content."""
+    copies = Window.partitionBy("event_id").orderBy("ts_ns", "clock_id", "sequence")
+    numbered = events.withColumn("copy", F.row_number().over(copies))
+    return numbered.where(F.col("copy") == 1).drop("copy")
+
+
+def read_inputs(spark: SparkSession, directory: Path) -> Inputs:
+    """Read all segments of a data directory.
+
+    Raises:
+        InputError: the directory is missing or holds no segment of any kind.
+    """
+    check_directory(directory, "probe_ops", "events", "samples")
+    return Inputs(
+        samples=_read(spark, directory, "samples", SAMPLES),
+        events=one_per_event(_read(spark, directory, "events", EVENTS)),
+        probe_ops=_read(spark, directory, "probe_ops", PROBE_OPS),
+    )
