@@ -1,0 +1,175 @@
+"""The collector: targets file, one task a target, and segments every minute.
+
+Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it watches.
+Shape: a task for each target, none of which waits for another; a flush on its own beat; the targets file is read again
+when it changes. After a kill the segments tell which events are already there (their ids) and how far each stream was
+read (metadata of the event segments), so following goes on without a gap and without doubles. Samples that were not
+written are lost: at most one segment's time.
+Never: it decides anything about what it sees.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
+from slo_pipeline.collect.event_rows import EventLog
+from slo_pipeline.collect.followers import EventIntake, follow_file, follow_stream
+from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.scraper import ScrapeContext, scrape_forever
+from slo_pipeline.collect.segments import SegmentStore
+from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.collect.targets import KINDS, Target, TargetsError, read_targets
+
+POSITIONS_KEY = "rmqha.positions"
+TARGETS_POLL_S = 1.0
+FLUSH_POLL_S = 0.25
+CROWDED_ROWS = 500_000
+EVENT_DAYS_RECALLED = 3
+"""Segments older than this are not asked for ids: a stream's own history is shorter."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSettings:
+    """How a collector runs.
+
+    Attributes:
+        targets: the targets file.
+        interval_s: time between two scrapes of a target.
+        segment_s: time between two flushes.
+    """
+
+    targets: Path
+    interval_s: float = 1.0
+    segment_s: float = 60.0
+
+
+class Collector:
+    """Runs until cancelled; `flush` afterwards writes what it still holds."""
+
+    def __init__(self, settings: CollectorSettings, store: SegmentStore, metrics: CollectorMetrics) -> None:
+        self._settings = settings
+        self._store = store
+        self._metrics = metrics
+        self._clock = AnchoredClock()
+        self._log = EventLog()
+        self._sink = SegmentSink(store, lambda: {POSITIONS_KEY: self._log.positions_text()})
+        self._tasks: dict[Target, asyncio.Task[None]] = {}
+
+    def recall(self) -> None:
+        """Learn from the segments on disk which events are there and how far each stream was read."""
+        for text in self._store.read_metadata("events", POSITIONS_KEY):
+            self._log.recall_positions(text)
+        days = sorted(self._store.root.glob("events/day=*"))[-EVENT_DAYS_RECALLED:]
+        for path in (path for day in days for path in sorted(day.glob("[!._]*.parquet"))):
+            self._log.recall(_event_ids(path))
+
+    async def run(self) -> None:
+        """Collect until cancelled.
+
+        Raises:
+            TargetsError: the targets file cannot be used at the start; later ones are logged and the old list stays.
+        """
+        targets = read_targets(self._settings.targets)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=10),
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as session:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._watch_targets(targets, session, group))
+                    group.create_task(self._flush_forever())
+            finally:
+                self._tasks.clear()
+
+    async def flush(self) -> bool:
+        """Write everything taken so far; return whether all of it is on the disk."""
+        done = await self._sink.flush()
+        self._publish()
+        return done
+
+    async def _watch_targets(
+        self, targets: list[Target], session: aiohttp.ClientSession, group: asyncio.TaskGroup
+    ) -> None:
+        self._adjust(targets, session, group)
+        seen_ns = _changed_ns(self._settings.targets)
+        while True:
+            await asyncio.sleep(TARGETS_POLL_S)
+            changed_ns = _changed_ns(self._settings.targets)
+            if changed_ns == seen_ns:
+                continue
+            seen_ns = changed_ns
+            try:
+                self._adjust(read_targets(self._settings.targets), session, group)
+            except TargetsError as error:
+                _log.warning("the old targets stay: %s", error)
+
+    def _adjust(
+        self, targets: list[Target], session: aiohttp.ClientSession, group: asyncio.TaskGroup
+    ) -> None:
+        for target in set(self._tasks) - set(targets):
+            self._tasks.pop(target).cancel()
+        for target in targets:
+            if target not in self._tasks:
+                self._tasks[target] = group.create_task(self._collect(target, session))
+        for kind in KINDS:
+            self._metrics.targets.labels(kind).set(sum(target.kind == kind for target in targets))
+        _log.info("collecting from %d targets", len(targets))
+
+    async def _collect(self, target: Target, session: aiohttp.ClientSession) -> None:
+        intake = EventIntake(self._sink, self._log, self._metrics)
+        match target.kind:
+            case "metrics":
+                interval_ns = int(self._settings.interval_s * NS_PER_S)
+                context = ScrapeContext(session, self._sink, self._clock, self._metrics, interval_ns)
+                await scrape_forever(target, context)
+            case "events":
+                await follow_stream(target, session, intake)
+            case "file":
+                await follow_file(target, intake)
+            case _:
+                raise TargetsError(f"{target.name}: kind {target.kind!r}")
+
+    async def _flush_forever(self) -> None:
+        due_s = asyncio.get_running_loop().time() + self._settings.segment_s
+        while True:
+            await asyncio.sleep(FLUSH_POLL_S)
+            now_s = asyncio.get_running_loop().time()
+            if step_ns := self._clock.resync():
+                _log.warning("the wall clock was stepped by %.3f s", step_ns / NS_PER_S)
+            if now_s >= due_s or self._sink.crowded(CROWDED_ROWS):
+                due_s = now_s + self._settings.segment_s
+                await self._sink.flush()
+            self._publish()
+
+    def _publish(self) -> None:
+        for table, rows in self._sink.buffered().items():
+            self._metrics.buffered_rows.labels(table).set(rows)
+            self._metrics.refused_rows.labels(table).set(self._sink.refused[table])
+            self._metrics.segments.labels(table).set(self._sink.written[table])
+        self._metrics.write_failures.set(self._sink.failures)
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        # While it is being replaced it may be gone for a moment.
+        return 0
+
+
+def _event_ids(path: Path) -> list[str]:
+    try:
+        return [
+            str(event_id) for event_id in pq.read_table(path, columns=["event_id"])["event_id"].to_pylist()
+        ]
+    except (pa.ArrowInvalid, KeyError) as error:
+        _log.warning("%s is no segment of events: %s", path, error)
+        return []

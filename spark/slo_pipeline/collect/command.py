@@ -1,0 +1,100 @@
+"""`slo-pipeline collect`: options, signals, exit status.
+
+Exit status: 0 ended by a signal with everything on the disk, 1 something could not be written, 2 wrong options or
+targets.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from slo_pipeline.collect.collector import Collector, CollectorSettings
+from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, served
+from slo_pipeline.collect.segments import SegmentError, SegmentStore
+from slo_pipeline.collect.targets import TargetsError
+
+INTERVAL_S_MIN = 0.1
+SEGMENT_S_MIN = 0.5
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of `90`, `90s`, `250ms` or `2m` (an argparse type)."""
+    for suffix, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("", 1.0)):
+        if text.endswith(suffix):
+            try:
+                value = float(text.removesuffix(suffix)) * factor
+            except ValueError:
+                break
+            if value > 0:
+                return value
+            break
+    raise argparse.ArgumentTypeError(f"{text!r} is no time: write 1s, 250ms or 2m")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `collect`."""
+    parser.add_argument("--targets", type=Path, required=True, metavar="FILE", help="JSON file of targets")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
+    parser.add_argument(
+        "--interval", type=seconds, default=1.0, metavar="TIME", help="between scrapes, default 1s"
+    )
+    parser.add_argument(
+        "--segment-seconds",
+        type=seconds,
+        default=60.0,
+        metavar="TIME",
+        help="time of a segment, default 60s; what a kill may cost in samples",
+    )
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics and /livez")
+    parser.add_argument("--name", default="collector", help="writer's name, one each in a directory")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect until SIGTERM or SIGINT, then write what is left and return the exit status."""
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
+    )
+    if args.interval < INTERVAL_S_MIN or args.segment_seconds < SEGMENT_S_MIN:
+        return _refuse(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
+    try:
+        return asyncio.run(_collect(args))
+    except (SegmentError, TargetsError, AddressError, OSError) as error:
+        return _refuse(str(error))
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(f"slo-pipeline collect: {text}\n")
+    return 2
+
+
+async def _collect(args: argparse.Namespace) -> int:
+    metrics = CollectorMetrics()
+    settings = CollectorSettings(args.targets, args.interval, args.segment_seconds)
+    with SegmentStore(args.out, args.name) as store:
+        collector = Collector(settings, store, metrics)
+        await asyncio.to_thread(collector.recall)
+        async with served(args.http, metrics.registry) as address:
+            logging.getLogger(__name__).info("ready, http %s", address or "off")
+            await until_signalled(collector.run())
+        return 0 if await collector.flush() else 1
+
+
+async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until it ends by itself or SIGTERM or SIGINT comes; then cancel it and wait for its end."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
