@@ -49,7 +49,7 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
         replace(
             group,
             next_broker_id=max(group.next_broker_id, broker_id + 1),
-            replicas={**group.replicas, broker_id: replica},
+            replicas=dict(sorted({**group.replicas, broker_id: replica}.items())),
         ),
         facts=(_registered(group, broker_id, replica, command.stamp),),
     )

@@ -55,6 +55,7 @@ class Group(msgspec.Struct, frozen=True):
 
     Attributes:
         next_broker_id: higher than every id that was ever claimed.
+        replicas: by ascending id, so that equal groups are equal bytes.
         sync_state_set: ascending.
         failure_reason: why the last election failed, one word; empty while there is a master.
     """

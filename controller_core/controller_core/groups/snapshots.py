@@ -1,6 +1,6 @@
 """The whole state as bytes: what a snapshot file holds and what a lagging node is sent.
 
-One magic word, one version, then a msgpack map in a canonical form (sorted keys, groups in order), so that equal states
+One magic word, one version, then a msgpack map in a canonical form (groups and members in order), so that equal states
 are equal bytes on every node and after every restart. Integrity on disk is the log's concern, which keeps a checksum;
 what is checked here is that the bytes are ours and of a version that we know.
 """
@@ -31,7 +31,8 @@ class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failovers: tuple[FailoverRecord, ...] = ()
 
 
-_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+# msgspec cannot sort maps with integer keys; those here are kept in order by those who make them.
+_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Image)
 
 
