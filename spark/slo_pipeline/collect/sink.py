@@ -59,6 +59,7 @@ class SegmentSink:
         }
         self._waiting: dict[str, _Waiting] = {}
         self._flushing = asyncio.Lock()
+        self._flushes: set[asyncio.Future[bool]] = set()
         self.refused: Counter[str] = Counter()
         self.written: Counter[str] = Counter()
         self.failures = 0
@@ -87,7 +88,17 @@ class SegmentSink:
         return any(count > rows_max for count in self.buffered().values())
 
     async def flush(self) -> bool:
-        """Write everything taken so far; return whether all of it is on the disk."""
+        """Write everything taken so far; return whether all of it is on the disk.
+
+        A caller may be cancelled; the flush is not. Rows that are on a thread are in no buffer any more, and the next
+        flush must not begin to write what this one is writing.
+        """
+        flush = asyncio.ensure_future(self._flush())
+        self._flushes.add(flush)
+        flush.add_done_callback(self._flushes.discard)
+        return await asyncio.shield(flush)
+
+    async def _flush(self) -> bool:
         async with self._flushing:
             done = True
             for table in ("samples", "events", "probe_ops"):
