@@ -8,10 +8,10 @@ import pytest
 from controller_core.log.errors import LogCorruptError, LogLockedError, LogMisuseError
 from controller_core.log.records import Record, RecordType, decode_record
 from controller_core.log.recovery import segment_names
-from controller_core.log.snapshots import snapshot_names
+from controller_core.log.snapshots import encode_snapshot, snapshot_name, snapshot_names
 from controller_core.log.store import DiskStore
 from controller_core.log.view import Batch, StoredState
-from controller_core.raft.types import LogIndex, Ready
+from controller_core.raft.types import LogIndex, Ready, Snapshot, Term
 from testkit.disk import SimulatedFiles
 from testkit.log_scripts import (
     DIRECTORY,
@@ -287,3 +287,34 @@ def test_a_refused_store_gives_its_lock_back(tmp_path: Path) -> None:
     with pytest.raises(LogMisuseError):
         DiskStore.open(tmp_path, INITIAL, owner="b")
     DiskStore.open(tmp_path, INITIAL, owner="a").close()
+
+
+def test_a_flipped_bit_that_no_lost_sector_explains_is_refused_even_in_an_unsynced_batch() -> None:
+    files, name, _ = scene()
+    data = bytearray(files.names[DIRECTORY / name].current)
+    records = records_of(bytes(data))
+    del data[records[-1].offset :]
+    data[records[-3].end - 1] ^= 1
+    with pytest.raises(LogCorruptError, match="checksum"):
+        open_store(with_bytes(name, bytes(data), files))
+
+
+@pytest.mark.parametrize(("index", "term"), [(10, 5), (30, 5)])
+def test_a_received_snapshot_replaces_the_log_although_its_reset_was_never_written(
+    index: int, term: int
+) -> None:
+    files, _, _ = scene()
+    received = Snapshot(LogIndex(index), Term(term), INITIAL.conf_state, b"received")
+    files.put(DIRECTORY / snapshot_name(index), encode_snapshot(received))
+    store = open_store(files)
+    assert contents(store) == StoredState(hard_state(term, 0, index), received)
+    save(store, ready(entries(index + 1, index + 2, term), hard_state(term, 1, index)))
+    wanted = contents(store)
+    assert contents(open_store(files)) == wanted
+
+
+def test_a_snapshot_of_our_own_keeps_the_log_behind_it() -> None:
+    files, _, held = scene()
+    made = Snapshot(LogIndex(9), Term(2), INITIAL.conf_state, b"made")
+    files.put(DIRECTORY / snapshot_name(9), encode_snapshot(made))
+    assert contents(open_store(files)).entries == held.entries[8:]
