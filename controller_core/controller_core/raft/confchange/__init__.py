@@ -1,0 +1,1 @@
+"""Change of membership: what a change is, how it alters the membership, how one is rebuilt from a snapshot."""

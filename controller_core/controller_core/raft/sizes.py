@@ -1,0 +1,44 @@
+"""How many bytes an entry counts for, wherever a limit in bytes is applied.
+
+The measure is the length of the entry in raftpb's encoding, whatever the log on disk really writes: limits then cut
+at the same entry on every node and for every storage.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from controller_core.raft.types import Entry
+
+UNLIMITED_BYTES = 2**63 - 1
+
+
+def entry_size_bytes(entry: Entry) -> int:
+    """Return the encoded size of `entry`: tagged varints for type, term, index and length, then the data."""
+    size = 4 + _varint_bytes(entry.term) + _varint_bytes(entry.index)
+    data = len(entry.data)
+    return size + 1 + _varint_bytes(data) + data if data else size
+
+
+def entries_size_bytes(entries: Iterable[Entry]) -> int:
+    """Return the encoded size of all `entries`."""
+    return sum(map(entry_size_bytes, entries))
+
+
+def payload_size_bytes(entries: Iterable[Entry]) -> int:
+    """Return the bytes of data alone; an empty entry counts nothing."""
+    return sum(len(entry.data) for entry in entries)
+
+
+def limit_size(entries: Sequence[Entry], bytes_max: int) -> tuple[Entry, ...]:
+    """Return the longest prefix of at most `bytes_max` encoded bytes, but never none of a non-empty sequence."""
+    if len(entries) <= 1 or bytes_max >= UNLIMITED_BYTES:
+        return tuple(entries)
+    size = 0
+    for count, entry in enumerate(entries):
+        size += entry_size_bytes(entry)
+        if size > bytes_max and count > 0:
+            return tuple(entries[:count])
+    return tuple(entries)
+
+
+def _varint_bytes(number: int) -> int:
+    return (number.bit_length() + 6) // 7 or 1

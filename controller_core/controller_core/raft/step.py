@@ -1,0 +1,98 @@
+"""The two ways in: a message, and a tick of the clock.
+
+A message is first judged by its term. A higher one makes us a follower, except where somebody only asks or would only
+disturb (pre-votes; votes while a leader is heard). A lower one is dropped, except where silence would leave its sender
+stuck at its old term. What remains is at our term and goes to the table of our role.
+
+A tick counts. A follower or candidate whose patience is over campaigns; a leader sends heartbeats and, once an election
+timeout, checks that a quorum still answers and gives up a transfer of leadership that has not come about.
+
+Source: Raft thesis 3.3, 3.4, 4.2.3, 6.2, 9.6; etcd raft 3.6.
+"""
+
+from controller_core.raft.core import NONE, Raft
+from controller_core.raft.election import answer_vote_request, hup, refuses_for_lease
+from controller_core.raft.follower import CANDIDATE, FOLLOWER, Handler
+from controller_core.raft.leader import LEADER
+from controller_core.raft.types import Message, MessageType, NodeId, StateType
+
+_HANDLERS: dict[StateType, dict[MessageType, Handler]] = {
+    StateType.FOLLOWER: FOLLOWER,
+    StateType.PRE_CANDIDATE: CANDIDATE,
+    StateType.CANDIDATE: CANDIDATE,
+    StateType.LEADER: LEADER,
+}
+_VOTE_REQUESTS = (MessageType.VOTE, MessageType.PRE_VOTE)
+_FROM_A_LEADER = (MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP)
+
+
+def step(raft: Raft, message: Message) -> None:
+    """Let `message` take effect; term 0 marks one of this node's own.
+
+    Raises:
+        ProposalDroppedError: it was a proposal or a read, and cannot be taken now.
+    """
+    if message.term != 0 and message.term < raft.term:
+        _answer_stale(raft, message)
+        return
+    if message.type in _VOTE_REQUESTS and refuses_for_lease(raft, message):
+        return
+    if message.term > raft.term:
+        _enter_term(raft, message)
+    if message.type == MessageType.HUP:
+        hup(raft)
+    elif message.type in _VOTE_REQUESTS:
+        answer_vote_request(raft, message)
+    else:
+        handler = _HANDLERS[raft.role].get(message.type)
+        if handler is not None:
+            handler(raft, message)
+
+
+def tick(raft: Raft) -> None:
+    """Let one tick pass."""
+    raft.tick_count += 1
+    raft.election_elapsed += 1
+    if raft.role == StateType.LEADER:
+        _tick_leader(raft)
+    elif raft.election_elapsed >= raft.randomized_election_ticks and raft.promotable():
+        raft.election_elapsed = 0
+        hup(raft)
+
+
+def _tick_leader(raft: Raft) -> None:
+    raft.heartbeat_elapsed += 1
+    if raft.election_elapsed >= raft.config.election_ticks:
+        raft.election_elapsed = 0
+        if raft.check_quorum:
+            step(raft, Message(MessageType.CHECK_QUORUM, from_=NodeId(raft.id)))
+        if raft.role != StateType.LEADER:
+            return
+        raft.lead_transferee = NONE
+    if raft.heartbeat_elapsed >= raft.config.heartbeat_ticks:
+        raft.heartbeat_elapsed = 0
+        step(raft, Message(MessageType.BEAT, from_=NodeId(raft.id)))
+
+
+def _enter_term(raft: Raft, message: Message) -> None:
+    """Follow a message of a higher term into that term, where we must."""
+    asks_only = message.type == MessageType.PRE_VOTE
+    # A granted pre-vote is of the term we asked about; we enter it when a quorum has granted.
+    would_elect_us = message.type == MessageType.PRE_VOTE_RESP and not message.reject
+    if not asks_only and not would_elect_us:
+        raft.become_follower(message.term, message.from_ if message.type in _FROM_A_LEADER else NONE)
+
+
+def _answer_stale(raft: Raft, message: Message) -> None:
+    """Answer a message of a lower term where its sender would otherwise never learn of ours.
+
+    With check-quorum or pre-vote our own campaigns may be ignored while an old leader is heard; telling that leader of
+    our term deposes it and sets us free. A pre-candidate of a lower term is told so that it catches up.
+    """
+    if message.type == MessageType.PRE_VOTE:
+        raft.send(MessageType.PRE_VOTE_RESP, message.from_, reject=True)
+    elif (raft.check_quorum or raft.config.pre_vote) and message.type in (
+        MessageType.APP,
+        MessageType.HEARTBEAT,
+    ):
+        raft.send(MessageType.APP_RESP, message.from_)
