@@ -76,6 +76,16 @@ class NaiveGroup:
         self.next_id = max(self.next_id, broker_id + 1)
         return 0
 
+    def register(self, broker_id: int, address: str, *, log_replica: bool) -> int:
+        """Announce an address; returns the answer's code."""
+        if broker_id not in self.addresses:
+            return 2010
+        self.addresses[broker_id] = address
+        self.log_replicas.discard(broker_id)
+        if log_replica:
+            self.log_replicas.add(broker_id)
+        return 0
+
     def alter(self, members: set[int], master: int, epoch: int, set_epoch: int, alive: set[int]) -> int:
         """Replace the set; returns the answer's code."""
         if not self.addresses or members == self.members:

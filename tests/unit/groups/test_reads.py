@@ -1,0 +1,146 @@
+"""1004, 1006, 1012 and a 1003 that brings nothing new."""
+
+from typing import Any
+
+import pytest
+
+from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.reads import (
+    get_next_broker_id,
+    get_replica_info,
+    get_sync_state_data,
+    register_unchanged,
+)
+from controller_core.groups.replies import SyncStateSetView
+from controller_core.groups.state import GroupsState
+from testkit.groups import CLUSTER, NAME, GroupsDriver
+
+GROUP_EXT = {"clusterName": CLUSTER, "brokerName": NAME}
+
+
+def nobody(key: ReplicaKey) -> bool:
+    return False
+
+
+def test_the_next_id_of_an_unknown_group_is_one() -> None:
+    reply = get_next_broker_id(GroupsState(), CLUSTER, NAME)
+    assert (reply.code, reply.ext, reply.body) == (0, GROUP_EXT | {"nextBrokerId": 1}, None)
+
+
+def test_the_next_id_is_read_without_being_claimed() -> None:
+    driver = GroupsDriver()
+    driver.claim(1)
+    asked = [get_next_broker_id(driver.state, CLUSTER, NAME).ext for _ in range(2)]
+    assert asked == [GROUP_EXT | {"nextBrokerId": 2}] * 2
+
+
+def test_replica_info_of_an_unknown_group_says_so() -> None:
+    reply = get_replica_info(GroupsState(), NAME)
+    assert (reply.code, reply.ext, reply.remark) == (2008, {}, "Broker metadata is not existed")
+
+
+def test_replica_info_has_the_master_epoch_before_the_first_election_too() -> None:
+    driver = GroupsDriver()
+    driver.claim(1)
+    reply = get_replica_info(driver.state, NAME)
+    assert (reply.code, reply.ext) == (0, {"masterEpoch": 0})
+    assert reply.body is not None
+
+
+def test_replica_info_names_the_recorded_master_and_the_set() -> None:
+    reply = get_replica_info(GroupsDriver().group_of_three().state, NAME)
+    assert reply.ext == {"masterBrokerId": 1, "masterAddress": "127.0.0.1:9001", "masterEpoch": 1}
+    assert reply.body == SyncStateSetView((1, 2, 3), 2)
+
+
+def test_replica_info_without_master_keeps_the_set() -> None:
+    driver = GroupsDriver().group_of_three()
+    driver.suspect()
+    reply = get_replica_info(driver.state, NAME)
+    assert reply.ext == {"masterEpoch": 2}
+
+
+def test_sync_state_data_without_names_is_an_error_without_words_of_its_own() -> None:
+    reply = get_sync_state_data(GroupsState(), [], nobody)
+    assert (reply.code, reply.ext, reply.remark) == (1, None, "not set any response code")
+
+
+def test_sync_state_data_leaves_unknown_names_out() -> None:
+    reply = get_sync_state_data(GroupsDriver().group_of_three().state, ["zz", NAME, NAME], nobody)
+    assert isinstance(reply.body, tuple)
+    assert [view.key.broker_name for view in reply.body] == [NAME]
+
+
+def test_sync_state_data_tells_who_is_in_the_set_and_who_lives() -> None:
+    driver = GroupsDriver().group_of_three()
+    driver.alter((1, 2))
+    reply = get_sync_state_data(driver.state, [NAME], lambda key: key == ReplicaKey(CLUSTER, NAME, 2))
+    assert isinstance(reply.body, tuple)
+    (view,) = reply.body
+    assert [(replica.broker_id, replica.alive) for replica in view.in_sync] == [(1, False), (2, True)]
+    assert [(replica.broker_id, replica.alive) for replica in view.not_in_sync] == [(3, False)]
+    assert (view.master_id, view.master_address) == (1, "127.0.0.1:9001")
+    assert (view.master_epoch, view.set_epoch) == (1, 3)
+
+
+def test_sync_state_data_of_a_group_that_never_had_a_master() -> None:
+    driver = GroupsDriver()
+    driver.claim(1)
+    reply = get_sync_state_data(driver.state, [NAME], nobody)
+    assert isinstance(reply.body, tuple)
+    assert (reply.body[0].master_id, reply.body[0].master_address, reply.body[0].in_sync) == (None, None, ())
+
+
+def registration(**changes: Any) -> dict[str, Any]:
+    return {
+        "cluster": CLUSTER,
+        "broker_name": NAME,
+        "broker_id": 2,
+        "address": "127.0.0.1:9002",
+        "log_replica": False,
+        "is_alive": lambda key: True,
+    } | changes
+
+
+def test_a_registration_that_changes_nothing_is_answered_like_one_through_the_log() -> None:
+    driver = GroupsDriver().group_of_three()
+    read = register_unchanged(driver.state, **registration())
+    assert read == driver.register(2, "127.0.0.1:9002", alive=(1, 2, 3)).reply
+
+
+def test_a_read_registration_names_no_dead_master() -> None:
+    reply = register_unchanged(GroupsDriver().group_of_three().state, **registration(is_alive=nobody))
+    assert reply is not None
+    assert reply.ext == GROUP_EXT
+
+
+@pytest.mark.parametrize("changes", [{"address": "b:2"}, {"log_replica": True}])
+def test_a_registration_that_changes_something_must_go_through_the_log(changes: dict[str, Any]) -> None:
+    assert register_unchanged(GroupsDriver().group_of_three().state, **registration(**changes)) is None
+
+
+@pytest.mark.parametrize("changes", [{"broker_id": 9}, {"broker_name": "zz"}])
+def test_a_refused_registration_is_answered_without_the_log(changes: dict[str, Any]) -> None:
+    reply = register_unchanged(GroupsDriver().group_of_three().state, **registration(**changes))
+    assert reply is not None
+    assert reply.code == 2010
+
+
+def two_clusters() -> GroupsState:
+    driver = GroupsDriver()
+    for cluster in ("c1", "c2"):
+        driver.key = GroupKey(cluster, NAME)
+        driver.group_of_three()
+    return driver.state
+
+
+def test_a_name_that_two_clusters_have_is_refused_naming_both() -> None:
+    state = two_clusters()
+    replies = [get_replica_info(state, NAME), get_sync_state_data(state, [NAME], nobody)]
+    for reply in replies:
+        assert reply.code == 2005
+        assert "c1, c2" in (reply.remark or "")
+
+
+def test_a_cluster_tells_groups_of_one_name_apart() -> None:
+    assert get_replica_info(two_clusters(), NAME, "c2").code == 0

@@ -1,0 +1,177 @@
+"""Random lives of one group, compared step by step with a naive model, on two nodes, one restored now and then.
+
+What must hold whatever happens (the promises that the whole system rests on):
+- both nodes have the same bytes after the same log, also when one has just been restored from the other's snapshot;
+- master epoch and set epoch never go down, and an epoch has one master at most;
+- a broker outside the last set is never elected in clean mode, a log replica never in any;
+- the master is in the set, the set is registered.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from controller_core.groups.commands import Cause, LiveBroker, decode
+from controller_core.groups.replies import Outcome
+from controller_core.groups.state import GroupsState
+from testkit.groups import KEY, GroupsDriver
+from testkit.groups_naive import NaiveBroker, NaiveGroup
+
+ids = st.integers(1, 4)
+some_ids = st.sets(ids)
+brokers = st.lists(
+    st.builds(
+        LiveBroker,
+        id=ids,
+        epoch=st.integers(-1, 2),
+        max_offset=st.integers(-1, 2),
+        priority=st.integers(0, 1),
+    ),
+    unique_by=lambda broker: broker.id,
+    max_size=4,
+)
+# Mostly the right number, so that commands get past their fences.
+off_by = st.sampled_from([0, 0, 0, 0, 0, -1, 1])
+
+
+class GroupLife(RuleBasedStateMachine):
+    """One group from its first claim on; each rule is one command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = GroupsDriver()
+        self.other = GroupsState()
+        self.naive = NaiveGroup()
+        self.epochs = (0, 0)
+        self.masters: dict[int, int] = {}
+
+    def check(self, outcome: Outcome, expected: int) -> None:
+        """Compare an answer with the naive model's, and have the other node apply the same entry."""
+        assert int(outcome.reply.code) == expected
+        entry = decode(self.driver.log[-1])
+        assert self.other.apply(entry, self.driver.index, self.driver.term) == outcome
+
+    @rule(broker_id=ids, attempt=st.sampled_from(["1", "1", "2"]), log_replica=st.booleans())
+    def claim(self, broker_id: int, attempt: str, log_replica: bool) -> None:
+        """Claim an id, at times under another check code."""
+        code = f"a:{broker_id};{attempt}"
+        log_replica = log_replica and broker_id > 2
+        expected = self.naive.apply_id(broker_id, code, log_replica=log_replica)
+        self.check(self.driver.claim(broker_id, code, log_replica=log_replica), expected)
+
+    @rule(broker_id=ids, port=st.integers(1, 2), log_replica=st.booleans(), alive=some_ids)
+    def register(self, broker_id: int, port: int, log_replica: bool, alive: set[int]) -> None:
+        """Announce an address and a kind."""
+        expected = self.naive.register(broker_id, f"b:{port}", log_replica=log_replica)
+        outcome = self.driver.register(broker_id, f"b:{port}", alive=sorted(alive), log_replica=log_replica)
+        self.check(outcome, expected)
+        names_master = "masterBrokerId" in (outcome.reply.ext or {})
+        assert names_master == (expected == 0 and self.naive.master in alive)
+
+    @precondition(lambda self: self.naive.master is not None)
+    @rule(members=some_ids, alive=some_ids, off=st.tuples(off_by, off_by, off_by), keep=st.booleans())
+    def alter(self, members: set[int], alive: set[int], off: tuple[int, int, int], keep: bool) -> None:
+        """Alter the set, mostly as the master of now would."""
+        members = members | {self.naive.master or 0} if keep else members
+        alive = alive | members if keep else alive
+        master_id = (self.naive.master or 0) + off[0]
+        epoch, set_epoch = self.naive.epoch + off[1], self.naive.set_epoch + off[2]
+        outcome = self.driver.alter(
+            members, master_id=master_id, master_epoch=epoch, set_epoch=set_epoch, alive=sorted(alive)
+        )
+        self.check(outcome, self.naive.alter(members, master_id, epoch, set_epoch, alive))
+
+    @rule(
+        alive=brokers,
+        asker=st.none() | ids,
+        designate=st.booleans(),
+        unclean=st.sampled_from([False, False, True]),
+    )
+    def elect(self, alive: list[LiveBroker], asker: int | None, designate: bool, unclean: bool) -> None:
+        """Hold an election, clean or not, and look at who won."""
+        designate = designate and asker is not None
+        members = set(self.naive.members)
+        naive_alive = [NaiveBroker(live.id, live.epoch, live.max_offset, live.priority) for live in alive]
+        expected = self.naive.elect(naive_alive, asker, designate=designate, unclean=unclean)
+        outcome = self.driver.elect(*alive, by=asker, designate=designate, unclean_allowed=unclean)
+        self.check(outcome, expected)
+        if expected == 0:
+            winner = self.driver.group.master_id
+            assert unclean or not members or winner in members
+            assert winner in {live.id for live in alive} - self.naive.log_replicas
+
+    @precondition(lambda self: self.naive.master is not None)
+    @rule(alive=brokers)
+    def suspect_twice(self, alive: list[LiveBroker]) -> None:
+        """Hold the same election twice for one death: the second changes nothing."""
+        alive = [live for live in alive if live.id != self.naive.master]
+        suspicion = self.driver.suspicion()
+        naive_alive = [NaiveBroker(live.id, live.epoch, live.max_offset, live.priority) for live in alive]
+        expected = self.naive.elect(naive_alive, None, designate=False, unclean=False)
+        outcome = self.driver.elect(*alive, suspicion=suspicion, cause=Cause.HEARTBEAT_TIMEOUT)
+        self.check(outcome, expected)
+        before = self.driver.group
+        again = self.driver.elect(*alive, suspicion=suspicion, cause=Cause.HEARTBEAT_TIMEOUT)
+        self.check(again, 2011 if expected == 0 else 2004)
+        assert (self.driver.group, again.events) == (before, ())
+
+    @rule(named=some_ids, alive=some_ids, living=st.sampled_from([False, False, False, True]))
+    def clean(self, named: set[int], alive: set[int], living: bool) -> None:
+        """Forget some or all."""
+        text = ";".join(str(broker_id) for broker_id in sorted(named))
+        expected = self.naive.clean(named, living=living, alive=alive)
+        self.check(self.driver.clean(text, clean_living=living, alive=sorted(alive)), expected)
+
+    @rule(epoch=st.integers(0, 5))
+    def record_times(self, epoch: int) -> None:
+        """Add times to whatever failover there may be."""
+        known = self.driver.state.history.failover(KEY, epoch) is not None
+        self.check(self.driver.record_times(epoch, noticed=self.driver.now), 0 if known else 2008)
+
+    @rule()
+    def restore_the_other_node(self) -> None:
+        """Let the other node start anew from a snapshot."""
+        self.other = GroupsState()
+        self.other.restore(self.driver.state.snapshot())
+
+    @invariant()
+    def nodes_agree(self) -> None:
+        """Compare the nodes by bytes."""
+        assert self.other.digest() == self.driver.state.digest()
+
+    @invariant()
+    def agrees_with_the_naive_model(self) -> None:
+        """Compare every field with the naive model's, and the group with its own invariants."""
+        group = self.driver.state.get(KEY)
+        naive = self.naive
+        assert (group is None) == (not naive.addresses)
+        if group is None:
+            return
+        assert {
+            broker_id: replica.address for broker_id, replica in group.replicas.items()
+        } == naive.addresses
+        assert {broker_id for broker_id, replica in group.replicas.items() if not replica.electable} == (
+            naive.log_replicas
+        )
+        fields = (group.next_broker_id, group.master_id, group.master_epoch, group.set_epoch)
+        assert fields == (naive.next_id, naive.master, naive.epoch, naive.set_epoch)
+        assert set(group.sync_state_set) == naive.members
+        assert set(group.sync_state_set) <= set(group.replicas)
+        assert group.master_id is None or group.master_id in group.sync_state_set
+        assert group.master_id is None or group.failure_reason == ""
+
+    @invariant()
+    def epochs_never_go_down_and_have_one_master_each(self) -> None:
+        """Watch the epochs over the group's whole life, forgotten and claimed anew included."""
+        group = self.driver.state.get(KEY)
+        if group is None:
+            return
+        assert group.master_epoch >= self.epochs[0]
+        assert group.set_epoch >= self.epochs[1]
+        self.epochs = (group.master_epoch, group.set_epoch)
+        if group.master_id is not None:
+            assert self.masters.setdefault(group.master_epoch, group.master_id) == group.master_id
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
