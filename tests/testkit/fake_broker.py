@@ -1,0 +1,223 @@
+"""A broker that only speaks to controllers: registers, beats, asks for a role, hears the notices.
+
+It does over real connections what a Java broker in controller mode does, in the same order, without a store: enough to
+see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from controller_core.channel.connection import Connection
+from controller_core.channel.endpoints import Server, connect, serve
+from controller_core.channel.errors import ChannelError
+from controller_core.remoting import headers
+from controller_core.remoting.bodies import SyncStateSet
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.header import Header
+
+_CALL_TIMEOUT_S = 3.0
+_DIAL_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One 1008 as it came in, and when (the loop's time)."""
+
+    at_s: float
+    header: headers.NotifyBrokerRoleChangedRequestHeader
+    sync_state_set: SyncStateSet
+
+
+class FakeBroker:
+    """One member of a broker group; an async context manager that starts, claims an id, registers and beats."""
+
+    def __init__(
+        self,
+        controllers: Sequence[str],
+        group: str,
+        *,
+        cluster: str = "c1",
+        broker_id: int | None = None,
+        beat_interval_s: float = 0.1,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        """Describe the broker; `broker_id` None claims the next free one."""
+        self.controllers = list(controllers)
+        self.group = group
+        self.cluster = cluster
+        self.broker_id = broker_id or 0
+        self.timeout_ms = timeout_ms
+        self.epoch = 0
+        self.max_offset = 0
+        self.notices: list[Notice] = []
+        self._beat_interval_s = beat_interval_s
+        self._connections: dict[str, Connection] = {}
+        self._server: Server | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._heard = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where it listens for notices."""
+        return f"127.0.0.1:{self._server.port if self._server else 0}"
+
+    async def start(self, *, register: bool = True) -> None:
+        """Listen, dial every controller, claim an id, register, beat."""
+        self._server = await serve("127.0.0.1", 0, self._on_connection)
+        await self.dial()
+        if register:
+            await self.register()
+            self._beating = asyncio.create_task(self._beat_for_ever())
+
+    async def dial(self) -> None:
+        """Dial every controller that is not connected; those that cannot be reached are left out."""
+        for address in self.controllers:
+            connection = self._connections.get(address)
+            if connection is None or connection.is_closed:
+                host, _, port = address.rpartition(":")
+                with contextlib.suppress(ChannelError):
+                    self._connections[address] = await connect(host, int(port), _DIAL_TIMEOUT_S)
+
+    async def register(self, controller: int = 0) -> RemotingCommand:
+        """Claim an id if it has none (1012, 1013) and register (1003); return the answer to 1003."""
+        if not self.broker_id:
+            ask = headers.GetNextBrokerIdRequestHeader(self.cluster, self.group)
+            answer = await self.must(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, ask, controller=controller)
+            self.broker_id = headers.GetNextBrokerIdResponseHeader.from_ext(answer.ext).next_broker_id or 0
+        claim = headers.ApplyBrokerIdRequestHeader(
+            self.cluster, self.group, self.broker_id, f"check-{self.group}-{self.broker_id};1"
+        )
+        await self.must(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim, controller=controller)
+        register = headers.RegisterBrokerToControllerRequestHeader(
+            self.cluster, self.group, self.broker_id, self.address
+        )
+        return await self.must(RequestCode.CONTROLLER_REGISTER_BROKER, register, controller=controller)
+
+    async def elect(self, *, controller: int = 0) -> RemotingCommand:
+        """Ask for a master in its own name (1002)."""
+        header = headers.ElectMasterRequestHeader(self.group, self.cluster, self.broker_id)
+        return await self.call(RequestCode.CONTROLLER_ELECT_MASTER, header, controller=controller)
+
+    async def alter(self, members: Sequence[int], set_epoch: int, *, controller: int = 0) -> RemotingCommand:
+        """Ask, as master of its epoch, for another SyncStateSet (1001)."""
+        header = headers.AlterSyncStateSetRequestHeader(self.group, self.broker_id, self.epoch)
+        body = SyncStateSet.of(members, set_epoch).encode()
+        return await self.call(
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body, controller=controller
+        )
+
+    async def replica_info(
+        self, *, controller: int = 0
+    ) -> tuple[headers.GetReplicaInfoResponseHeader, SyncStateSet]:
+        """Return master and SyncStateSet (1004)."""
+        answer = await self.must(
+            RequestCode.CONTROLLER_GET_REPLICA_INFO,
+            headers.GetReplicaInfoRequestHeader(self.group),
+            controller=controller,
+        )
+        return headers.GetReplicaInfoResponseHeader.from_ext(answer.ext), SyncStateSet.decode(answer.body)
+
+    async def call(
+        self, code: int, header: Header | None = None, body: bytes = b"", *, controller: int = 0
+    ) -> RemotingCommand:
+        """Ask one controller, by its place in the list."""
+        connection = self._connections[self.controllers[controller]]
+        request = RemotingCommand.request(code, header.to_ext() if header else None, body)
+        return await connection.call(request, _CALL_TIMEOUT_S)
+
+    async def must(
+        self, code: int, header: Header | None = None, body: bytes = b"", *, controller: int = 0
+    ) -> RemotingCommand:
+        """As `call`, for an answer that must be a success.
+
+        Raises:
+            AssertionError: it is another one.
+        """
+        answer = await self.call(code, header, body, controller=controller)
+        if answer.code != ResponseCode.SUCCESS:
+            raise AssertionError(f"request {int(code)} was answered {answer.code}: {answer.remark}")
+        return answer
+
+    def beat(self) -> None:
+        """Send one heartbeat to every connected controller."""
+        header = headers.BrokerHeartbeatRequestHeader(
+            self.cluster,
+            self.address,
+            self.group,
+            self.broker_id,
+            epoch=self.epoch,
+            max_offset=self.max_offset,
+            confirm_offset=self.max_offset,
+            heartbeat_timeout_mills=self.timeout_ms,
+        )
+        request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header.to_ext(), oneway=True)
+        for connection in self._connections.values():
+            if not connection.is_closed:
+                connection.send_oneway(request)
+
+    async def wait_notice(self, epoch: int, timeout_s: float = 5.0) -> Notice:
+        """Wait for a notice of at least this master epoch.
+
+        Raises:
+            TimeoutError: none came.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                for notice in self.notices:
+                    if (notice.header.master_epoch or 0) >= epoch:
+                        return notice
+                self._heard.clear()
+                await self._heard.wait()
+
+    async def fall_silent(self) -> None:
+        """Stop beating; the connections stay open."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+            self._beating = None
+
+    async def die(self) -> None:
+        """Stop beating, close every connection and the port, as a killed process does."""
+        await self.fall_silent()
+        for connection in self._connections.values():
+            connection.abort()
+        self._connections.clear()
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            await self.dial()
+            self.beat()
+            await asyncio.sleep(self._beat_interval_s)
+
+    def _on_connection(self, connection: Connection) -> None:
+        connection.on_request = self._on_request
+
+    def _on_request(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+            return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        header = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+        at_s = asyncio.get_running_loop().time()
+        self.notices.append(Notice(at_s, header, SyncStateSet.decode(request.body)))
+        # As a broker: the new master opens an epoch entry, a slave gets it by the handshake.
+        self.epoch = max(self.epoch, header.master_epoch or 0)
+        self._heard.set()
+        return None
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        await self.die()
