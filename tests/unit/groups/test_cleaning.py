@@ -4,6 +4,7 @@ import pytest
 
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey
+from controller_core.groups.snapshots import decode_image
 from testkit.groups import KEY, GroupsDriver
 
 
@@ -117,3 +118,11 @@ def test_a_group_claimed_anew_goes_on_from_the_epochs_of_the_forgotten_one() -> 
     assert (driver.group.master_epoch, driver.group.set_epoch, driver.group.next_broker_id) == (2, 3, 2)
     assert driver.elect(1, by=1).reply.code == 0
     assert (driver.group.master_epoch, driver.group.set_epoch) == (3, 4)
+
+
+def test_only_forgotten_groups_have_their_epochs_remembered_apart() -> None:
+    driver = GroupsDriver().group_of_three()
+    driver.clean(clean_living=True)
+    assert [key for key, _ in decode_image(driver.state.snapshot()).floors] == [KEY]
+    driver.claim(1)
+    assert decode_image(driver.state.snapshot()).floors == ()
