@@ -1,0 +1,13 @@
+"""Our controller, as a real process, answers the recorded conversation as RocketMQ's own did."""
+
+import pytest
+
+from testkit.conformance import __main__ as conformance
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(90)]
+
+
+def test_ours_answers_as_the_recording_of_java_does(capsys: pytest.CaptureFixture[str]) -> None:
+    status = conformance.main([])
+    printed = capsys.readouterr()
+    assert status == 0, printed.out[printed.out.find("\ncompared with") :] + printed.err
