@@ -1,0 +1,192 @@
+"""The log's files as one growing row of bytes: append, sync, truncate, byte for byte as a broker would have them.
+
+Two threads use a `CommitLog`. One receives: it appends, and now and then truncates. The other syncs: it makes what is
+written durable, many appends at a time. `append` never waits for the disk's cache to drain, and `sync` never keeps
+`append` from going on; only a truncation waits for a sync under way, because it closes files.
+
+A truncation ends with zeros behind the new end and everything durable. Java only resets its position in memory and
+leaves the old records in place, where a restart finds them again as if they were part of the log. Newer files go
+first, newest of all first, so that a crash leaves a log without gaps.
+
+Source: MappedFileQueue.java (layout on disk) 5.4.0.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Final, Self
+
+from ha_sidecar.commitlog.layout import Layout, remove_durably, sync_directory
+from ha_sidecar.commitlog.records import Record, RecordKind
+from ha_sidecar.commitlog.recovery import find_end, record_at
+
+WRITE_PARTS_MAX: Final = 512
+"""Parts of one pwritev; the kernel takes 1024."""
+
+
+class CommitLogUsageError(Exception):
+    """This program asked for a write or a cut that the log's extent does not allow."""
+
+
+class CommitLog:
+    """An open log, [min_offset, max_offset); the two are equal when it is empty.
+
+    Attributes:
+        layout: directory and length of files.
+        min_offset: offset of the oldest byte; of an empty log meaningless until the first append.
+        max_offset: end of what is written.
+        synced_offset: end of what is durable.
+    """
+
+    def __init__(self, layout: Layout, min_offset: int, max_offset: int) -> None:
+        """Use `open` instead."""
+        self.layout: Final = layout
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.synced_offset = max_offset
+        self._state_lock: Final = threading.Lock()
+        self._sync_lock: Final = threading.Lock()
+        self._open: Final[dict[int, int]] = {}
+        self._dirty: set[int] = set()
+
+    @classmethod
+    def open(cls, layout: Layout) -> tuple[Self, Record]:
+        """Recover the log in the directory; return it with the verdict on what stood at its end.
+
+        The log ends behind its last whole record; everything after that is zeros and durable when this returns.
+
+        Raises:
+            LogLayoutError: the files make no log.
+        """
+        layout.directory.mkdir(parents=True, exist_ok=True)
+        end = find_end(layout)
+        log = cls(layout, end.min_offset, end.max_offset)
+        log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
+        log.sync()
+        return log, end.stopped_by
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether the log holds no byte."""
+        return self.max_offset == self.min_offset
+
+    def append(self, offset: int, parts: Sequence[memoryview]) -> None:
+        """Write the parts one after another at `offset`, the log's end; they stay inside one file.
+
+        An empty log takes any file's start as its own.
+
+        Raises:
+            CommitLogUsageError: another offset, or a write across a file's end.
+        """
+        layout = self.layout
+        length = sum(len(part) for part in parts)
+        start_offset = layout.start_of(offset)
+        if self.is_empty and offset == start_offset:
+            self.min_offset = self.max_offset = self.synced_offset = offset
+        if offset != self.max_offset or offset + length > start_offset + layout.file_bytes:
+            raise CommitLogUsageError(f"{length} bytes at {offset}, the log ends at {self.max_offset}")
+        fd = self._file(start_offset)
+        at = offset - start_offset
+        for index in range(0, len(parts), WRITE_PARTS_MAX):
+            at += _write_all(fd, parts[index : index + WRITE_PARTS_MAX], at)
+        with self._state_lock:
+            self._dirty.add(start_offset)
+            self.max_offset = offset + length
+
+    def sync(self) -> int:
+        """Make everything durable that was written before this call; return the durable end.
+
+        Raises:
+            OSError: the disk refused. What it holds is unknown from then on; the process must end.
+        """
+        with self._sync_lock:
+            with self._state_lock:
+                dirty, self._dirty = self._dirty, set()
+                written_offset = self.max_offset
+            for start_offset in sorted(dirty):
+                # The length never changes after creation, so data and block allocation are all there is to sync.
+                os.fdatasync(self._open[start_offset])
+                if self.layout.start_of(written_offset) > start_offset:
+                    os.close(self._open.pop(start_offset))
+            self.synced_offset = written_offset
+            return written_offset
+
+    def truncate(self, to_offset: int) -> None:
+        """Cut the log to end at `to_offset`, inside its extent; zeros follow, and all is durable.
+
+        Raises:
+            CommitLogUsageError: an offset outside the log.
+        """
+        if not self.min_offset <= to_offset <= self.max_offset:
+            raise CommitLogUsageError(
+                f"cut to {to_offset}, the log is [{self.min_offset}, {self.max_offset})"
+            )
+        with self._sync_lock:
+            self._close_files()
+            self._cut_files(to_offset)
+            self.max_offset = self.synced_offset = to_offset
+
+    def record_at(self, offset: int) -> Record:
+        """Judge the record that starts at `offset`."""
+        return record_at(self.layout, offset, self.max_offset)
+
+    def can_cut_at(self, offset: int) -> bool:
+        """Say whether a record starts at `offset`, or the log ends there: a log may only be cut between records.
+
+        Source: AutoSwitchHAClient.doTruncate 5.4.0: otherwise "need manual fix".
+        """
+        kind = self.record_at(offset).kind
+        return offset == self.max_offset or kind not in (RecordKind.DAMAGED, RecordKind.UNUSED)
+
+    def close(self) -> None:
+        """Make everything durable and close the files."""
+        self.sync()
+        with self._sync_lock:
+            self._close_files()
+
+    def _file(self, start_offset: int) -> int:
+        fd = self._open.get(start_offset)
+        if fd is not None:
+            return fd
+        path = self.layout.path(start_offset)
+        fresh = not path.exists()
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if fresh:
+            os.ftruncate(fd, self.layout.file_bytes)
+            os.fsync(fd)
+            sync_directory(self.layout.directory)
+        with self._state_lock:
+            self._open[start_offset] = fd
+        return fd
+
+    def _close_files(self) -> None:
+        with self._state_lock:
+            for fd in self._open.values():
+                os.close(fd)
+            self._open.clear()
+            self._dirty.clear()
+
+    def _cut_files(self, to_offset: int) -> None:
+        layout = self.layout
+        for start_offset in reversed(layout.starts()):
+            if start_offset >= to_offset:
+                remove_durably(layout.path(start_offset))
+        if to_offset % layout.file_bytes:
+            fd = os.open(layout.path(layout.start_of(to_offset)), os.O_RDWR)
+            try:
+                os.ftruncate(fd, to_offset % layout.file_bytes)
+                os.ftruncate(fd, layout.file_bytes)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+def _write_all(fd: int, parts: Sequence[memoryview], at: int) -> int:
+    """Write the parts at `at` however many calls it takes; return their length."""
+    length = sum(len(part) for part in parts)
+    written = os.pwritev(fd, parts, at)
+    if written < length:
+        joined = memoryview(b"".join(parts))
+        while written < length:
+            written += os.pwrite(fd, joined[written:], at + written)
+    return length

@@ -1,0 +1,146 @@
+"""Where does a log end? A walk over its records, after a crash or for a person who asks.
+
+Nothing on disk says how far the log of a process that died reaches: files have their full length from the start, and
+what is not written is zeros. So the end is found by walking: every record must be whole (sizes, magic, own offset,
+body checksum), and the first one that is not ends the log. What was received of a message but not all of it is given
+up; no acknowledgement can have counted it, since an ack covers a message only with its last byte. No checksum covers
+a message's topic and properties, so the last message must also have no zeros there: see `texts_hold_nul`.
+
+A BLANK ends a file, not the log. If no record follows in the next file, the log is taken to end before the BLANK:
+whether its unused rest was received is unknown, and fetching it again keeps the files byte-identical.
+
+`find_end` starts at the newest file whose first record is whole, `walk` at the oldest byte. Neither changes anything.
+
+Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: there is no consume queue here.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ha_sidecar.commitlog.layout import Layout, LogLayoutError
+from ha_sidecar.commitlog.records import Record, RecordKind, check_record, texts_hold_nul
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The extent of a log in bytes, and the verdict on what stands at its end."""
+
+    min_offset: int
+    max_offset: int
+    stopped_by: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a whole log holds: its extent, how many messages, and the verdict that ended the walk."""
+
+    end: LogEnd
+    messages: int
+    bytes_in_messages: int
+
+
+def find_end(layout: Layout) -> LogEnd:
+    """Return the log's extent by walking its newest files.
+
+    Raises:
+        LogLayoutError: the files make no log, or several hold not one whole record at their start.
+    """
+    starts = layout.starts()
+    if not starts:
+        return LogEnd(0, 0, Record(RecordKind.UNUSED))
+    for start_offset in reversed(starts):
+        if _first_record(layout, start_offset).length_bytes:
+            max_offset, stopped_by = _walk_from(layout, [s for s in starts if s >= start_offset], None)
+            # A file may turn out to hold nothing after all; then the BLANK before it is the end.
+            if max_offset > start_offset:
+                return LogEnd(starts[0], max_offset, stopped_by)
+    if len(starts) > 1:
+        raise LogLayoutError(
+            f"none of the {len(starts)} files in {layout.directory} starts with a whole record"
+        )
+    return LogEnd(starts[0], starts[0], _first_record(layout, starts[0]))
+
+
+def walk(layout: Layout) -> Walk:
+    """Check every record from the oldest to the first that is not whole.
+
+    Raises:
+        LogLayoutError: the files make no log.
+    """
+    starts = layout.starts()
+    counts = [0, 0]
+    if not starts:
+        return Walk(LogEnd(0, 0, Record(RecordKind.UNUSED)), 0, 0)
+    max_offset, stopped_by = _walk_from(layout, starts, counts)
+    return Walk(LogEnd(starts[0], max_offset, stopped_by), counts[0], counts[1])
+
+
+def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
+    """Judge the one record at `offset` of a log that ends at `max_offset`."""
+    start_offset = layout.start_of(offset)
+    path = layout.path(start_offset)
+    if offset >= max_offset or not path.exists():
+        return Record(RecordKind.UNUSED)
+    end = min(max_offset - start_offset, layout.file_bytes)
+    with _Mapped(layout, start_offset) as data:
+        at = offset - start_offset
+        return check_record(data, at, min(end, len(data)), offset, layout.file_bytes - at)
+
+
+def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
+    """Walk the files and return the log's end with the verdict there; count messages and bytes into `counts`."""
+    blank_offset = starts[0]
+    for start_offset in starts:
+        last = (start_offset, Record(RecordKind.UNUSED))
+        for last in _records(layout, start_offset):
+            if counts is not None and last[1].kind is RecordKind.MESSAGE:
+                counts[0] += 1
+                counts[1] += last[1].length_bytes
+        if last[1].kind is not RecordKind.BLANK:
+            return (blank_offset if last[0] == start_offset else last[0]), last[1]
+        blank_offset = last[0]
+    return blank_offset, Record(RecordKind.UNUSED)
+
+
+def _records(layout: Layout, start_offset: int) -> Iterator[tuple[int, Record]]:
+    """Yield (offset, verdict) for each record of a file; the last one is not a message, or is the file's last."""
+    with _Mapped(layout, start_offset) as data:
+        at = previous_at = 0
+        while True:
+            record = check_record(data, at, len(data), start_offset + at, layout.file_bytes - at)
+            if record.kind is RecordKind.UNUSED and at > previous_at and texts_hold_nul(data, previous_at):
+                yield start_offset + previous_at, Record(RecordKind.TORN)
+                return
+            yield start_offset + at, record
+            if record.kind is not RecordKind.MESSAGE:
+                return
+            previous_at, at = at, at + record.length_bytes
+
+
+def _first_record(layout: Layout, start_offset: int) -> Record:
+    with _Mapped(layout, start_offset) as data:
+        return check_record(data, 0, len(data), start_offset, layout.file_bytes)
+
+
+class _Mapped:
+    """A log file as bytes for the time of a `with`; an empty file is empty bytes, which cannot be mapped."""
+
+    def __init__(self, layout: Layout, start_offset: int) -> None:
+        self._path = layout.path(start_offset)
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> mmap.mmap | bytes:
+        fd = os.open(self._path, os.O_RDONLY)
+        try:
+            if not os.fstat(fd).st_size:
+                return b""
+            self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+            return self._map
+        finally:
+            os.close(fd)
+
+    def __exit__(self, *_: object) -> None:
+        if self._map is not None:
+            self._map.close()

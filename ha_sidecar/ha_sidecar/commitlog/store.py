@@ -1,0 +1,166 @@
+"""A replica's store: the log, the epoch file beside it, and the order in which the two change.
+
+The directory looks like a broker's, so that either can take over the other's: `commitlog/`, `epochFileCheckpoint`,
+and `lock`, held while a process has the store open. On opening, the log is recovered first and entries that start
+beyond its end are dropped: an epoch is written before the bytes behind its start, so after a crash the list may be
+ahead of the log but never behind it.
+
+A diverged log is never deleted here: `archive` moves it aside, a bounded number of times.
+
+Source: MessageStoreConfig.java (paths) 5.4.0.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from ha_sidecar.commitlog.files import CommitLog
+from ha_sidecar.commitlog.layout import (
+    Layout,
+    LogLayoutError,
+    guess_file_bytes,
+    remove_durably,
+    sync_directory,
+    write_atomically,
+)
+from ha_sidecar.commitlog.records import Record
+from ha_sidecar.epoch import EpochList, file_format
+from ha_sidecar.transfer.slave import OwnLog
+
+LOG_DIRECTORY: Final = "commitlog"
+EPOCH_FILE: Final = "epochFileCheckpoint"
+EPOCH_FILE_BACKUP: Final = "epochFileCheckpoint.bak"
+ARCHIVE_DIRECTORY: Final = "diverged"
+LOCK_FILE: Final = "lock"
+ARCHIVES_MAX: Final = 3
+"""More than this many diverged logs on one disk is for a person to look at."""
+
+
+class StoreError(Exception):
+    """The store cannot be used as it is; a person has to look."""
+
+
+def read_epochs(directory: Path) -> EpochList:
+    """Return the list in the store's epoch file, empty if there is none; raise `EpochFileError` on damage."""
+    path = directory / EPOCH_FILE
+    return file_format.decode(path.read_bytes()) if path.exists() else EpochList()
+
+
+def write_epochs(directory: Path, epochs: EpochList) -> None:
+    """Make `epochs` the store's list, durably; an empty list has no file, nor Java's backup of one."""
+    if len(epochs):
+        write_atomically(directory / EPOCH_FILE, file_format.encode(epochs))
+        return
+    # Backup first: Java reads it when the file itself is missing.
+    remove_durably(directory / EPOCH_FILE_BACKUP)
+    remove_durably(directory / EPOCH_FILE)
+
+
+def lock_store(directory: Path) -> int:
+    """Take the store for this process; return the descriptor that holds it until closed.
+
+    Raises:
+        StoreError: another process has it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise StoreError(f"{directory} is open in another process") from error
+    return fd
+
+
+class ReplicaStore:
+    """An open store; one process at a time.
+
+    Attributes:
+        directory: the store's root.
+        log: the log's files.
+        epochs: the epoch list, as on disk.
+        recovered: what stood at the log's end when it was opened.
+    """
+
+    def __init__(self, directory: Path, file_bytes: int) -> None:
+        """Open the store, recover its log, drop epochs beyond the log's end.
+
+        Raises:
+            StoreError: another process has it.
+            LogLayoutError: the files make no log of files of `file_bytes` bytes.
+            EpochFileError: the epoch file is damaged.
+        """
+        self.directory: Final = directory
+        self._lock_fd: int | None = lock_store(directory)
+        self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes)
+        self.log: CommitLog
+        self.recovered: Record
+        try:
+            self.log, self.recovered = CommitLog.open(self._layout)
+            self.epochs: EpochList = read_epochs(directory)
+            self.adopt(self.epochs.starting_up_to(self.log.max_offset))
+        except BaseException:
+            self._unlock()
+            raise
+
+    def own_log(self) -> OwnLog:
+        """Return what the handshake needs to know; make all of it durable first."""
+        self.log.sync()
+        return OwnLog(
+            self.log.min_offset, self.log.max_offset, self.epochs.starting_up_to(self.log.max_offset)
+        )
+
+    def adopt(self, epochs: EpochList) -> None:
+        """Make this the epoch list, durably."""
+        if epochs != self.epochs:
+            write_epochs(self.directory, epochs)
+            self.epochs = epochs
+
+    def archive(self) -> Path:
+        """Move log and epoch file aside and go on with an empty store; return where they lie now.
+
+        Raises:
+            StoreError: `ARCHIVES_MAX` are there already.
+        """
+        parent = self.directory / ARCHIVE_DIRECTORY
+        parent.mkdir(exist_ok=True)
+        taken = sorted(int(name) for name in os.listdir(parent) if name.isdigit())
+        if len(taken) >= ARCHIVES_MAX:
+            raise StoreError(f"{parent} holds {len(taken)} diverged logs already")
+        target = parent / str((taken[-1] if taken else 0) + 1)
+        target.mkdir()
+        self.log.close()
+        # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without log is dropped.
+        if (self.directory / EPOCH_FILE).exists():
+            (self.directory / EPOCH_FILE).rename(target / EPOCH_FILE)
+        self._layout.directory.rename(target / LOG_DIRECTORY)
+        sync_directory(target)
+        sync_directory(parent)
+        sync_directory(self.directory)
+        self.log, self.recovered = CommitLog.open(self._layout)
+        self.epochs = EpochList()
+        return target
+
+    def close(self) -> None:
+        """Make everything durable and let the store go."""
+        self.log.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+
+def existing_layout(directory: Path, file_bytes: int | None) -> Layout:
+    """Return the layout of a store (or of its log directory itself) that nobody has open.
+
+    Raises:
+        LogLayoutError: no log there, and no length given to start with.
+    """
+    log_directory = directory / LOG_DIRECTORY if (directory / LOG_DIRECTORY).is_dir() else directory
+    found = file_bytes or guess_file_bytes(log_directory)
+    if not found:
+        raise LogLayoutError(f"no log files in {log_directory}")
+    return Layout(log_directory, found)

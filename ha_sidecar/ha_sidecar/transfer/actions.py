@@ -1,0 +1,103 @@
+"""What a slave's machine wants done: values that the shell carries out in the order they come.
+
+The order is part of the contract. An epoch must be on disk before a byte that lies behind its start: a crash between
+the two would otherwise label those bytes with the older epoch, and a later truncation would keep what it must cut. A
+log is cut before its epoch list: recovery drops entries beyond the log's end, and cannot invent missing ones.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ha_sidecar.epoch import EpochList, PointRule
+
+
+class CloseReason(Enum):
+    """Why the machine gives up a connection; the words stand in logs, events and metrics."""
+
+    REPLY_TIMEOUT = "ReplyTimeout"
+    """No handshake reply in time."""
+    MASTER_SILENT = "MasterSilent"
+    """Nothing was heard for the housekeeping interval, in which a live master beats several times."""
+    START_BELOW_FIRST_EPOCH = "StartBelowFirstEpoch"
+    """The master lost its way serving a start below its first epoch; start at a file at or above it instead."""
+
+
+class DivergenceReason(Enum):
+    """Why no prefix of the replica's log can be continued from this master."""
+
+    NO_COMMON_EPOCH = "NoCommonEpoch"
+    EPOCH_START_MOVED_BACK = "EpochStartMovedBack"
+    UNLABELLED_LOG = "UnlabelledLog"
+    """The replica holds bytes and no epoch for them."""
+    BEHIND_FIRST_EPOCH = "BehindFirstEpoch"
+    """The common prefix ends below the first epoch the master still knows; an ack there breaks its stream."""
+    BEHIND_MASTER_MIN = "BehindMasterMin"
+    """The master has more, yet sends none of it: it has deleted the files the replica needs next."""
+    TRUNCATES_TO_NOTHING = "TruncatesToNothing"
+    """The point lies at or below the replica's own first byte."""
+    CUT_INSIDE_RECORD = "CutInsideRecord"
+    """No record starts at the point; said by the shell, which alone can look."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendBytes:
+    """Write these bytes to the master, in one piece."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeDone:
+    """The master's reply was understood; facts for events and metrics."""
+
+    master_epochs: EpochList
+    master_max_offset: int
+    start_offset: int
+    rule: PointRule | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log so that it ends at `to_offset`, durably, before anything else is done."""
+
+    to_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptEpochs:
+    """Make this the replica's epoch list, durably, before the next byte is written."""
+
+    epochs: EpochList
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBody:
+    """Write `data` at `offset`, the log's end; the view is valid only until the machine receives again."""
+
+    offset: int
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """The log reached what the master had when it answered; said once a connection."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """Nothing more can be done on this connection; the log needs a decision."""
+
+    reason: DivergenceReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection."""
+
+    reason: CloseReason
+
+
+Action = SendBytes | HandshakeDone | Truncate | AdoptEpochs | AppendBody | CaughtUp | Diverged | Close

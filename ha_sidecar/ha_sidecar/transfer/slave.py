@@ -1,0 +1,402 @@
+"""The slave's side of one HA connection as a machine without I/O: bytes and ticks in, actions out.
+
+Theory of operation. A connection lives through four states, and only the table `TRANSITIONS` changes them:
+
+    IDLE --connected--> HANDSHAKE --reply--> TRANSFER
+      any state --close--> CLOSED
+
+The slave sends one handshake. The reply holds the master's whole epoch list and the end of its log; from these alone
+`_reconcile` finds the common prefix, cuts what lies behind it and decides the first ack, which is the offset at which
+the master starts. From then on the master streams frames, and every byte of a body goes to the log at `position`. A
+body may end anywhere in a message, and is passed on as it comes: nothing here ever holds a whole frame.
+
+Where this differs from Java's slave, and why:
+
+- The epochs of the bytes come from the reply, not from frame headers. A Java master that cuts a batch at an epoch's
+  end writes the *next* epoch in the header, and never announces an epoch shorter than the first batch. A header is
+  taken only as "this epoch starts there", for epochs that began after the reply.
+- The first ack goes out at once. Java's slave waits for its 5 s beat, in which its master sends nothing.
+- Acks repeat while the replica is outside the SyncStateSet: a master asks the controller to add a slave only when an
+  ack comes in, and does not retry a refused request by itself.
+- A master that restarted in its own epoch has rewritten that epoch's start; see `truncation_point`.
+- An own log without any epoch is not continued: nothing says which bytes are the master's. Java continues it.
+
+`stored` tells the machine how far the log is as safe as the operator wants it (written, or on disk); acks never say
+more than that. The machine never decides what happens to a diverged log: it names the reason and stops.
+
+Source: AutoSwitchHAClient.java 5.4.0; docs/en/controller/design.md "Log replication".
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from ha_sidecar.epoch import EpochEntry, EpochList, PointRule, TruncationPoint, truncation_point
+from ha_sidecar.transfer import codec
+from ha_sidecar.transfer.actions import (
+    Action,
+    AdoptEpochs,
+    AppendBody,
+    CaughtUp,
+    Close,
+    CloseReason,
+    Diverged,
+    DivergenceReason,
+    HandshakeDone,
+    SendBytes,
+    Truncate,
+)
+from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
+
+REPLY_TIMEOUT_MS: Final = 5_000
+SILENCE_MAX_MS: Final = 20_000
+"""haHousekeepingInterval: after this long without a byte either side gives the connection up."""
+NO_DATA_MAX_MS: Final = 10_000
+"""How long a master that has more may send only heartbeats; two of its beats."""
+ACK_REPEAT_MS: Final = 150
+ACK_IDLE_MS: Final = 5_000
+"""haSendHeartbeatInterval: acks also keep the master's 20 s housekeeping away."""
+
+
+class SlaveState(Enum):
+    """Where a connection is."""
+
+    IDLE = auto()
+    HANDSHAKE = auto()
+    TRANSFER = auto()
+    CLOSED = auto()
+
+
+class SlaveEvent(Enum):
+    """What moves a connection on."""
+
+    CONNECTED = auto()
+    REPLY = auto()
+    CLOSE = auto()
+
+
+TRANSITIONS: Final = {
+    (SlaveState.IDLE, SlaveEvent.CONNECTED): SlaveState.HANDSHAKE,
+    (SlaveState.HANDSHAKE, SlaveEvent.REPLY): SlaveState.TRANSFER,
+    (SlaveState.IDLE, SlaveEvent.CLOSE): SlaveState.CLOSED,
+    (SlaveState.HANDSHAKE, SlaveEvent.CLOSE): SlaveState.CLOSED,
+    (SlaveState.TRANSFER, SlaveEvent.CLOSE): SlaveState.CLOSED,
+    (SlaveState.CLOSED, SlaveEvent.CLOSE): SlaveState.CLOSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveConfig:
+    """How one connection is to be led.
+
+    Attributes:
+        broker_id: the id the controller gave, from 1.
+        mapped_file_bytes: size of a log file; must equal the master's mappedFileSizeCommitLog, since bodies never
+            cross a file's end and an empty log must start at a file's start.
+        restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if none.
+        start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
+            for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
+    """
+
+    broker_id: int
+    mapped_file_bytes: int
+    restarted_epoch: int | None = None
+    start_at_file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLog:
+    """What the replica holds, all of it durable: [min_offset, max_offset) and its epochs; equal offsets if empty."""
+
+    min_offset: int
+    max_offset: int
+    epochs: EpochList
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is no byte."""
+        return self.max_offset == self.min_offset
+
+
+class SlaveMachine:
+    """One connection to a master, from its handshake to its end.
+
+    Call `connected` once, then `received`, `stored` and `tick` in any order, and carry out the returned actions in
+    order. `HaProtocolError` ends the connection. All times are milliseconds of one monotonic clock.
+
+    Attributes:
+        state: where the connection is.
+        position: offset of the next byte expected, the log's end once all actions are carried out.
+        epochs: the replica's epoch list once all actions are carried out.
+        master_max_offset: the least that the master's log is known to reach.
+        confirm_offset: the master's confirm offset, at most `position`; -1 before the first frame.
+    """
+
+    def __init__(self, config: SlaveConfig, own: OwnLog) -> None:
+        """Prepare a connection; `own` is what the log holds now."""
+        self.state = SlaveState.IDLE
+        self.position = 0 if own.is_empty else own.max_offset
+        self.epochs = own.epochs
+        self.master_max_offset = 0
+        self.confirm_offset = -1
+        self._config: Final = config
+        self._own: Final = own
+        self._empty = own.is_empty
+        self._truth = EpochList()
+        self._pending = bytearray()
+        self._stream_offset = 0
+        self._body_left_bytes = 0
+        self._acked_offset = 0
+        self._caught_up = False
+        self._in_sync = False
+        self._connected_ms = 0
+        self._heard_ms = 0
+        self._progress_ms = 0
+        self._acked_ms = 0
+
+    def connected(self, now_ms: int) -> list[Action]:
+        """Start the handshake on a fresh connection."""
+        self._move(SlaveEvent.CONNECTED)
+        self._connected_ms = self._heard_ms = now_ms
+        return [SendBytes(codec.encode_handshake(codec.Handshake(self._config.broker_id)))]
+
+    def received(self, data: codec.Buffer, now_ms: int) -> list[Action]:
+        """Take bytes from the master, all of them; return what they ask for.
+
+        Raises:
+            HaProtocolError: the stream is broken; the actions of earlier frames of the same call are lost with it,
+                and nothing of them is on record, so the next handshake asks for them again.
+        """
+        if self.state is SlaveState.IDLE:
+            raise TransferUsageError("received before connected")
+        self._heard_ms = now_ms
+        actions: list[Action] = []
+        view = memoryview(data)
+        try:
+            while len(view) and self.state is not SlaveState.CLOSED:
+                taken = self._take(view, actions, now_ms)
+                self._stream_offset += taken
+                view = view[taken:]
+        except HaProtocolError:
+            self._move(SlaveEvent.CLOSE)
+            raise
+        return actions
+
+    def stored(self, offset: int, now_ms: int) -> list[Action]:
+        """Learn that the log is safe below `offset`; ack it if that is news."""
+        if self.state is not SlaveState.TRANSFER or offset <= self._acked_offset:
+            return []
+        if offset > self.position:
+            raise TransferUsageError(f"stored {offset}, yet only {self.position} was received")
+        return [self._ack(offset, now_ms)]
+
+    def set_in_sync(self, in_sync: bool) -> None:
+        """Learn whether the replica is in the SyncStateSet, as far as the controller tells."""
+        self._in_sync = in_sync
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Let time pass: repeat acks, give up a silent master. Call it every 50 ms or so."""
+        match self.state:
+            case SlaveState.HANDSHAKE if now_ms - self._connected_ms >= REPLY_TIMEOUT_MS:
+                return self._close(CloseReason.REPLY_TIMEOUT)
+            case SlaveState.TRANSFER if now_ms - self._heard_ms > SILENCE_MAX_MS:
+                return self._close(CloseReason.MASTER_SILENT)
+            case SlaveState.TRANSFER if self._is_starved(now_ms):
+                detail = f"nothing but heartbeats at {self.position}, master has {self.master_max_offset}"
+                return self._diverge(DivergenceReason.BEHIND_MASTER_MIN, detail)
+            case SlaveState.TRANSFER:
+                wait_ms = ACK_IDLE_MS if self._in_sync else ACK_REPEAT_MS
+                return [self._ack(self._acked_offset, now_ms)] if now_ms - self._acked_ms >= wait_ms else []
+            case _:
+                return []
+
+    def close(self) -> None:
+        """Learn that the connection is gone."""
+        self._move(SlaveEvent.CLOSE)
+
+    def _move(self, event: SlaveEvent) -> None:
+        following = TRANSITIONS.get((self.state, event))
+        if following is None:
+            raise TransferUsageError(f"{event.name} in state {self.state.name}")
+        self.state = following
+
+    def _close(self, reason: CloseReason) -> list[Action]:
+        self._move(SlaveEvent.CLOSE)
+        return [Close(reason)]
+
+    def _diverge(self, reason: DivergenceReason, detail: str) -> list[Action]:
+        self._move(SlaveEvent.CLOSE)
+        return [Diverged(reason, detail)]
+
+    def _ack(self, offset: int, now_ms: int) -> SendBytes:
+        self._acked_offset = offset
+        self._acked_ms = now_ms
+        return SendBytes(codec.encode_ack(offset))
+
+    def _is_starved(self, now_ms: int) -> bool:
+        return self.master_max_offset > self.position and now_ms - self._progress_ms >= NO_DATA_MAX_MS
+
+    # What follows cuts the stream into messages.
+
+    def _take(self, view: memoryview, actions: list[Action], now_ms: int) -> int:
+        """Use a prefix of `view` and return its length."""
+        if self._body_left_bytes:
+            return self._take_body(view, actions, now_ms)
+        if self.state is SlaveState.HANDSHAKE:
+            return self._take_reply(view, actions, now_ms)
+        if not self._pending and len(view) >= codec.FRAME_HEADER_BYTES:
+            self._begin_frame(codec.decode_frame_header(view, 0, self._stream_offset), actions)
+            return codec.FRAME_HEADER_BYTES
+        taken = self._fill(view, codec.FRAME_HEADER_BYTES)
+        if len(self._pending) == codec.FRAME_HEADER_BYTES:
+            header = codec.decode_frame_header(self._pending, 0, self._message_offset(taken))
+            self._pending.clear()
+            self._begin_frame(header, actions)
+        return taken
+
+    def _fill(self, view: memoryview, wanted_bytes: int) -> int:
+        taken = min(max(wanted_bytes - len(self._pending), 0), len(view))
+        self._pending += view[:taken]
+        return taken
+
+    def _message_offset(self, taken: int) -> int:
+        return self._stream_offset + taken - len(self._pending)
+
+    def _take_reply(self, view: memoryview, actions: list[Action], now_ms: int) -> int:
+        taken = self._fill(view, codec.REPLY_HEADER_BYTES)
+        if len(self._pending) < codec.REPLY_HEADER_BYTES:
+            return taken
+        length = codec.reply_bytes(self._pending, self._message_offset(taken))
+        taken += self._fill(view[taken:], length)
+        if len(self._pending) == length:
+            reply = codec.decode_reply(bytes(self._pending), self._message_offset(taken))
+            self._pending.clear()
+            self._reconcile(reply, actions, now_ms)
+        return taken
+
+    def _take_body(self, view: memoryview, actions: list[Action], now_ms: int) -> int:
+        taken = min(self._body_left_bytes, len(view))
+        actions.append(AppendBody(self.position, view[:taken]))
+        self.position += taken
+        self._body_left_bytes -= taken
+        self._progress_ms = now_ms
+        self.master_max_offset = max(self.master_max_offset, self.position)
+        self._note_caught_up(actions)
+        return taken
+
+    # What follows is the handshake's decision.
+
+    def _reconcile(self, reply: codec.HandshakeReply, actions: list[Action], now_ms: int) -> None:
+        """Find the common prefix, cut to it, take the master's epochs, send the first ack."""
+        self._move(SlaveEvent.REPLY)
+        self._truth = reply.epochs
+        self.master_max_offset = reply.max_offset
+        self._progress_ms = now_ms
+        point = self._common_point(reply)
+        refused = self._refusal(reply, point)
+        if refused is not None:
+            detail = f"own {self._own.epochs} to {self._own.max_offset}, {reply.epochs} to {reply.max_offset}"
+            actions.extend(self._diverge(refused, detail))
+            return
+        start_offset = self._empty_start(reply) if point is None or point.offset is None else point.offset
+        rule = None if point is None else point.rule
+        actions.append(HandshakeDone(reply.epochs, reply.max_offset, start_offset, rule))
+        if point is not None and start_offset < self._own.max_offset:
+            actions.append(Truncate(start_offset))
+        if not self._empty:
+            self.position = start_offset
+        self._adopt_up_to(self.position, actions)
+        actions.append(self._ack(start_offset, now_ms))
+        self._note_caught_up(actions)
+
+    def _common_point(self, reply: codec.HandshakeReply) -> TruncationPoint | None:
+        if self._empty:
+            return None
+        own = self._own
+        return truncation_point(
+            own.epochs, own.max_offset, reply.epochs, reply.max_offset, self._config.restarted_epoch
+        )
+
+    def _refusal(self, reply: codec.HandshakeReply, point: TruncationPoint | None) -> DivergenceReason | None:
+        if point is None:
+            return None
+        if not len(self._own.epochs):
+            return DivergenceReason.UNLABELLED_LOG
+        if point.offset is None:
+            moved = point.rule is PointRule.EPOCH_START_MOVED_BACK
+            return DivergenceReason.EPOCH_START_MOVED_BACK if moved else DivergenceReason.NO_COMMON_EPOCH
+        # A first ack below the master's first epoch, but above 0, makes Java compute a negative body size and then
+        # stream without bound.
+        if reply.epochs.first is not None and point.offset < reply.epochs.first.start_offset:
+            return DivergenceReason.BEHIND_FIRST_EPOCH
+        # An ack of 0 would not resume there: it means "from your first byte".
+        return DivergenceReason.TRUNCATES_TO_NOTHING if point.offset <= self._own.min_offset else None
+
+    def _empty_start(self, reply: codec.HandshakeReply) -> int:
+        first = reply.epochs.first
+        if first is None or not self._config.start_at_file:
+            return 0
+        files = -(-first.start_offset // self._config.mapped_file_bytes)
+        return files * self._config.mapped_file_bytes
+
+    # What follows judges frames.
+
+    def _begin_frame(self, header: codec.FrameHeader, actions: list[Action]) -> None:
+        if header.body_bytes < 0 and self._empty:
+            actions.extend(self._close(CloseReason.START_BELOW_FIRST_EPOCH))
+            return
+        self._check_frame(header)
+        if header.body_bytes and self._empty:
+            self._empty = False
+            self.position = header.offset
+        end_offset = self.position + header.body_bytes
+        self._note_epoch(header, end_offset)
+        self._adopt_up_to(end_offset, actions)
+        self._body_left_bytes = header.body_bytes
+        self.confirm_offset = min(header.confirm_offset, end_offset)
+
+    def _check_frame(self, header: codec.FrameHeader) -> None:
+        file_bytes = self._config.mapped_file_bytes
+        if header.body_bytes < 0:
+            raise self._broken(f"frame body of {header.body_bytes} bytes")
+        if self._empty:
+            # The master may start at its first file whatever was asked; only a file's start keeps files identical.
+            if header.body_bytes and (header.offset % file_bytes or header.offset < self._acked_offset):
+                raise self._broken(
+                    f"an empty log cannot start at {header.offset}, files have {file_bytes} bytes"
+                )
+        elif header.offset != self.position:
+            raise self._broken(f"frame at {header.offset}, the log ends at {self.position}")
+        if header.offset % file_bytes + header.body_bytes > file_bytes:
+            raise self._broken(f"{header.body_bytes} bytes at {header.offset} cross the end of a file")
+
+    def _note_epoch(self, header: codec.FrameHeader, end_offset: int) -> None:
+        """Learn an epoch that began after the reply, or hold the header against what is known."""
+        entry = EpochEntry(header.epoch, header.epoch_start_offset)
+        known = self._truth.get(header.epoch)
+        if known is not None:
+            if known != entry:
+                raise self._broken(
+                    f"epoch {header.epoch} moved from {known.start_offset} to {entry.start_offset}"
+                )
+            return
+        # A master that serves a start below its first epoch has no epoch to name, and names an old one or -1.
+        if header.epoch <= self._truth.last_epoch or header.epoch < 0:
+            return
+        if entry.start_offset > end_offset or not self._truth.accepts(entry):
+            raise self._broken(f"epoch {entry} does not follow {self._truth} in a log up to {end_offset}")
+        self._truth = self._truth.appended(entry)
+
+    def _adopt_up_to(self, end_offset: int, actions: list[Action]) -> None:
+        epochs = self._truth.starting_up_to(end_offset)
+        if epochs != self.epochs:
+            self.epochs = epochs
+            actions.append(AdoptEpochs(epochs))
+
+    def _note_caught_up(self, actions: list[Action]) -> None:
+        if not self._caught_up and self.position >= self.master_max_offset and not self._body_left_bytes:
+            self._caught_up = True
+            actions.append(CaughtUp(self.position))
+
+    def _broken(self, problem: str) -> HaProtocolError:
+        return HaProtocolError(problem, self._stream_offset, codec.FRAME_HEADER_BYTES)
