@@ -135,7 +135,7 @@ def two_failovers_and_a_switchover() -> Story:
 
 def probe_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     """Return the canary's rows of one group: every send, and the reads of what was stored."""
-    chance = random.Random(f"{story.seed}/{group.name}")  # noqa: S311 - noise, not a secret
+    chance = random.Random(f"{story.seed}/{group.name}")
     period_ms = 1_000 // story.sends_per_s
     rows: list[dict[str, Any]] = []
     for seq, at_ms in enumerate(range(0, story.duration_s * 1_000, period_ms)):
@@ -190,7 +190,9 @@ class _Events:
         self.rows: list[dict[str, Any]] = []
         self._story, self._group = story, group
 
-    def add(self, at_ms: float, kind: str, source: str, epoch: int | None, broker: int | None, **attrs: str) -> None:
+    def add(
+        self, at_ms: float, kind: str, source: str, epoch: int | None, broker: int | None, **attrs: str
+    ) -> None:
         story, group = self._story, self._group.name
         ts_ns = story.us(at_ms) * 1_000
         self.rows.append(
@@ -245,24 +247,33 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
     planned = change.cause == "Designated"
     everybody = ",".join(str(one) for one in group.replicas)
     if change.fault:
-        events.add(at, "FaultInjected", "nemesis", None, old, fault=change.fault, target=f"{group.name} {old}")
+        events.add(
+            at, "FaultInjected", "nemesis", None, old, fault=change.fault, target=f"{group.name} {old}"
+        )
     if not planned:
-        events.add(at + change.suspected_ms, "BrokerSuspected", "controller", epoch - 1, old, reason=change.cause)
+        events.add(at + change.suspected_ms, "BrokerSuspected", "controller", epoch, old, cause=change.cause)
+    proposed_ms = at if planned else at + change.suspected_ms + 1
     events.add(
-        at + change.elected_ms, "MasterElected", "controller", epoch, new, cause=change.cause,
+        proposed_ms, "MasterElected", "controller", epoch, new, cause=change.cause,
         old_master_id=str(old), new_master_id=str(new), old_epoch=str(epoch - 1), new_epoch=str(epoch),
         sync_state_set_before=everybody, sync_state_set_after=str(new),
         last_heartbeat_ns=str(story.us(at - 350) * 1_000),
         suspected_ns="" if planned else str(story.us(at + change.suspected_ms) * 1_000),
-        proposed_ns=str(story.us(at if planned else at + change.suspected_ms + 1) * 1_000),
+        proposed_ns=str(story.us(proposed_ms) * 1_000),
         old_master_address=address(old), new_master_address=address(new),
     )  # fmt: skip
-    events.add(at + change.notified_ms, "RoleNotified", "controller", epoch, new)
-    events.add(at + change.role_taken_ms, "RoleTaken", "controller", epoch, new)
+    committed = str(story.us(at + change.elected_ms) * 1_000)
+    events.add(at + change.notified_ms, "RoleNotified", "controller", epoch, new, committed_ns=committed)
+    events.add(at + change.role_taken_ms, "RoleTaken", "controller", epoch, new, committed_ns=committed)
     replica = next(one for one in group.replicas if one not in {old, new})
     if change.truncated_bytes:
         events.add(
-            at + change.handshake_ms - 15, "Truncated", "replica", epoch, replica, bytes=str(change.truncated_bytes)
+            at + change.handshake_ms - 15,
+            "Truncated",
+            "replica",
+            epoch,
+            replica,
+            bytes=str(change.truncated_bytes),
         )
     events.add(at + change.handshake_ms, "HandshakeDone", "replica", epoch, replica)
     if change.route_seen_ms is not None:
@@ -282,7 +293,7 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
 
 def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     """Return one scrape a second of each replica's lag gauge and of a counter that restarts with its process."""
-    chance = random.Random(f"{story.seed}/samples/{group.name}")  # noqa: S311 - noise, not a secret
+    chance = random.Random(f"{story.seed}/samples/{group.name}")
     rows: list[dict[str, Any]] = []
     for replica in group.replicas:
         instance, sent, uid = f"{group.name}-{replica}", 0, 0
@@ -303,13 +314,19 @@ def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:
             }
             labels = {"cluster": story.cluster, "group": group.name, "broker_id": str(replica)}
             rows.append(base | {"metric": "rmqha_ha_lag_bytes", "labels": labels, "value": float(lag)})
-            rows.append(base | {"metric": "rocketmq_messages_in_total", "labels": labels, "value": float(sent)})
+            rows.append(
+                base | {"metric": "rocketmq_messages_in_total", "labels": labels, "value": float(sent)}
+            )
     return rows
 
 
 def _down_since(group: Group, replica: int, at_ms: int) -> Change | None:
     """Return the change that took this replica out, while it is still felt."""
-    felt = [c for c in group.changes if c.fault and c.old_master_id == replica and c.at_ms <= at_ms < c.at_ms + 15_000]
+    felt = [
+        c
+        for c in group.changes
+        if c.fault and c.old_master_id == replica and c.at_ms <= at_ms < c.at_ms + 15_000
+    ]
     return felt[-1] if felt else None
 
 
@@ -323,7 +340,11 @@ def _lag_bytes(down: Change | None, at_ms: int, chance: random.Random) -> int:
 
 def write(story: Story, directory: Path) -> None:
     """Write the story's segments below a directory, one file a kind and day."""
-    rows: dict[str, list[dict[str, Any]]] = {"samples": [], "events": list(story.extra_events), "probe_ops": []}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "samples": [],
+        "events": list(story.extra_events),
+        "probe_ops": [],
+    }
     for group in story.groups:
         rows["samples"] += sample_rows(story, group)
         rows["events"] += event_rows(story, group)

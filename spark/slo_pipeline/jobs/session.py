@@ -28,7 +28,10 @@ SHUFFLE_PARTITIONS_DEFAULT: Final = 4
 
 
 def session(
-    *, master: str = "local[*]", name: str = "slo-pipeline", shuffle_partitions: int = SHUFFLE_PARTITIONS_DEFAULT
+    *,
+    master: str = "local[*]",
+    name: str = "slo-pipeline",
+    shuffle_partitions: int = SHUFFLE_PARTITIONS_DEFAULT,
 ) -> SparkSession:
     """Return a session with the project's configuration.
 

@@ -18,7 +18,7 @@ from slo_pipeline.transforms.timing import US_PER_S, from_nanos_text, plus_us
 
 # Two processes' wall clocks may differ this much before a fault is taken for an effect.
 CLOCK_SLACK_US: Final = US_PER_S
-# A fault that was healed this long before anybody missed the master did not cause the election.
+# A fault that began or was healed longer than this before the master was last seen did not cause the election.
 FAULT_REACH_US: Final = 30 * US_PER_S
 PLANNED_CAUSES: Final = ("Designated",)
 
@@ -86,16 +86,26 @@ def _earliest(rows: DataFrame, name: str) -> DataFrame:
 
 
 def suspicions(changes: DataFrame, events: DataFrame) -> DataFrame:
-    """Find when the old master was first suspected under the epoch that ended: suspected_event_ts, _clock."""
-    told = events.where(F.col("kind") == "BrokerSuspected").alias("e")
-    same_reign = (
-        (F.col("e.cluster") == F.col("c.cluster"))
-        & (F.col("e.group") == F.col("c.group"))
-        & (F.col("e.epoch") == F.col("c.old_epoch"))
-        & (F.col("e.broker_id") == F.col("c.old_master_id"))
+    """Find when the old master was first suspected: suspected_event_ts, suspected_event_clock."""
+    told = events.where(F.col("kind") == "BrokerSuspected")
+    rows = changes.select("failover_id", *KEY, "old_master_id").join(
+        told.select(*KEY, "ts", "clock_id", "broker_id"), on=list(KEY), how="inner"
     )
-    rows = changes.alias("c").join(told, on=same_reign, how="inner")
-    return _earliest(rows.select("c.failover_id", "e.ts", "e.clock_id"), "suspected_event")
+    return _earliest(rows.where(F.col("broker_id") == F.col("old_master_id")), "suspected_event")
+
+
+def commits(changes: DataFrame, events: DataFrame) -> DataFrame:
+    """Find when the election was committed: committed_ts, committed_clock.
+
+    The election's own event carries the time of its proposal; the leader tells the commit with what it saw next.
+    """
+    told = events.where(F.col("kind").isin("MasterElected", "RoleNotified", "RoleTaken")).select(
+        *KEY, from_nanos_text(_attr("committed_ns")).alias("ts"), "clock_id"
+    )
+    rows = changes.select("failover_id", *KEY).join(
+        told.where(F.col("ts").isNotNull()), on=list(KEY), how="inner"
+    )
+    return _earliest(rows, "committed")
 
 
 def roles_taken(changes: DataFrame, events: DataFrame) -> DataFrame:
@@ -130,9 +140,9 @@ def routes_seen(changes: DataFrame, events: DataFrame) -> DataFrame:
     A name server's route knows no epoch, so the address decides, within the change's own bounds.
     """
     told = events.where(F.col("kind") == "RouteSeen").alias("e")
-    address = F.coalesce(_attr("master_address"), _attr("address"), _attr("broker_addr"))
+    addresses = F.map_values(F.col("e.attrs"))
     by_epoch = F.col("e.epoch") == F.col("c.epoch")
-    by_address = F.col("e.epoch").isNull() & (address == F.col("c.new_master_address"))
+    by_address = F.col("e.epoch").isNull() & F.array_contains(addresses, F.col("c.new_master_address"))
     after = F.col("e.ts") >= plus_us(F.col("c.elected_ts"), -CLOCK_SLACK_US)
     before_next = F.coalesce(F.col("e.ts") < F.col("c.next_elected_ts"), F.lit(True))
     belongs = (F.col("e.group") == F.col("c.group")) & after & before_next & (by_epoch | by_address)
@@ -148,12 +158,13 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
         fault, where it was healed long before the master was missed, or where it hit another broker.
     """
     marks = _with_healing(events).alias("f")
-    missed_ts = F.coalesce(F.col("c.suspected_ts"), F.col("c.elected_ts"))
+    seen_ts = F.coalesce(F.col("c.last_heartbeat_ts"), F.col("c.suspected_ts"), F.col("c.elected_ts"))
+    reach = plus_us(seen_ts, -FAULT_REACH_US)
     here = F.col("f.group").isin("") | (F.col("f.group") == F.col("c.group"))
     this_broker = F.coalesce(F.col("f.broker_id") == F.col("c.old_master_id"), F.lit(True))
     after_previous = F.coalesce(F.col("f.ts") > F.col("c.previous_elected_ts"), F.lit(True))
     before_election = F.col("f.ts") <= plus_us(F.col("c.elected_ts"), CLOCK_SLACK_US)
-    still_felt = F.coalesce(F.col("f.healed_ts") >= plus_us(missed_ts, -FAULT_REACH_US), F.lit(True))
+    still_felt = (F.col("f.ts") >= reach) & F.coalesce(F.col("f.healed_ts") >= reach, F.lit(True))
     belongs = here & this_broker & after_previous & before_election & still_felt
     unplanned = changes.where(F.col("booking") == "failover").alias("c")
     last = (

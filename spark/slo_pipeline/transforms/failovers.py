@@ -39,6 +39,7 @@ def marked(events: DataFrame) -> DataFrame:
     joined = changes
     for finder in (
         elections.suspicions,
+        elections.commits,
         elections.roles_taken,
         elections.redundancies,
         elections.routes_seen,
@@ -50,8 +51,12 @@ def marked(events: DataFrame) -> DataFrame:
         F.col("suspected_event_clock")
     )
     planned = F.col("booking") == "switchover"
+    committed = F.coalesce("committed_ts", "elected_ts")
+    committed_clock = F.coalesce("committed_clock", "elected_clock")
     return (
-        joined.withColumn("suspected_clock", F.when(~planned, clock))
+        joined.withColumn("elected_ts", committed)
+        .withColumn("elected_clock", committed_clock)
+        .withColumn("suspected_clock", F.when(~planned, clock))
         .withColumn("suspected_ts", F.when(~planned, suspected))
         .transform(_with_bounds)
     )

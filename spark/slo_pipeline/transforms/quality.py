@@ -21,8 +21,13 @@ GAP_RHYTHMS: Final = 2.5
 
 def coverage(samples: DataFrame) -> DataFrame:
     """Measure each instance's scrapes against its own rhythm: the COVERAGE table."""
-    failed_scrape = (F.col("metric") == "up") & (F.col("value") == 0.0)
-    scrapes = samples.where(~failed_scrape).groupBy("instance", "ts").agg(F.max("instance_uid").alias("uid"))
+    # A scrape that failed still leaves `up` and its own duration.
+    failed = (F.col("metric") == "up") & (F.col("value") == 0.0)
+    scrapes = (
+        samples.groupBy("instance", "ts")
+        .agg(F.max("instance_uid").alias("uid"), F.bool_or(failed).alias("failed"))
+        .where(~F.col("failed"))
+    )
     end = scrapes.agg(F.max(F.unix_micros("ts")).alias("end_us"))
     order = Window.partitionBy("instance").orderBy("ts")
     stepped = (

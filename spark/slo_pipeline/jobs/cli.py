@@ -1,0 +1,86 @@
+"""`slo-pipeline`: one command, its branches imported only when they are used.
+
+Problem: the collector and the canary run in small pods and must not carry Spark; the jobs must not carry their servers.
+Shape: each branch offers `add_arguments(parser)` and `run(args) -> int`. The word on the command line decides which module is
+imported; the help of the others is one line here.
+Never: this module imports neither Spark nor aiohttp.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+
+class Branch(NamedTuple):
+    """One subcommand: where it lives and what it does."""
+
+    module: str
+    summary: str
+
+
+BRANCHES: Final = {
+    "collect": Branch(
+        "slo_pipeline.collect.command", "scrape brokers, replicas and controllers into segments"
+    ),
+    "canary": Branch(
+        "slo_pipeline.canary.command", "send and read back on a fixed schedule, one row an operation"
+    ),
+    "report": Branch(
+        "slo_pipeline.jobs.report", "make the availability and failover report of a data directory"
+    ),
+    "increase": Branch(
+        "slo_pipeline.jobs.increase", "print how much a counter grew, window by window, as CSV"
+    ),
+}
+EXIT_UNUSABLE: Final = 2
+EXIT_FAILED: Final = 1
+ERROR_CHARACTERS_MAX: Final = 300
+
+
+def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, object]:
+    """Return a parser that knows all names and the chosen branch's options, and that branch's module."""
+    parser = argparse.ArgumentParser(
+        prog="slo-pipeline", description="From pod metrics to SLO and failover reports."
+    )
+    branches = parser.add_subparsers(dest="branch", required=True, metavar="COMMAND")
+    module = None
+    for name, branch in BRANCHES.items():
+        child = branches.add_parser(name, help=branch.summary, description=branch.summary)
+        if name == chosen:
+            module = importlib.import_module(branch.module)
+            module.add_arguments(child)
+    return parser, module
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit status: 0 done, 1 failed, 2 wrong options or unusable input."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser, module = _parser(next((word for word in words if word in BRANCHES), None))
+    args = parser.parse_args(words)
+    try:
+        return int(module.run(args))  # type: ignore[attr-defined]  # chosen by name; every branch has it
+    except BrokenPipeError:
+        # Whoever read our output has had enough. Nothing may be written to it again, not even on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:
+        if not _is_expected(error):
+            raise
+        first = str(error).strip().split("\n", 1)[0][:ERROR_CHARACTERS_MAX]
+        sys.stderr.write(f"slo-pipeline {args.branch}: {first}\n")
+        return EXIT_UNUSABLE
+
+
+def _is_expected(error: Exception) -> bool:
+    """Tell an input that cannot be used from a fault of ours, without importing Spark to know its errors."""
+    names = {f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__}
+    expected = {
+        "slo_pipeline.sources.segments.InputError",
+        "slo_pipeline.schemas.frames.SchemaMismatchError",
+        "pyspark.errors.exceptions.base.PySparkException",
+        "builtins.OSError",
+    }
+    return bool(names & expected)

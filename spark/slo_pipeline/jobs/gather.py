@@ -1,0 +1,221 @@
+"""Gold tables to a report's plain values.
+
+Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order.
+Shape: every timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
+page.
+Never: no arithmetic on what is reported.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from slo_pipeline.jobs.gold import Gold, Period
+from slo_pipeline.reports import model
+from slo_pipeline.transforms.budget import Objective
+from slo_pipeline.transforms.latency import BOUNDS_MS
+from slo_pipeline.transforms.timing import US_PER_S
+
+Row = dict[str, Any]
+LOST_LISTED_MAX: Final = 100
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """Collect a gold table; timestamps are microseconds since 1970, UTC."""
+    columns = [
+        F.unix_micros(field.name).alias(field.name)
+        if isinstance(field.dataType, TimestampType)
+        else F.col(field.name)
+        for field in frame.schema.fields
+    ]
+    return [row.asDict() for row in frame.select(*columns).collect()]
+
+
+def _by(found: Iterable[Row], key: str) -> Mapping[str, list[Row]]:
+    grouped: dict[str, list[Row]] = defaultdict(list)
+    for row in found:
+        grouped[row[key]].append(row)
+    return grouped
+
+
+def collect(gold: Gold) -> dict[str, list[Row]]:
+    """Collect every table that the report or its files need, by the table's name."""
+    tables = vars(gold).copy()
+    tables.pop("slices_1s")
+    return {name: rows(frame) for name, frame in tables.items()}
+
+
+def report(tables: Mapping[str, list[Row]], over: Period, objective: Objective, title: str) -> model.Report:
+    """Make a report's values of collected tables."""
+    groups = tuple(
+        _group(row, tables) for row in sorted(tables["sli_window"], key=lambda row: str(row["group"]))
+    )
+    lost = sorted(tables["lost"], key=lambda row: (row["group"], row["seq"]))
+    coverage = sorted(tables["coverage"], key=lambda row: (row["coverage"], row["instance"]))
+    return model.Report(
+        title=title,
+        start_us=over.start_us,
+        end_us=over.end_us,
+        target_percent=objective.target_percent,
+        window_days=objective.window_days,
+        budget_s=objective.budget_s,
+        groups=groups,
+        failovers=_failovers(tables),
+        booked_s=sum(row["bad_s"] for row in tables["budget"]),
+        counted_s=sum(row["bad_s"] for row in tables["sli_window"]),
+        coverage=tuple(
+            model.Coverage(
+                row["instance"],
+                row["scrapes"],
+                row["expected"],
+                row["coverage"],
+                row["gaps"],
+                row["longest_gap_s"],
+                row["restarts"],
+            )
+            for row in coverage
+        ),
+        lost_listed=tuple(
+            model.LostMessage(
+                row["group"],
+                row["seq"],
+                row["acknowledged_ts"],
+                row["broker_addr"],
+                row["queue_id"],
+                row["queue_offset"],
+            )
+            for row in lost[:LOST_LISTED_MAX]
+        ),
+        bucket_s=over.stretch_us / US_PER_S,
+    )
+
+
+def _one(found: Iterable[Row], group: str) -> Row | None:
+    return next((row for row in found if row["group"] == group), None)
+
+
+def _group(row: Row, tables: Mapping[str, list[Row]]) -> model.Group:
+    name = row["group"]
+    latency = _one(tables["latency"], name)
+    kept = _one(tables["durability"], name)
+    counts = {one["le_ms"]: one["sends"] for one in tables["latency_histogram"] if one["group"] == name}
+    bad = sorted(
+        (one for one in tables["booked"] if one["group"] == name), key=lambda one: int(one["slice_start"])
+    )
+    series = sorted(
+        (one for one in tables["latency_series"] if one["group"] == name), key=lambda one: int(one["ts"])
+    )
+    return model.Group(
+        name=name,
+        start_us=row["window_start"],
+        end_us=row["window_end"],
+        good_s=row["good_s"],
+        bad_s=row["bad_s"],
+        unknown_s=row["unknown_s"],
+        availability=row["availability"],
+        latency=None if latency is None else model.Latency(**_without(latency, "group")),
+        histogram=tuple((bound, counts.get(bound, 0)) for bound in (*BOUNDS_MS, float("inf"))),
+        series=tuple(
+            model.LatencyBucket(one["ts"], one["p50_ms"], one["p99_ms"], one["max_ms"], one["failed"])
+            for one in series
+        ),
+        lag=_lag([one for one in tables["lag_points"] if one["group"] == name]),
+        bad_seconds=tuple(
+            model.BadSecond(one["slice_start"], one["booking"], one["failover_id"]) for one in bad
+        ),
+        durability=None if kept is None else model.Durability(**_without(kept, "group")),
+    )
+
+
+def _without(row: Row, *names: str) -> Row:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def _lag(found: list[Row]) -> tuple[model.LagSeries, ...]:
+    series: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for row in found:
+        name = f"broker {row['broker_id']} ({row['instance']})" if row["broker_id"] else row["instance"]
+        series[name].append((row["ts"], row["lag_bytes_max"]))
+    return tuple(model.LagSeries(name, tuple(sorted(values))) for name, values in sorted(series.items()))
+
+
+def _failovers(tables: Mapping[str, list[Row]]) -> tuple[model.Failover, ...]:
+    phases = _by(tables["failover_phases"], "failover_id")
+    points = _by(tables["closeup_points"], "failover_id")
+    marks = _by(tables["closeup_marks"], "failover_id")
+    found = sorted(tables["failovers"], key=lambda row: (row["elected_ts"], row["failover_id"]))
+    return tuple(
+        _failover(
+            row, phases[row["failover_id"]], points[row["failover_id"]], marks[row["failover_id"]], tables
+        )
+        for row in found
+    )
+
+
+def _failover(
+    row: Row, phases: list[Row], points: list[Row], marks: list[Row], tables: Mapping[str, list[Row]]
+) -> model.Failover:
+    steps = [
+        model.Step(one["ts"], one["members"], one["size"])
+        for one in tables["in_sync_steps"]
+        if one["group"] == row["group"] and one["cluster"] == row["cluster"]
+    ]
+    same = (
+        "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking", "old_master_id", "new_master_id",
+        "old_master_address", "new_master_address", "sync_state_set_before", "sync_state_set_after", "fault",
+        "write_gap_ms", "order_uncertain", "bad_s", "lost_acknowledged",
+    )  # fmt: skip
+    renamed = ("fault", "fault_healed", "elected", "first_ack", "redundancy", "gap_start")
+    times = {f"{name}_us": row[f"{name}_ts"] for name in renamed}
+    return model.Failover(
+        **{name: row[name] for name in same},
+        **times,
+        interval_start_us=row["interval_start"],
+        interval_end_us=row["interval_end"],
+        phases=tuple(_phase(one) for one in sorted(phases, key=lambda one: str(one["phase"]))),
+        points=tuple(
+            model.Point(one["ts"], one["latency_ms"], one["result"])
+            for one in sorted(points, key=lambda one: (one["ts"], one["result"], one["latency_ms"] or 0.0))
+        ),
+        steps=tuple(sorted(steps, key=lambda step: (step.us, step.size))),
+        marks=tuple(
+            sorted((_mark(one) for one in marks), key=lambda mark: (mark.us, mark.kind, mark.broker_id or 0))
+        ),
+    )
+
+
+def _phase(row: Row) -> model.Phase:
+    return model.Phase(
+        row["phase"],
+        row["start_ts"],
+        row["end_ts"],
+        row["duration_ms"],
+        row["skew_ms"],
+        row["start_clock"],
+        row["end_clock"],
+        row["order"],
+    )
+
+
+def _mark(row: Row) -> model.Mark:
+    attrs: Mapping[str, str] = row["attrs"]
+    kind = str(row["kind"])
+    said = {
+        "RoleNotified": "notice sent",
+        "HandshakeDone": "handshake done",
+        "Truncated": f"truncated {attrs.get('bytes') or attrs.get('truncated_bytes') or '?'} B",
+        "RoleChanged": f"became {attrs.get('role', 'another role')}",
+        "ElectionFailed": f"election failed: {attrs.get('reason', '?')}",
+    }
+    return model.Mark(row["ts"], kind, row["source"], row["broker_id"], said.get(kind, kind))
+
+
+def iso_utc(us: int) -> str:
+    """Return microseconds since 1970 as RFC 3339 in UTC."""
+    moment = datetime.fromtimestamp(us // US_PER_S, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

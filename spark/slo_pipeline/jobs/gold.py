@@ -1,0 +1,170 @@
+"""Segments to gold tables: which transform feeds which.
+
+Problem: twelve tables share their inputs; computed one by one, each would read and shuffle the segments again.
+Shape: `gold` wires the pure transforms once and keeps what several tables need. What comes from events is small and is
+computed once and for all (`localCheckpoint`), which also keeps Spark's plans short.
+Never: no rule of its own; rules live in `slo_pipeline.transforms`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from slo_pipeline.sources.segments import Inputs
+from slo_pipeline.transforms import (
+    budget,
+    durability,
+    failovers,
+    lag,
+    latency,
+    phases,
+    quality,
+    slices,
+)
+from slo_pipeline.transforms.budget import S_PER_DAY, Objective
+from slo_pipeline.transforms.timing import US_PER_S, plus_us
+
+# How many stretches a series over the whole period has at most, about.
+STRETCHES_MAX: Final = 400
+STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
+# Around a change of master, sends are kept this far from its interval, and at most this many stretches of them.
+CLOSEUP_US: Final = 11 * US_PER_S
+CLOSEUP_STRETCHES_MAX: Final = 1_500
+CLOSEUP_KINDS: Final = ("RoleNotified", "HandshakeDone", "Truncated", "RoleChanged", "ElectionFailed")
+
+
+@dataclass(frozen=True)
+class Period:
+    """The half-open stretch of time that is reported on, microseconds, and its stretches' width."""
+
+    start_us: int
+    end_us: int
+
+    @property
+    def stretch_us(self) -> int:
+        """Return the width of a stretch: a round number of seconds, STRETCHES_MAX of them at most."""
+        span_s = (self.end_us - self.start_us) / US_PER_S
+        fitting = (step for step in STRETCH_STEPS_S if span_s / step <= STRETCHES_MAX)
+        return next(fitting, STRETCH_STEPS_S[-1]) * US_PER_S
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The gold tables and what is drawn beside them, each a frame."""
+
+    sli_window: DataFrame
+    booked: DataFrame
+    budget: DataFrame
+    slices_1s: DataFrame
+    failovers: DataFrame
+    failover_phases: DataFrame
+    closeup_points: DataFrame
+    closeup_marks: DataFrame
+    in_sync_steps: DataFrame
+    latency: DataFrame
+    latency_histogram: DataFrame
+    latency_series: DataFrame
+    lag_points: DataFrame
+    durability: DataFrame
+    lost: DataFrame
+    coverage: DataFrame
+
+
+def period(inputs: Inputs, window_days: int) -> Period | None:
+    """Find the period: from the first send to the end of the last one's second, the last window_days of it.
+
+    Without sends the events' times stand in; without those, the samples'. None if there is nothing at all.
+    """
+    sends = inputs.probe_ops.where(F.col("op") == "send")
+    for frame, column in ((sends, "intended_ts"), (inputs.events, "ts"), (inputs.samples, "ts")):
+        found = frame.agg(
+            F.min(F.unix_micros(column)).alias("low"), F.max(F.unix_micros(column)).alias("high")
+        ).first()
+        if found is not None and found["low"] is not None:
+            end_us = (int(found["high"]) // US_PER_S + 1) * US_PER_S
+            earliest_us = end_us - window_days * S_PER_DAY * US_PER_S
+            return Period(max(int(found["low"]) // US_PER_S * US_PER_S, earliest_us), end_us)
+    return None
+
+
+def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
+    micros = F.unix_micros(column)
+    return frame.where((micros >= over.start_us) & (micros < over.end_us))
+
+
+def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
+    """Compute all gold tables of a period."""
+    probe_ops = _within(inputs.probe_ops, "intended_ts", over).cache()
+    samples = _within(inputs.samples, "ts", over)
+    events = inputs.events.localCheckpoint()
+    changes = _within(failovers.marked(events), "elected_ts", over).localCheckpoint()
+    timed = failovers.with_gaps(changes, probe_ops).localCheckpoint()
+    steps = phases.phases(timed).localCheckpoint()
+    judged = slices.slices_1s(probe_ops).cache()
+    booked = budget.book(judged, timed).localCheckpoint()
+    verdicts = durability.verdicts(probe_ops).cache()
+    losses = durability.lost(verdicts).cache()
+    points = latency.latency_points(probe_ops).cache()
+    return Gold(
+        sli_window=slices.sli_window(judged),
+        booked=booked,
+        budget=budget.budget(booked, objective),
+        slices_1s=judged,
+        failovers=failovers.failovers(timed, steps, booked, losses, verdicts),
+        failover_phases=steps,
+        closeup_points=closeup_points(points, timed),
+        closeup_marks=closeup_marks(events, timed),
+        in_sync_steps=lag.in_sync_steps(events),
+        latency=latency.latency(points),
+        latency_histogram=latency.latency_histogram(points),
+        latency_series=latency.latency_series(points, bucket_us=over.stretch_us),
+        lag_points=lag.lag_points(samples, bucket_us=over.stretch_us),
+        durability=durability.durability(verdicts),
+        lost=losses,
+        coverage=quality.coverage(samples),
+    )
+
+
+def closeup_points(points: DataFrame, timed: DataFrame) -> DataFrame:
+    """Pick the sends near each change of master; in crowded stretches the slowest of each result stands for all.
+
+    Returns:
+        failover_id, ts, latency_ms, result.
+    """
+    bounds = timed.select(
+        "failover_id",
+        F.col("group").alias("of_group"),
+        plus_us(F.col("interval_start"), -CLOSEUP_US).alias("low"),
+        plus_us(F.col("interval_end"), CLOSEUP_US).alias("high"),
+    )
+    near = (F.col("group") == F.col("of_group")) & F.col("ts").between(F.col("low"), F.col("high"))
+    span_us = F.unix_micros("high") - F.unix_micros("low")
+    place = (F.unix_micros("ts") - F.unix_micros("low")) * CLOSEUP_STRETCHES_MAX / span_us
+    worst = F.max_by(F.struct("ts", "latency_ms"), F.coalesce("latency_ms", F.lit(0.0)))
+    return (
+        points.join(F.broadcast(bounds), on=near, how="inner")
+        .withColumn("place", F.floor(place))
+        .groupBy("failover_id", "place", "result")
+        .agg(worst.alias("worst"))
+        .select("failover_id", "worst.ts", "worst.latency_ms", "result")
+    )
+
+
+def closeup_marks(events: DataFrame, timed: DataFrame) -> DataFrame:
+    """Pick what else was reported under the epoch of each change: failover_id, ts, kind, source, broker_id, attrs."""
+    told = events.where(F.col("kind").isin(*CLOSEUP_KINDS)).select(
+        F.col("group").alias("of_group"),
+        F.col("epoch").alias("of_epoch"),
+        "ts",
+        "kind",
+        "source",
+        "broker_id",
+        "attrs",
+    )
+    belongs = (F.col("group") == F.col("of_group")) & (F.col("epoch") == F.col("of_epoch"))
+    keys = timed.select("failover_id", "group", "epoch")
+    return told.join(F.broadcast(keys), on=belongs, how="inner").select(
+        "failover_id", "ts", "kind", "source", "broker_id", "attrs"
+    )

@@ -1,0 +1,228 @@
+"""What a report needs to know, as plain frozen values.
+
+Problem: a page that reads data frames can only be tested with Spark, and depends on the order in which rows arrive.
+Shape: dataclasses of tuples, already sorted. All times are whole microseconds since 1970, UTC.
+Never: no computation that changes a number; only sums and look-ups that the page prints.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One of the seven phases of a change of master; times are null when nobody set the mark."""
+
+    name: str
+    start_us: int | None
+    end_us: int | None
+    duration_ms: float | None
+    skew_ms: float | None
+    start_clock: str | None
+    end_clock: str | None
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One send of the canary; no latency means that no answer came."""
+
+    us: int
+    latency_ms: float | None
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The SyncStateSet from this time on."""
+
+    us: int
+    members: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something a source reported near a change of master, besides the phases' own marks."""
+
+    us: int
+    kind: str
+    source: str
+    broker_id: int | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """One change of master: a row of FAILOVERS with what is drawn around it."""
+
+    failover_id: str
+    cluster: str
+    group: str
+    epoch: int
+    old_epoch: int | None
+    cause: str
+    booking: str
+    old_master_id: int | None
+    new_master_id: int | None
+    old_master_address: str | None
+    new_master_address: str | None
+    sync_state_set_before: str
+    sync_state_set_after: str
+    fault: str | None
+    fault_us: int | None
+    fault_healed_us: int | None
+    elected_us: int
+    first_ack_us: int | None
+    redundancy_us: int | None
+    gap_start_us: int | None
+    write_gap_ms: float | None
+    interval_start_us: int
+    interval_end_us: int
+    order_uncertain: bool
+    bad_s: int
+    lost_acknowledged: int | None
+    phases: tuple[Phase, ...] = ()
+    points: tuple[Point, ...] = ()
+    steps: tuple[Step, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def is_planned(self) -> bool:
+        """Tell a switchover from a failover."""
+        return self.booking == "switchover"
+
+    @property
+    def begin_us(self) -> int:
+        """Return where its clock starts: the fault, else the first phase, else the election."""
+        if self.fault_us is not None:
+            return self.fault_us
+        starts = [phase.start_us for phase in self.phases if phase.start_us is not None]
+        return min(starts, default=self.elected_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Exact quantiles of acknowledged sends in milliseconds; null when there was none."""
+
+    acknowledged: int
+    failed: int
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+    max_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyBucket:
+    """Sends of one bucket of time."""
+
+    us: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LagSeries:
+    """The worst replication lag of one replica, bucket by bucket: (microsecond, bytes)."""
+
+    name: str
+    values: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What became of acknowledged and of ambiguous sends."""
+
+    acknowledged: int
+    read_back: int
+    lost: int
+    pending: int
+    ambiguous: int
+    ambiguous_found: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostMessage:
+    """One acknowledged message that was not read back."""
+
+    group: str
+    seq: int
+    acknowledged_us: int
+    broker_addr: str
+    queue_id: int | None
+    queue_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BadSecond:
+    """One bad slice and what it was booked to."""
+
+    us: int
+    booking: str
+    failover_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One broker group over the report's period."""
+
+    name: str
+    start_us: int
+    end_us: int
+    good_s: int
+    bad_s: int
+    unknown_s: int
+    availability: float | None
+    latency: Latency | None = None
+    histogram: tuple[tuple[float, int], ...] = ()
+    series: tuple[LatencyBucket, ...] = ()
+    lag: tuple[LagSeries, ...] = ()
+    bad_seconds: tuple[BadSecond, ...] = ()
+    durability: Durability | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How completely one instance was scraped."""
+
+    instance: str
+    scrapes: int
+    expected: int
+    coverage: float
+    gaps: int
+    longest_gap_s: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything on the page.
+
+    Attributes:
+        start_us, end_us: the period, which is also the page's only notion of "now".
+        budget_s: bad seconds a group may have in the window.
+        booked_s, counted_s: the check line; equal, or the pipeline is wrong.
+        lost_listed: the first lost messages; `Durability.lost` has the full count.
+    """
+
+    title: str
+    start_us: int
+    end_us: int
+    target_percent: float
+    window_days: int
+    budget_s: float
+    groups: tuple[Group, ...]
+    failovers: tuple[Failover, ...]
+    booked_s: int
+    counted_s: int
+    coverage: tuple[Coverage, ...] = ()
+    lost_listed: tuple[LostMessage, ...] = ()
+    bucket_s: float = 1.0
+
+    @property
+    def worst(self) -> Group | None:
+        """Return the group that spent most of its budget; the first by name among equals."""
+        return max(self.groups, key=lambda group: group.bad_s, default=None)

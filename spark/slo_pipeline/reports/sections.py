@@ -1,0 +1,238 @@
+"""The sections after the failovers: availability and budget, latency, replication, durability, data quality.
+
+Problem: numbers about many groups, of which most are uneventful.
+Shape: one table over all groups, then pictures for the first DETAILED_MAX groups (those with most bad seconds first).
+Never: a section without data is not left out; it says that there is none.
+"""
+
+from typing import Final
+
+from slo_pipeline.reports import charts, parts, words
+from slo_pipeline.reports.markup import Markup, join, tag
+from slo_pipeline.reports.model import Group, Report
+
+DETAILED_MAX: Final = 8
+LOST_LISTED_MAX: Final = 100
+BAD_LISTED_MAX: Final = 120
+SERIES_LISTED_MAX: Final = 60
+US_PER_S: Final = 1_000_000
+
+
+def detailed(report: Report) -> list[Group]:
+    """Return the groups that get pictures, those with most bad seconds first."""
+    return sorted(report.groups, key=lambda group: (-group.bad_s, group.name))[:DETAILED_MAX]
+
+
+def _pictures(blocks: list[tuple[str, Markup]]) -> Markup:
+    return join(tag("div", tag("h3", heading), picture, class_="card") for heading, picture in blocks)
+
+
+def availability(report: Report) -> Markup:
+    """Show good, bad and unknown seconds, the budget's burn-down and the check line."""
+    allowed = 1.0 - report.target_percent / 100.0
+    rows = [
+        (
+            group.name,
+            words.percent(group.availability),
+            words.plain(group.good_s),
+            words.plain(group.bad_s),
+            words.plain(group.unknown_s),
+            _burn_rate(group, allowed),
+            words.percent(1.0 - group.bad_s / report.budget_s, decimals=1) if report.budget_s else words.NONE,
+        )
+        for group in report.groups
+    ]
+    total = (
+        "All groups", "", words.plain(sum(g.good_s for g in report.groups)),
+        words.plain(sum(g.bad_s for g in report.groups)), words.plain(sum(g.unknown_s for g in report.groups)), "", "",
+    )  # fmt: skip
+    heads = ("Group", ">Availability", ">Good s", ">Bad s", ">Unknown s", ">Burn rate", ">Budget left")
+    blocks = [(f"Budget of {group.name}", _burn_figure(report, group)) for group in detailed(report)]
+    return parts.section(
+        "availability",
+        "Availability and budget",
+        tag("p", _check(report), class_="note"),
+        parts.table(heads, rows, foot=total),
+        _pictures(blocks),
+    )
+
+
+def _burn_rate(group: Group, allowed: float) -> str:
+    judged = group.good_s + group.bad_s
+    if judged == 0 or allowed <= 0:
+        return words.NONE
+    return f"{words.plain(group.bad_s / judged / allowed, 1)}×"
+
+
+def _check(report: Report) -> str:
+    verdict = "They agree." if report.booked_s == report.counted_s else "They differ: this report is wrong."
+    return (
+        f"Booked to failovers, switchovers and unexplained: {words.seconds(report.booked_s)}. "
+        f"Bad seconds counted: {words.seconds(report.counted_s)}. {verdict}"
+    )
+
+
+def _burn_figure(report: Report, group: Group) -> Markup:
+    changes = [one for one in report.failovers if one.group == group.name]
+    picture = charts.burn_down(report, group, changes, f"burn-{group.name}")
+    listed = [
+        (words.iso(bad.us), bad.booking, bad.failover_id or words.NONE)
+        for bad in group.bad_seconds[:BAD_LISTED_MAX]
+    ]
+    more = len(group.bad_seconds) - len(listed)
+    data = parts.table(("Bad second (UTC)", "Booked as", "Change of master"), listed)
+    note = "The axis does not begin at 0. Dotted: spending the budget evenly over the window. Triangle: failover, ring: switchover."
+    tail = tag("p", f"{words.plain(more)} more.", class_="note") if more > 0 else None
+    return join(
+        (tag("p", note, class_="note"), parts.figure(picture, join(one for one in (data, tail) if one)))
+    )
+
+
+def latency(report: Report) -> Markup:
+    """Show exact quantiles, latency over time and histograms."""
+    rows = [
+        (
+            group.name,
+            words.plain(one.acknowledged),
+            words.plain(one.failed),
+            words.ms(one.p50_ms),
+            words.ms(one.p90_ms),
+            words.ms(one.p99_ms),
+            words.ms(one.p999_ms),
+            words.ms(one.max_ms),
+        )
+        for group in report.groups
+        if (one := group.latency)
+    ]
+    if not rows:
+        return parts.section("latency", "Latency", tag("p", "No sends were recorded."))
+    heads = ("Group", ">Acknowledged", ">Failed", ">Median", ">90 %", ">99 %", ">99.9 %", ">Slowest")
+    blocks = [
+        (f"Sends to {group.name}", _latency_figures(report, group))
+        for group in detailed(report)
+        if group.latency
+    ]
+    note = "Acknowledged sends of the canary, from the intended time; quantiles are exact."
+    return parts.section(
+        "latency", "Latency", tag("p", note, class_="note"), parts.table(heads, rows), _pictures(blocks)
+    )
+
+
+def _latency_figures(report: Report, group: Group) -> Markup:
+    worst = sorted(group.series, key=lambda one: (-one.failed, -(one.max_ms or 0.0), one.us))[
+        :SERIES_LISTED_MAX
+    ]
+    listed = [
+        (
+            words.iso(one.us),
+            words.ms(one.p50_ms),
+            words.ms(one.p99_ms),
+            words.ms(one.max_ms),
+            words.plain(one.failed),
+        )
+        for one in sorted(worst, key=lambda one: one.us)
+    ]
+    heads = (f"From (UTC), {words.seconds(report.bucket_s)} each", ">Median", ">99 %", ">Slowest", ">Failed")
+    buckets = [(label, words.plain(sends)) for label, sends in charts.bucket_labels(group)]
+    total = ("Sum", words.plain(sum(sends for _, sends in group.histogram)))
+    return join(
+        (
+            parts.figure(
+                charts.latency_over_time(report, group, f"latency-{group.name}"),
+                parts.table(heads, listed),
+                summary=f"The {len(listed)} worst stretches",
+            ),
+            tag("h4", "How long acknowledged sends took"),
+            parts.figure(
+                charts.histogram(group, f"histogram-{group.name}"),
+                parts.table(("Latency", ">Sends"), buckets, foot=total),
+            ),
+        )
+    )
+
+
+def replication(report: Report) -> Markup:
+    """Show how far replicas were behind."""
+    blocks = []
+    for group in detailed(report):
+        if not group.lag:
+            continue
+        rows = [
+            (series.name, words.octets(charts.worst_lag(series)), len(series.values)) for series in group.lag
+        ]
+        picture = charts.lag(report, group, f"lag-{group.name}")
+        data = parts.table(("Replica", ">Largest lag", ">Stretches measured"), rows)
+        blocks.append((f"Lag of {group.name}'s replicas", parts.figure(picture, data)))
+    if not blocks:
+        return parts.section("replication", "Replication", tag("p", "No replica reported its lag."))
+    note = "The worst lag of each replica, in bytes of its log behind the master's, stretch by stretch."
+    return parts.section("replication", "Replication", tag("p", note, class_="note"), _pictures(blocks))
+
+
+def durability(report: Report) -> Markup:
+    """Show what became of every acknowledged message."""
+    rows = [
+        (
+            group.name,
+            words.plain(one.acknowledged),
+            words.plain(one.read_back),
+            words.plain(one.lost),
+            words.plain(one.pending),
+            f"{words.plain(one.ambiguous_found)} of {words.plain(one.ambiguous)}",
+        )
+        for group in report.groups
+        if (one := group.durability)
+    ]
+    if not rows:
+        return parts.section("durability", "Durability", tag("p", words.lost(None)))
+    heads = ("Group", ">Acknowledged", ">Read back", ">Lost", ">Not read yet", ">Unanswered, yet stored")
+    lost = sum(group.durability.lost for group in report.groups if group.durability)
+    return parts.section(
+        "durability",
+        "Durability",
+        tag("p", f"{words.lost(lost)} The objective is 0.", class_="note"),
+        parts.table(heads, rows),
+        _lost_table(report) if report.lost_listed else None,
+    )
+
+
+def _lost_table(report: Report) -> Markup:
+    rows = [
+        (
+            one.group,
+            str(one.seq),
+            f"{words.iso(one.acknowledged_us)}",
+            one.broker_addr or words.NONE,
+            words.NONE if one.queue_id is None else str(one.queue_id),
+            words.NONE if one.queue_offset is None else str(one.queue_offset),
+        )
+        for one in report.lost_listed[:LOST_LISTED_MAX]
+    ]
+    heads = ("Group", ">Sequence", "Acknowledged (UTC)", "By", ">Queue", ">Queue offset")
+    return join((tag("h4", "Lost messages"), parts.table(heads, rows)))
+
+
+def quality(report: Report) -> Markup:
+    """Say how much of the input can be believed."""
+    unknown = sum(group.unknown_s for group in report.groups)
+    judged = sum(group.good_s + group.bad_s for group in report.groups)
+    said = f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in them. "
+    if not report.coverage:
+        return parts.section("quality", "Data quality", tag("p", said + "Nothing was scraped."))
+    scrapes = sum(one.scrapes for one in report.coverage)
+    expected = sum(one.expected for one in report.coverage)
+    said += f"{words.percent(scrapes / expected, decimals=2)} of the expected scrapes are there."
+    rows = [
+        (
+            one.instance,
+            words.plain(one.scrapes),
+            words.plain(one.expected),
+            words.percent(one.coverage, decimals=2),
+            words.plain(one.gaps),
+            words.NONE if one.longest_gap_s is None else words.seconds(one.longest_gap_s),
+            words.plain(one.restarts),
+        )
+        for one in report.coverage
+    ]
+    heads = ("Instance", ">Scrapes", ">Expected", ">Coverage", ">Gaps", ">Longest distance", ">Restarts")
+    return parts.section("quality", "Data quality", tag("p", said, class_="note"), parts.table(heads, rows))
