@@ -162,7 +162,7 @@ class NaiveGroup:
             self.master = None
             self.next_id = 1
             return 0
-        if self.members and not self.members - ids:
+        if self.members & ids and not self.members - ids - self.log_replicas:
             return 2009
         for broker_id in ids:
             self.addresses.pop(broker_id, None)

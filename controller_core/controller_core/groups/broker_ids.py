@@ -55,14 +55,14 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
     )
 
 
-def register_refusal(group: Group | None, cluster: str, broker_name: str, broker_id: int) -> Reply | None:
-    """Return the answer (2010) to a registration of an unknown group or id, None when it may go on."""
+def registered_group(group: Group | None, cluster: str, broker_name: str, broker_id: int) -> Group | Reply:
+    """Return the group if it has this id, else the answer (2010) that says what is not registered."""
+    if group is not None and broker_id in group.replicas:
+        return group
     if group is None:
         remark = f"Broker-set: {broker_name} hasn't been registered in controller"
-    elif broker_id not in group.replicas:
-        remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
     else:
-        return None
+        remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
     return Reply(
         ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, group_ext(cluster, broker_name), remark
     )
@@ -76,11 +76,11 @@ def register_reply(group: Group, cluster: str, broker_name: str, *, master_alive
     return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
 
 
-def register_broker(group: Group | None, command: RegisterBroker) -> Change:
+def register_broker(found: Group | None, command: RegisterBroker) -> Change:
     """Announce an id's address and kind; the check code stays."""
-    refusal = register_refusal(group, command.cluster, command.broker_name, command.broker_id)
-    if refusal is not None or group is None:
-        return Change(refusal or Reply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED))
+    group = registered_group(found, command.cluster, command.broker_name, command.broker_id)
+    if isinstance(group, Reply):
+        return Change(group)
     before = group.replicas[command.broker_id]
     after = replace(before, address=command.address, electable=not command.log_replica)
     facts: tuple[Fact, ...] = ()

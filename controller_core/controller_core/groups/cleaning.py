@@ -9,8 +9,8 @@ Differences from RocketMQ's controller, on purpose:
 - when the recorded master is among the ids, the group has no master afterwards, in a new epoch. There it keeps the
   forgotten id;
 - the SyncStateSet's epoch goes up when the set loses a member, so that the master takes over the new set;
-- the last member of the SyncStateSet is not forgotten while others stay: nobody could be elected any more. There the
-  set's row is dropped, and the group counts as unknown until somebody claims its ids afresh, from epoch 0.
+- the last electable member of the SyncStateSet is not forgotten while others stay: nobody could be elected any more.
+  There, the row of an empty set is dropped, and the group counts as unknown until its ids are claimed afresh, from epoch 0.
 
 Source: ReplicasInfoManager.java 5.4.0, cleanBrokerData; CleanBrokerDataEvent.java.
 """
@@ -23,6 +23,7 @@ from controller_core.groups.commands import Cause, CleanBrokerData
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact
 from controller_core.groups.keys import comma_list
+from controller_core.groups.policy import is_electable
 from controller_core.groups.replies import Reply
 from controller_core.remoting.codes import ResponseCode
 
@@ -42,20 +43,27 @@ def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
         return _refuse(
             f"Please set the option <brokerControllerIdsToClean> according to the format, exception: {error}"
         )
-    refusal = _refusal(group, ids, command)
-    if refusal is not None or group is None:
-        return _refuse(refusal or "")
+    refusal = _liveness_refusal(group, ids, command)
+    if refusal is not None:
+        return _refuse(refusal)
+    if group is None:
+        return _refuse(f"Broker {command.broker_name} is not existed,clean broker data failure.")
     if not ids or set(group.replicas) <= set(ids):
         cleaned = tuple(sorted(group.replicas))
         fact = Fact(
             EventKind.BROKER_CLEANED, command.stamp, None, group.master_epoch, _attrs(cleaned, whole=True)
         )
         return Change(Reply(ResponseCode.SUCCESS), forget=True, facts=(fact,))
+    if not _leaves_electable(group, ids):
+        return _refuse(
+            f"Broker {command.broker_name} would keep replicas of which none could become master: among the ids "
+            f"{comma_list(ids)} is the last electable member of the syncStateSet {comma_list(group.sync_state_set)}"
+        )
     return _clean_some(group, ids, command)
 
 
-def _refusal(group: Group | None, ids: tuple[int, ...], command: CleanBrokerData) -> str | None:
-    """Say why nothing may be forgotten; None when all is well. The order is RocketMQ's."""
+def _liveness_refusal(group: Group | None, ids: tuple[int, ...], command: CleanBrokerData) -> str | None:
+    """Say why nobody may be forgotten who may live; None when all is well. The order is RocketMQ's."""
     name = command.broker_name
     if command.clean_living and ids:
         return (
@@ -69,15 +77,14 @@ def _refusal(group: Group | None, ids: tuple[int, ...], command: CleanBrokerData
         alive = [broker_id for broker_id in ids or members if broker_id in command.alive]
         if alive:
             return f"Broker [{name},  {alive[0]}] is still alive, clean up failure"
-    if group is None:
-        return f"Broker {name} is not existed,clean broker data failure."
-    set_is_emptied = bool(group.sync_state_set) and set(group.sync_state_set) <= set(ids)
-    if set_is_emptied and not set(group.replicas) <= set(ids):
-        return (
-            f"Broker {name} would keep replicas without a syncStateSet, so that none could become master: "
-            f"{comma_list(group.sync_state_set)} hold the only complete copies"
-        )
     return None
+
+
+def _leaves_electable(group: Group, ids: tuple[int, ...]) -> bool:
+    kept = [member for member in group.sync_state_set if member not in ids]
+    if len(kept) == len(group.sync_state_set):
+        return True
+    return any(is_electable(group, member) for member in kept)
 
 
 def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) -> Change:

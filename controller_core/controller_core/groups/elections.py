@@ -91,12 +91,12 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
         lost_master=None,
         failure_reason="",
     )
-    record, fact = elected(group, after, command, index, term)
+    record, fact = elected(group, after, winner, command, index, term)
     addresses = {broker_id: replica.address for broker_id, replica in sorted(after.replicas.items())}
     body = ElectionView(after.key, after.sync_state_set, addresses)
     reply = Reply(ResponseCode.SUCCESS, after.master_ext(), body=body)
     facts = (*suspected(command, after.master_epoch), fact)
-    return Change(reply, after, facts=facts, notices=_notices(after, command), failovers=(record,))
+    return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
 
 
 def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
@@ -160,24 +160,22 @@ def _not_registered(remark: str) -> Change:
     return Change(Reply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
 
 
-def _notices(group: Group, command: ElectMaster) -> tuple[RoleNotice, ...]:
+def _notices(group: Group, winner: int, command: ElectMaster) -> tuple[RoleNotice, ...]:
     """Tell every live member, the new master first: it is the one that clients wait for."""
-    master_id = group.master_id or 0
-    master_address = group.master_address or ""
     live = sorted(
-        {broker.id for broker in command.alive}, key=lambda broker_id: (broker_id != master_id, broker_id)
+        {broker.id for broker in command.alive} & set(group.replicas),
+        key=lambda broker_id: (broker_id != winner, broker_id),
     )
     return tuple(
         RoleNotice(
             key=group.key,
             broker_id=broker_id,
             address=group.replicas[broker_id].address,
-            master_id=master_id,
-            master_address=master_address,
+            master_id=winner,
+            master_address=group.replicas[winner].address,
             master_epoch=group.master_epoch,
             set_epoch=group.set_epoch,
             sync_state_set=group.sync_state_set,
         )
         for broker_id in live
-        if broker_id in group.replicas
     )

@@ -16,11 +16,10 @@ from controller_core.remoting.codes import ResponseCode
 
 
 def elected(
-    before: Group, after: Group, command: ElectMaster, index: int, term: int
+    before: Group, after: Group, winner: int, command: ElectMaster, index: int, term: int
 ) -> tuple[FailoverRecord, Fact]:
-    """Return the record and the event of an election that `after.master_id` won."""
+    """Return the record and the event of an election that `winner` won; `index` and `term` are its entry's."""
     lost = lost_master(before, command.cause, command.suspicion)
-    winner = after.master_id or 0
     record = FailoverRecord(
         cluster=after.key.cluster,
         group=after.key.broker_name,
@@ -32,7 +31,7 @@ def elected(
         old_master_address=None if lost is None else lost.address,
         old_epoch=before.master_epoch if lost is None else lost.epoch,
         new_master_id=winner,
-        new_master_address=after.master_address or "",
+        new_master_address=after.replicas[winner].address,
         new_epoch=after.master_epoch,
         sync_state_set_before=before.sync_state_set,
         sync_state_set_after=after.sync_state_set,

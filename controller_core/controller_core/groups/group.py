@@ -89,7 +89,7 @@ class Group(msgspec.Struct, frozen=True):
         ext: dict[str, ExtValue] = {"masterEpoch": self.master_epoch, "syncStateSetEpoch": self.set_epoch}
         if self.master_id is not None:
             ext["masterBrokerId"] = self.master_id
-            ext["masterAddress"] = self.master_address or ""
+            ext["masterAddress"] = self.replicas[self.master_id].address
         return ext
 
 

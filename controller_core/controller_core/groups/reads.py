@@ -8,7 +8,7 @@ Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNex
 
 from collections.abc import Callable, Sequence
 
-from controller_core.groups.broker_ids import register_refusal, register_reply
+from controller_core.groups.broker_ids import register_reply, registered_group
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -71,12 +71,12 @@ def register_unchanged(
 ) -> Reply | None:
     """Answer a 1003 that changes nothing, refusals included; None if it must go through the log."""
     try:
-        group = state.find(broker_name, cluster)
+        found = state.find(broker_name, cluster)
     except AmbiguousGroupError:
         return None
-    refusal = register_refusal(group, cluster, broker_name, broker_id)
-    if refusal is not None or group is None:
-        return refusal
+    group = registered_group(found, cluster, broker_name, broker_id)
+    if isinstance(group, Reply):
+        return group
     replica = group.replicas[broker_id]
     if replica.address != address or replica.electable == log_replica:
         return None

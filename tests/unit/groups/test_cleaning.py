@@ -98,8 +98,17 @@ def test_the_last_member_of_the_set_is_not_forgotten_while_others_stay() -> None
     before = driver.group
     reply = driver.clean("1", alive=(2, 3)).reply
     assert reply.code == 2009
-    assert "none could become master" in (reply.remark or "")
+    assert reply.remark == (
+        "Broker b1 would keep replicas of which none could become master: among the ids 1 is the last electable "
+        "member of the syncStateSet 1"
+    )
     assert driver.group == before
+
+
+def test_a_set_of_log_replicas_alone_does_not_come_about_by_cleaning() -> None:
+    driver = GroupsDriver().group_of_three(log_replicas=(2, 3))
+    assert driver.clean("1").reply.code == 2009
+    assert driver.clean("2").reply.code == 0
 
 
 def test_an_unknown_id_changes_nothing_and_succeeds() -> None:
