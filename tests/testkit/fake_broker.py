@@ -122,6 +122,11 @@ class FakeBroker:
         )
         return headers.GetReplicaInfoResponseHeader.from_ext(answer.ext), SyncStateSet.decode(answer.body)
 
+    async def replica_info_or_refusal(self, *, controller: int = 0) -> RemotingCommand:
+        """Return the answer to 1004 whatever it is; a controller holds it until somebody leads."""
+        header = headers.GetReplicaInfoRequestHeader(self.group)
+        return await self.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header, controller=controller)
+
     async def call(
         self, code: int, header: Header | None = None, body: bytes = b"", *, controller: int = 0
     ) -> RemotingCommand:
@@ -180,6 +185,12 @@ class FakeBroker:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
             self._beating = None
+
+    def disconnect_without_closing(self) -> list[Connection]:
+        """Forget the connections, which stay open; return them. `dial` makes new ones."""
+        old = list(self._connections.values())
+        self._connections.clear()
+        return old
 
     async def die(self) -> None:
         """Stop beating, close every connection and the port, as a killed process does."""

@@ -186,6 +186,11 @@ class Settings:
         "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may change state.",
         secret=True,
     )
+    namespace: str = _text(
+        "namespace",
+        "",
+        "What events carry as their namespace: the Kubernetes namespace that this cluster of controllers serves.",
+    )
     log_level: str = _text("logLevel", "info", "Least level logged: debug, info, warning or error.")
 
     def __post_init__(self) -> None:

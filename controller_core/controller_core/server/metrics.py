@@ -8,7 +8,7 @@ Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -24,57 +24,25 @@ ROLE_LEADER = 3
 _GROUP_LABELS = ("cluster", "group")
 
 
-class GroupNumbers(Protocol):
+@dataclass(frozen=True, slots=True)
+class GroupNumbers:
     """What the gauges of one broker group show."""
 
-    @property
-    def cluster(self) -> str:
-        """The broker's cluster."""
-        ...
-
-    @property
-    def group(self) -> str:
-        """The brokerName."""
-        ...
-
-    @property
-    def master_epoch(self) -> int:
-        """The group's master epoch."""
-        ...
-
-    @property
-    def sync_state_set_size(self) -> int:
-        """Members of the SyncStateSet."""
-        ...
-
-    @property
-    def replicas(self) -> int:
-        """Registered members."""
-        ...
+    cluster: str
+    group: str
+    master_epoch: int
+    sync_state_set_size: int
+    replicas: int
 
 
-class NodeNumbers(Protocol):
-    """What the gauges of the node show."""
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """What the gauges of the node show; `role` is one of the `ROLE_` numbers."""
 
-    @property
-    def role(self) -> int:
-        """0 unknown, 1 candidate, 2 follower, 3 leader."""
-        ...
-
-    @property
-    def term(self) -> int:
-        """Raft's term."""
-        ...
-
-    @property
-    def commit_index(self) -> int:
-        """Raft's commit index."""
-        ...
-
-    @property
-    def applied_index(self) -> int:
-        """Index of the last applied entry."""
-        ...
+    role: int
+    term: int
+    commit_index: int
+    applied_index: int
 
 
 class Metrics:

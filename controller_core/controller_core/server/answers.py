@@ -1,0 +1,104 @@
+"""From what the state replies to frames: header fields as text, bodies as JSON, notices as oneway requests.
+
+The state says what is to be told, `remoting.bodies` says how RocketMQ writes it; this is the seam. The set's body is
+in the answer to every poll of every broker and seldom changes, so its bytes are remembered.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from controller_core.groups.replies import (
+    Body,
+    ElectionView,
+    ExtValue,
+    GroupView,
+    ReplicaView,
+    Reply,
+    RoleNotice,
+    SyncStateSetView,
+)
+from controller_core.remoting.bodies import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    ReplicaIdentity,
+    ReplicasInfo,
+    SyncStateSet,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
+
+NOT_LEADER_REMARK = "The controller is not in leader state"
+_SETS_REMEMBERED_MAX = 4_096
+
+
+def answer(request: RemotingCommand, reply: Reply) -> RemotingCommand:
+    """Return the frame that answers `request` with `reply`."""
+    return RemotingCommand.response_to(request, reply.code, _ext(reply.ext), reply.remark, _body(reply.body))
+
+
+def not_leader(request: RemotingCommand) -> RemotingCommand:
+    """Return the answer of a node that can reach no leader; brokers try again by their own timers."""
+    return RemotingCommand.response_to(request, ResponseCode.CONTROLLER_NOT_LEADER, remark=NOT_LEADER_REMARK)
+
+
+def not_supported(request: RemotingCommand) -> RemotingCommand:
+    """Return the answer to a code that no controller serves; the remark is Java's, its leading space included."""
+    remark = f" request type {request.code} not supported"
+    return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+
+def role_notice(notice: RoleNotice) -> RemotingCommand:
+    """Return the 1008 that tells one member about the master."""
+    header = NotifyBrokerRoleChangedRequestHeader(
+        master_address=notice.master_address,
+        master_epoch=notice.master_epoch,
+        sync_state_set_epoch=notice.set_epoch,
+        master_broker_id=notice.master_id,
+    )
+    body = _set_bytes(notice.sync_state_set, notice.set_epoch)
+    return RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header.to_ext(), body, oneway=True)
+
+
+def _ext(ext: Mapping[str, ExtValue] | None) -> dict[str, str] | None:
+    return None if ext is None else {name: str(value) for name, value in ext.items()}
+
+
+def _body(body: Body) -> bytes:
+    match body:
+        case None:
+            return b""
+        case SyncStateSetView():
+            return _set_bytes(body.members, body.epoch)
+        case ElectionView():
+            return _election_bytes(body)
+        case _:
+            table = {view.key.broker_name: _replicas_info(view) for view in body}
+            return BrokerReplicasInfo(table).encode()
+
+
+@lru_cache(_SETS_REMEMBERED_MAX)
+def _set_bytes(members: tuple[int, ...], epoch: int) -> bytes:
+    return SyncStateSet.of(members, epoch).encode()
+
+
+def _election_bytes(view: ElectionView) -> bytes:
+    key = view.key
+    return ElectMasterResponseBody.of(
+        key.cluster, key.broker_name, view.addresses, view.sync_state_set
+    ).encode()
+
+
+def _replicas_info(view: GroupView) -> ReplicasInfo:
+    return ReplicasInfo(
+        in_sync_replicas=tuple(_identity(replica) for replica in view.in_sync),
+        master_address=view.master_address,
+        master_broker_id=view.master_id,
+        master_epoch=view.master_epoch,
+        not_in_sync_replicas=tuple(_identity(replica) for replica in view.not_in_sync),
+        sync_state_set_epoch=view.set_epoch,
+    )
+
+
+def _identity(replica: ReplicaView) -> ReplicaIdentity:
+    return ReplicaIdentity(replica.alive, replica.address, replica.broker_id, replica.broker_name)

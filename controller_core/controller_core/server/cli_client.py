@@ -1,0 +1,207 @@
+"""The commands that ask running nodes over HTTP: status, groups, failovers, watch, elect, transfer, snapshot.
+
+Each takes `--http HOST:PORT[,HOST:PORT...]` and asks the first that answers. Changes follow the 307 of a node that does
+not lead, with the token. Output is for people; `--output json` gives what the node sent.
+"""
+
+import asyncio
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+
+REQUEST_TIMEOUT_S: Final = 5.0
+REDIRECTS_MAX: Final = 3
+_WATCH_RETRY_S: Final = 0.5
+_NS_PER_S: Final = 1_000_000_000
+
+
+class ClientError(Exception):
+    """A node could not be asked, or refused; the text is for the person at the terminal."""
+
+
+async def status(arguments: Namespace) -> None:
+    """Print what each node says of itself."""
+    for address in arguments.http.split(","):
+        try:
+            value = await _request("GET", address, "/v1/status", arguments)
+        except ClientError as error:
+            value = {"error": str(error)}
+        if arguments.output == "json":
+            _print_json({"address": address, **value})
+        elif "error" in value:
+            _print(f"{address}  unreachable: {value['error']}")
+        else:
+            leader = value["leader"] or "none"
+            _print(
+                f"{address}  {value['name']}  {value['role']:<9}  term {value['term']}  leader {leader}  "
+                f"commit {value['commit_index']}  applied {value['applied_index']}  "
+                f"{'ready' if value['ready'] else 'not ready'}"
+            )
+
+
+async def groups(arguments: Namespace) -> None:
+    """Print the broker groups."""
+    value = await _first("GET", "/v1/groups", arguments)
+    if arguments.output == "json":
+        _print_json(value)
+        return
+    for group in value["groups"]:
+        in_sync = f"{len(group['sync_state_set'])}/{len(group['replicas'])}"
+        reason = group["failure_reason"] or ""
+        _print(
+            f"{group['cluster']}/{group['name']}  epoch {group['master_epoch']}  in sync {in_sync}  {reason}".rstrip()
+        )
+        for replica in group["replicas"]:
+            _print(
+                f"  {replica['broker_id']:>3}  {_role(replica):<6}  {replica['address']:<24}  {_state(replica)}"
+            )
+
+
+async def failovers(arguments: Namespace) -> None:
+    """Print the last changes of master, newest first."""
+    value = await _first("GET", "/v1/failovers", arguments)
+    if arguments.output == "json":
+        _print_json(value)
+        return
+    for record in value["failovers"]:
+        change = f"{record['old_master_id'] or '-'} -> {record['new_master_id']}"
+        _print(
+            f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {record['cause']:<18}  {change:<10}  "
+            f"role taken {_after(record['suspected_ns'] or record['proposed_ns'], record['role_taken_ns'])}"
+        )
+
+
+async def watch(arguments: Namespace) -> None:
+    """Print events as they come, going on at another node when one fails."""
+    after = arguments.after
+    addresses = arguments.http.split(",")
+    while True:
+        for address in addresses:
+            try:
+                after = await _stream(address, after, arguments)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                _print(f"{address}: {error}", stream=sys.stderr)
+            else:
+                if not arguments.follow:
+                    return
+        await asyncio.sleep(_WATCH_RETRY_S)
+
+
+async def elect(arguments: Namespace) -> None:
+    """Designate a group's master."""
+    path = f"/v1/groups/{arguments.cluster}/{arguments.group}/elect"
+    value = await _first("POST", path, arguments, {"brokerId": arguments.broker_id})
+    if arguments.output == "json":
+        _print_json(value)
+    else:
+        _print(
+            f"{arguments.cluster}/{arguments.group}: broker {value['master_id']} is master, epoch {value['master_epoch']}"
+        )
+
+
+async def transfer(arguments: Namespace) -> None:
+    """Hand Raft's leadership to a node."""
+    value = await _first("POST", "/v1/leader/transfer", arguments, {"to": arguments.to})
+    if arguments.output == "json":
+        _print_json(value)
+    else:
+        _print(f"{value['leader']} leads")
+
+
+async def snapshot(arguments: Namespace) -> None:
+    """Have one node write a snapshot."""
+    value = await _first("POST", "/v1/snapshot", arguments, {})
+    if arguments.output == "json":
+        _print_json(value)
+    else:
+        _print(f"snapshot of the state at index {value['index']} is written")
+
+
+async def _stream(address: str, after: int, arguments: Namespace) -> int:
+    follow = str(arguments.follow).lower()
+    url = f"http://{address}/v1/events?after={after}&follow={follow}"
+    limits = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
+        response.raise_for_status()
+        async for line in response.content:
+            event = json.loads(line)
+            after = event["sequence"]
+            _print(line.decode().rstrip() if arguments.output == "json" else _event_line(event))
+    return after
+
+
+async def _first(
+    method: str, path: str, arguments: Namespace, body: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Ask the nodes in turn until one can be reached; a refusal is an answer."""
+    problems = []
+    for address in arguments.http.split(","):
+        try:
+            return await _request(method, address, path, arguments, body)
+        except (aiohttp.ClientConnectionError, TimeoutError, OSError) as error:
+            problems.append(f"{address}: {error or type(error).__name__}")
+    raise ClientError("; ".join(problems))
+
+
+async def _request(
+    method: str, address: str, path: str, arguments: Namespace, body: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    token = getattr(arguments, "token", "")
+    sent_headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = f"http://{address}{path}"
+    limits = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=limits, headers=sent_headers) as session:
+        # Why by hand: aiohttp drops the token when a redirect leads to another host, and the leader is one.
+        for _ in range(REDIRECTS_MAX):
+            async with session.request(method, url, json=body, allow_redirects=False) as response:
+                value: dict[str, Any] = await response.json()
+                if response.status == 307:
+                    url = response.headers["Location"]
+                    continue
+                if not response.ok:
+                    about = f" ({value['field']}: {value['value']})" if value.get("field") else ""
+                    raise ClientError(f"{value.get('error', response.reason)}{about}")
+                return value
+    raise ClientError("the nodes disagree about who leads; try again")
+
+
+def _role(replica: Mapping[str, Any]) -> str:
+    if replica["master"]:
+        return "master"
+    return "slave" if replica["electable"] else "log"
+
+
+def _state(replica: Mapping[str, Any]) -> str:
+    words = ["alive" if replica["alive"] else "dead", "in sync" if replica["in_sync"] else "not in sync"]
+    if replica["max_offset"] is not None:
+        words.append(f"max offset {replica['max_offset']:,}")
+    return ", ".join(words)
+
+
+def _event_line(event: Mapping[str, Any]) -> str:
+    attrs = " ".join(f"{name}={value}" for name, value in event["attrs"].items())
+    broker = "" if event["broker_id"] is None else f" broker {event['broker_id']}"
+    place = f"{event['cluster']}/{event['group']}{broker}"
+    return f"{_time(event['ts_ns'])}  {event['sequence']:>6}  {event['kind']:<20}  {place}  {attrs}".rstrip()
+
+
+def _time(ts_ns: int) -> str:
+    return datetime.fromtimestamp(ts_ns / _NS_PER_S, UTC).isoformat(timespec="milliseconds")
+
+
+def _after(from_ns: int, to_ns: int | None) -> str:
+    return "-" if to_ns is None else f"{(to_ns - from_ns) / 1_000_000:.0f} ms"
+
+
+def _print_json(value: object) -> None:
+    _print(json.dumps(value))
+
+
+def _print(line: str, stream: Any = None) -> None:  # noqa: ANN401 - any text stream
+    (stream or sys.stdout).write(line + "\n")
+    (stream or sys.stdout).flush()

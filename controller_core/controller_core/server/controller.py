@@ -1,0 +1,164 @@
+"""One controller node, put together: log, Raft, state, ears, voice, and the ports.
+
+    brokers, mqadmin -> remoting_server -> handlers -> leader_rule -> here, or forwarding -> the leader
+                                              |            |
+                                           hearing     submitting -> node (Raft, log) -> machine (groups)
+                                              |            |
+                                           failover ---->--+-> notifier -> brokers
+    people, operator -> http
+
+Parts are made here and know each other only through what they were given. Starting goes from the inside out (a port is
+open only when what it needs runs), stopping from the outside in: leadership is handed over first, so that brokers find
+a leader before this node's port closes.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from controller_core.server.clock import Clock
+from controller_core.server.failover import Failover
+from controller_core.server.forwarding import Forwarder
+from controller_core.server.handlers import Handlers
+from controller_core.server.hearing import Hearing
+from controller_core.server.http import HttpServer
+from controller_core.server.leader_rule import LeaderRule
+from controller_core.server.live_config import LiveConfig
+from controller_core.server.logs import bind
+from controller_core.server.machine import GroupsMachine
+from controller_core.server.metrics import Metrics
+from controller_core.server.node import Node
+from controller_core.server.node_types import NotLeaderError
+from controller_core.server.node_view import NodeView
+from controller_core.server.remoting_server import RemotingServer
+from controller_core.server.requests import CommandMaker
+from controller_core.server.submitting import Submitting
+
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """One node.
+
+    Attributes:
+        failed: done, with the reason, when the node must end by itself: its log failed, or an entry was not applicable.
+    """
+
+    def __init__(self, config: LiveConfig, clock: Clock, node: Node, machine: GroupsMachine) -> None:
+        """Put the parts together; nothing runs before `start`.
+
+        Args:
+            config: the settings.
+            clock: this process's clocks.
+            node: Raft and the log, driving `machine`; not started.
+            machine: the groups.
+        """
+        settings = config.settings
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._clock = clock
+        self._node = node
+        self._machine = machine
+        self._self = settings.self_peer
+        self._metrics = Metrics()
+        self._forwarder = Forwarder(settings.self_id, {peer.raft_id: peer.address for peer in settings.peers})
+        self._hearing = Hearing(machine.state, clock)
+        self._maker = CommandMaker(
+            clock, self._hearing.alive_of, lambda: config.settings.elect_unclean_master
+        )
+        self._submitting = Submitting(
+            node, clock, self._metrics, may_notify=lambda: config.settings.notify_role_changed
+        )
+        self._failover = Failover(
+            node=node,
+            machine=machine,
+            hearing=self._hearing,
+            submitting=self._submitting,
+            maker=self._maker,
+            config=config,
+            clock=clock,
+        )
+        self._remoting = RemotingServer(self._make_handlers(), self._hearing, self._metrics)
+        self._view = NodeView(
+            node=node,
+            machine=machine,
+            hearing=self._hearing,
+            submitting=self._submitting,
+            maker=self._maker,
+            config=config,
+            clock=clock,
+            shown_metrics=self._metrics,
+        )
+        self._http = HttpServer(self._view)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_handlers(self) -> Handlers:
+        return Handlers(
+            node=self._node,
+            machine=self._machine,
+            hearing=self._hearing,
+            submitter=self._submitting,
+            rule=LeaderRule(self._node, self._self.raft_id, self._forwarder),
+            maker=self._maker,
+            config=self._config,
+            clock=self._clock,
+        )
+
+    async def start(self) -> None:
+        """Join the others and open the ports.
+
+        Raises:
+            OSError: a port cannot be had.
+        """
+        settings = self._config.settings
+        self._hearing.on_deaths = self._failover.on_deaths
+        self._hearing.on_revival = self._failover.on_revival
+        self._node.on_leadership(self._leadership_changed)
+        self._node.on_fatal(self._fail)
+        await self._node.start()
+        self._tasks = [
+            asyncio.create_task(self._hearing.run(), name="hearing"),
+            asyncio.create_task(self._failover.run(), name="failover"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+        await self._remoting.start(settings.bind_address, self._self.port)
+        await self._http.start(settings.bind_address, settings.http_port(self._self))
+        _log.info(
+            "this node serves",
+            extra=bind(address=self._self.address, http_port=settings.http_port(self._self)),
+        )
+
+    async def stop(self) -> None:
+        """Hand leadership over, close the ports, stop Raft and the log."""
+        if self._node.is_leader and len(self._config.settings.peers) > 1:
+            await self._hand_over()
+        await self._remoting.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._failover.stop()
+        await self._submitting.stop()
+        self._forwarder.close()
+        await self._http.stop()
+        await self._node.stop()
+
+    async def _hand_over(self) -> None:
+        with contextlib.suppress(NotLeaderError):
+            if not await self._node.transfer_leadership():
+                _log.warning("leadership was not handed over; the others elect after their time-out")
+
+    def _leadership_changed(self, leads: bool, term: int) -> None:
+        _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
+        if leads:
+            self._failover.wake()
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        _log.critical("this node must end", exc_info=error)
+        self._view.failure = error
+        if not self.failed.done():
+            self.failed.set_result(error)

@@ -1,0 +1,76 @@
+"""Carrying a leader's request from the node that got it to the node that leads.
+
+RocketMQ's follower refuses (2007) and the broker waits up to 10 s for its next look at who leads. Here the follower asks
+the leader over a lasting connection and gives back the leader's answer, so a broker may ask any node at any time.
+
+The copy carries what only the receiving node knows, in fields of our own that Java ignores: who forwards (a forwarded
+request is never forwarded again), that the sender's connection lives, and which cluster its heartbeats named.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from controller_core.channel.connection import Connection
+from controller_core.channel.endpoints import connect
+from controller_core.remoting.command import RemotingCommand
+
+FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
+CLUSTER_FIELD: Final = "rmqhaCluster"
+DIAL_TIMEOUT_S: Final = 0.5
+CALL_TIMEOUT_S: Final = 1.0
+
+
+class Forwarder:
+    """Calls the leader; one lasting connection a node."""
+
+    def __init__(self, self_name: str, addresses: Mapping[int, str]) -> None:
+        """Describe the nodes.
+
+        Args:
+            self_name: this node's name, for the mark.
+            addresses: Raft id to remoting address.
+        """
+        self._self_name = self_name
+        self._addresses = addresses
+        self._connections: dict[int, Connection] = {}
+        self._dialling: dict[int, asyncio.Lock] = {raft_id: asyncio.Lock() for raft_id in addresses}
+
+    async def call(self, leader_id: int, request: RemotingCommand, cluster: str) -> RemotingCommand:
+        """Ask the leader and return its answer to `request`.
+
+        Raises:
+            ConnectError: it was not reached: nothing has happened there.
+            ChannelError: it was asked and did not answer: what happened there is not known.
+        """
+        marks = {FORWARDED_BY_FIELD: self._self_name}
+        if cluster:
+            marks[CLUSTER_FIELD] = cluster
+        copy = RemotingCommand.request(request.code, {**(request.ext or {}), **marks}, request.body)
+        connection = await self._connection(leader_id)
+        answer = await connection.call(copy, CALL_TIMEOUT_S)
+        return RemotingCommand.response_to(request, answer.code, answer.ext, answer.remark, answer.body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    async def _connection(self, leader_id: int) -> Connection:
+        async with self._dialling[leader_id]:
+            connection = self._connections.get(leader_id)
+            if connection is None or connection.is_closed:
+                host, _, port = self._addresses[leader_id].rpartition(":")
+                connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S)
+                self._connections[leader_id] = connection
+            return connection
+
+
+def is_forwarded(request: RemotingCommand) -> bool:
+    """Say whether another node sent this on; it must not be sent on again."""
+    return request.ext is not None and FORWARDED_BY_FIELD in request.ext
+
+
+def forwarded_cluster(request: RemotingCommand) -> str:
+    """Return the cluster that the sender's heartbeats named at the node that sent this on; empty if they did not."""
+    return (request.ext or {}).get(CLUSTER_FIELD, "")

@@ -1,0 +1,132 @@
+"""What this node hears of the brokers: heartbeats and closed connections into the liveness table, deaths out of it.
+
+The table decides who is alive (`groups.liveness`); this shell gives it the time and the connections. Every node hears
+for itself, leader or not: that is what makes a follower able to take over without waiting. A closed connection is a
+death at once; silence is found by a task that sleeps until the earliest deadline, at most `TICK_S`.
+
+A request in a broker's own name (1002, 1003) proves that it lives. When it came through another node, the connection
+that ends here is not the broker's, so it only revives a broker that is not alive, and is bound to no connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from controller_core.groups.commands import LiveBroker
+from controller_core.groups.errors import AmbiguousGroupError
+from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, Death, LivenessTable
+from controller_core.groups.state import GroupsState
+from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
+from controller_core.server.clock import Clock
+from controller_core.server.views import Beat
+
+NO_CHANNEL_ID = 0
+TICK_S = 0.1
+_TICK_MIN_S = 0.005
+_MS_PER_S = 1_000
+
+
+class Hearing:
+    """The liveness table with a clock, and callbacks for those who act on what it finds."""
+
+    def __init__(self, state: GroupsState, clock: Clock) -> None:
+        self.table = LivenessTable()
+        self.listening_since_ms = clock.now_ms()
+        self.on_deaths: Callable[[list[Death]], None] = _ignore
+        self.on_revival: Callable[[ReplicaKey], None] = _ignore
+        self._state = state
+        self._clock = clock
+
+    def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: int) -> ReplicaKey:
+        """Take up a heartbeat (904); return whose it is."""
+        key = ReplicaKey(header.cluster_name, header.broker_name, broker_id)
+        is_new = self.table.beat(
+            key,
+            channel_id,
+            self._clock.now_ms(),
+            timeout_ms=header.heartbeat_timeout_mills,
+            epoch=header.epoch,
+            max_offset=header.max_offset,
+            confirm_offset=header.confirm_offset,
+            priority=header.election_priority,
+            address=header.broker_addr,
+        )
+        if is_new:
+            self.on_revival(key)
+        return key
+
+    def proof_of_life(self, channel_id: int, key: ReplicaKey, address: str = "") -> bool:
+        """Take a registered broker's own request as a sign of life; return whether it was not alive before.
+
+        `channel_id` is its own connection, or `NO_CHANNEL_ID`.
+        """
+        group = self._state.get(key.group)
+        if group is None or key.broker_id not in group.replicas:
+            return False
+        if channel_id == NO_CHANNEL_ID and self.table.is_alive(key):
+            return False
+        revived = self.table.touch(key, channel_id, self._clock.now_ms(), address=address)
+        if revived:
+            self.on_revival(key)
+        return revived
+
+    def channel_closed(self, channel_id: int) -> None:
+        """Bury whoever lived by this connection."""
+        if deaths := self.table.channel_closed(channel_id, self._clock.now_ms()):
+            self.on_deaths(deaths)
+
+    def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
+        """Return the living members of a group; of an unknown or ambiguous one, nobody."""
+        if not cluster:
+            try:
+                group = self._state.find(broker_name)
+            except AmbiguousGroupError:
+                return ()
+            if group is None:
+                return ()
+            cluster = group.key.cluster
+        return self.table.alive(GroupKey(cluster, broker_name))
+
+    def cluster_of(self, channel_id: int, broker_name: str) -> str:
+        """Return the cluster that a connection's heartbeats named for this group; empty if they named none."""
+        clusters = {
+            key.cluster for key in self.table.keys_of_channel(channel_id) if key.broker_name == broker_name
+        }
+        return clusters.pop() if len(clusters) == 1 else ""
+
+    def beat_of(self, key: ReplicaKey) -> Beat | None:
+        """Return what people are shown of a member's newest heartbeat."""
+        entry = self.table.get(key)
+        if entry is None:
+            return None
+        age_ms = self._clock.now_ms() - entry.last_beat_ms
+        return Beat(
+            alive=True,
+            epoch=entry.epoch,
+            max_offset=entry.max_offset,
+            confirm_offset=entry.confirm_offset,
+            last_beat_age_ms=age_ms,
+        )
+
+    async def run(self) -> None:
+        """Find the silent, until cancelled."""
+        last_ms = self._clock.now_ms()
+        while True:
+            await asyncio.sleep(self._delay_s())
+            now_ms = self._clock.now_ms()
+            if now_ms - last_ms > EXPIRY_LATENESS_MS_MAX:
+                self.listening_since_ms = now_ms  # this process slept: what it did not hear means nothing
+            last_ms = now_ms
+            if deaths := self.table.expire(now_ms):
+                self.on_deaths(deaths)
+
+    def _delay_s(self) -> float:
+        deadline_ms = self.table.next_deadline_ms()
+        if deadline_ms is None:
+            return TICK_S
+        # Why + 1: a beat exactly at its deadline is in time, so nobody is overdue before the next millisecond.
+        return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))
+
+
+def _ignore(_value: Iterable[object]) -> None:
+    """Do nothing: the callback before somebody sets it."""

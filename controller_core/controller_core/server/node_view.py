@@ -1,0 +1,250 @@
+"""What a node shows of itself and lets people change: the numbers of /metrics and the JSON of the HTTP interface.
+
+Reads only, and two requests that people make: designating a master and handing leadership over. It knows the parts of a
+node, and none of them knows it.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from controller_core.groups.history import EventsPage
+from controller_core.groups.keys import GroupKey
+from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.headers import ElectMasterRequestHeader
+from controller_core.server import metrics, views
+from controller_core.server.clock import Clock
+from controller_core.server.hearing import Hearing
+from controller_core.server.http_errors import HttpError
+from controller_core.server.live_config import LiveConfig
+from controller_core.server.machine import GroupsMachine
+from controller_core.server.metrics import GroupNumbers, Metrics, NodeNumbers
+from controller_core.server.node import Node
+from controller_core.server.node_types import (
+    NodeStatus,
+    NotLeaderError,
+    ProposalDroppedError,
+    ProposalLostError,
+)
+from controller_core.server.peer_list import Peer
+from controller_core.server.requests import CommandMaker
+from controller_core.server.submitting import Submitting
+
+ANSWER_WITHIN_S: Final = 2.5
+READY_LAG_ENTRIES_MAX: Final = 1_000
+
+_ROLE_NAMES: Final = {
+    metrics.ROLE_UNKNOWN: "unknown",
+    metrics.ROLE_CANDIDATE: "candidate",
+    metrics.ROLE_FOLLOWER: "follower",
+    metrics.ROLE_LEADER: "leader",
+}
+
+
+class NodeView:
+    """What the HTTP interface sees of a node (`http.ControllerView`)."""
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        machine: GroupsMachine,
+        hearing: Hearing,
+        submitting: Submitting,
+        maker: CommandMaker,
+        config: LiveConfig,
+        clock: Clock,
+        shown_metrics: Metrics,
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._node = node
+        self._machine = machine
+        self._hearing = hearing
+        self._submitting = submitting
+        self._maker = maker
+        self._config = config
+        self._clock = clock
+        self._self = config.settings.self_peer
+        self._metrics = shown_metrics
+        shown_metrics.observe(self._node_numbers, self._group_numbers)
+
+    def _node_numbers(self) -> NodeNumbers:
+        status = self._node.status()
+        return NodeNumbers(status.role, status.term, status.commit_index, status.applied_index)
+
+    def _group_numbers(self) -> Iterable[GroupNumbers]:
+        for group in self._machine.state.groups():
+            yield GroupNumbers(
+                group.key.cluster,
+                group.key.broker_name,
+                group.master_epoch,
+                len(group.sync_state_set),
+                len(group.replicas),
+            )
+
+    def _role(self) -> str:
+        return _ROLE_NAMES[self._node.role]
+
+    # What the HTTP interface asks.
+
+    @property
+    def namespace(self) -> str:
+        """What events say in `namespace`."""
+        return self._config.settings.namespace
+
+    @property
+    def http_token(self) -> str:
+        """The token that changes need; empty for loopback only."""
+        return self._config.settings.http_token
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the last applied entry."""
+        return self._node.applied_index
+
+    def alive_problem(self) -> str | None:
+        """Say why this process must be restarted; None while it is well."""
+        return None if self.failure is None else f"the node failed: {self.failure}"
+
+    def ready_problem(self) -> str | None:
+        """Say why this node should get no traffic now; None when it should."""
+        if self._node.leader_id is None:
+            return "no leader is heard"
+        if self._role() == "leader" and not self._node.is_leader:
+            return "the new leader has not applied what came before its term"
+        status = self._node.status()
+        lag = status.commit_index - status.applied_index
+        return f"{lag} entries are not applied yet" if lag > READY_LAG_ENTRIES_MAX else None
+
+    def status_json(self) -> views.Json:
+        """Return the node's own state."""
+        settings = self._config.settings
+        status = self._node.status()
+        leader = self._leader_peer()
+        return {
+            "name": settings.self_id,
+            "raft_id": self._self.raft_id,
+            "group": settings.group,
+            "role": self._role(),
+            "ready": self.ready_problem() is None,
+            "ready_problem": self.ready_problem(),
+            "term": status.term,
+            "leader": None if leader is None else leader.name,
+            "leader_address": None if leader is None else leader.address,
+            "first_index": status.first_index,
+            "last_index": status.last_index,
+            "commit_index": status.commit_index,
+            "applied_index": status.applied_index,
+            "snapshot_index": status.snapshot_index,
+            "groups": len(self._machine.state),
+            "clock_id": self._clock.clock_id,
+            "peers": [self._peer_json(peer, status) for peer in settings.peers],
+        }
+
+    def _peer_json(self, peer: Peer, status: NodeStatus) -> views.Json:
+        progress = status.progress.get(peer.raft_id)
+        return {
+            "name": peer.name,
+            "address": peer.address,
+            "http_address": f"{peer.host}:{self._config.settings.http_port(peer)}",
+            "match_index": None if progress is None else progress.match,
+        }
+
+    def groups_json(self) -> list[views.Json]:
+        """Return all broker groups in order of their names."""
+        groups = sorted(self._machine.state.groups(), key=lambda group: group.key)
+        return [views.group_json(group, self._hearing.beat_of) for group in groups]
+
+    def group_json(self, cluster: str, name: str) -> views.Json | None:
+        """Return one broker group, None if it is not known."""
+        group = self._machine.state.get(GroupKey(cluster, name))
+        return None if group is None else views.group_json(group, self._hearing.beat_of)
+
+    def failovers_json(self) -> list[views.Json]:
+        """Return the kept changes of master, oldest first."""
+        return [views.failover_json(record) for record in self._machine.state.history.failovers]
+
+    def events_after(self, sequence: int, count_max: int) -> EventsPage:
+        """Return kept events that follow `sequence`."""
+        return self._machine.state.history.events_after(sequence, count_max)
+
+    async def news(self) -> None:
+        """Wait until there are new events."""
+        await self._machine.news()
+
+    async def read_barrier(self) -> None:
+        """Wait until what is committed by now is applied here.
+
+        Raises:
+            HttpError: nobody leads.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                await self._node.read_barrier()
+        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+            raise HttpError(503, f"no consistent read is possible now: {error or 'time-out'}") from error
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        return self._metrics.text()
+
+    def leader_http_url(self) -> str | None:
+        """Return the leader's base URL when another node leads; None when this node does.
+
+        Raises:
+            HttpError: 503, nobody leads now.
+        """
+        if self._node.is_leader:
+            return None
+        leader = self._leader_peer()
+        if leader is None or leader.name == self._self.name:
+            raise HttpError(503, "nobody leads now", field="leader", headers={"Retry-After": "1"})
+        return f"http://{leader.host}:{self._config.settings.http_port(leader)}"
+
+    async def designate(self, cluster: str, name: str, broker_id: int) -> views.Json:
+        """Designate a master.
+
+        Raises:
+            HttpError: it was refused.
+        """
+        header = ElectMasterRequestHeader(name, cluster, broker_id, designate_elect=True)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                outcome = await self._submitting.submit(self._maker.elect_master(header, cluster))
+        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+            raise HttpError(503, f"the election was not held, or its end is not known: {error}") from error
+        reply = outcome.reply
+        group = self.group_json(cluster, name)
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            raise HttpError(404, reply.remark or "not registered", field="group", value=f"{cluster}/{name}")
+        if (
+            reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+            or group is None
+        ):
+            raise HttpError(409, reply.remark or reply.code.name, field="brokerId", value=broker_id)
+        return {"changed": reply.code == ResponseCode.SUCCESS, **group}
+
+    async def transfer(self, to: str) -> views.Json:
+        """Hand Raft's leadership to another node.
+
+        Raises:
+            HttpError: no such node, or it did not happen in time.
+        """
+        peer = next((peer for peer in self._config.settings.peers if peer.name == to), None)
+        if peer is None:
+            raise HttpError(400, "is none of the controllers", field="to", value=to)
+        try:
+            done = peer.raft_id == self._self.raft_id or await self._node.transfer_leadership(peer.raft_id)
+        except NotLeaderError as error:
+            raise HttpError(503, str(error), field="leader") from error
+        if not done:
+            raise HttpError(503, "did not take over in time", field="to", value=to)
+        return {"leader": to, "term": self._node.term}
+
+    async def make_snapshot(self) -> views.Json:
+        """Write a snapshot of the applied state now."""
+        return {"index": await self._node.make_snapshot()}
+
+    def _leader_peer(self) -> Peer | None:
+        leader_id = self._node.leader_id
+        return next((peer for peer in self._config.settings.peers if peer.raft_id == leader_id), None)

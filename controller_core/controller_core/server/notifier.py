@@ -1,0 +1,134 @@
+"""Telling brokers who is master (1008): fast, over connections of our own, until they show that they know.
+
+The request is oneway, so nobody says that it arrived; RocketMQ sends it once and leaves the rest to the broker's poll
+of 5 s. Here a notice is sent again every `RESEND_S` until the member's heartbeat or 1001 shows the epoch, at most for
+`PERSIST_S`. One address has one notice at a time: a newer epoch replaces an older one that was not delivered.
+
+Connections are dialled to the registered addresses and stay open for the next time; a broker that is down costs a
+dial with a short time-out in a task of its own and delays nobody.
+
+Never here: who is told. The notices of an applied election say it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from controller_core.channel.connection import Connection
+from controller_core.channel.endpoints import connect
+from controller_core.channel.errors import ChannelError
+from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.replies import RoleNotice
+from controller_core.server.answers import role_notice
+from controller_core.server.logs import bind
+
+RESEND_S = 0.3
+PERSIST_S = 3.0
+DIAL_TIMEOUT_S = 0.5
+_REDIAL_S = 0.1
+CONNECTIONS_MAX = 20_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """The newest notice for one address, and the task that delivers it."""
+
+    notice: RoleNotice
+    deadline_s: float
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: bool = False
+    known: bool = False
+
+
+class Notifier:
+    """Delivers notices; `on_sent` is told of each notice once, when it was first written to its broker's socket."""
+
+    def __init__(self, on_sent: Callable[[RoleNotice], None]) -> None:
+        self._on_sent = on_sent
+        self._deliveries: dict[str, _Delivery] = {}
+        self._by_member: dict[ReplicaKey, _Delivery] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[str, Connection] = {}
+
+    def notify(self, notices: Iterable[RoleNotice]) -> None:
+        """Start telling these members."""
+        for notice in notices:
+            self._take(notice)
+
+    def seen(self, key: ReplicaKey, epoch: int) -> None:
+        """A member showed that it knows `epoch`: stop telling it that or anything older."""
+        delivery = self._by_member.get(key)
+        if delivery is not None and epoch >= delivery.notice.master_epoch:
+            delivery.known = True
+            delivery.changed.set()
+
+    async def stop(self) -> None:
+        """Stop telling, close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _take(self, notice: RoleNotice) -> None:
+        deadline_s = asyncio.get_running_loop().time() + PERSIST_S
+        running = self._deliveries.get(notice.address)
+        if running is not None:
+            if running.notice.key == notice.key and running.notice.master_epoch >= notice.master_epoch:
+                return
+            self._by_member.pop(_member(running.notice), None)
+            running.notice, running.deadline_s = notice, deadline_s
+            running.sent = running.known = False
+            running.changed.set()
+            self._by_member[_member(notice)] = running
+            return
+        delivery = _Delivery(notice, deadline_s)
+        self._deliveries[notice.address] = self._by_member[_member(notice)] = delivery
+        task = asyncio.create_task(self._deliver(notice.address, delivery))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, address: str, delivery: _Delivery) -> None:
+        try:
+            while not delivery.known and asyncio.get_running_loop().time() < delivery.deadline_s:
+                delivery.changed.clear()
+                sent = await self._send(address, delivery)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(delivery.changed.wait(), RESEND_S if sent else _REDIAL_S)
+        finally:
+            self._deliveries.pop(address, None)
+            self._by_member.pop(_member(delivery.notice), None)
+
+    async def _send(self, address: str, delivery: _Delivery) -> bool:
+        try:
+            connection = await self._connection(address)
+            notice = delivery.notice  # Why read now: a newer one may have come while we dialled.
+            connection.send_oneway(role_notice(notice))
+        except (ChannelError, ValueError) as error:
+            _log.info("a broker cannot be told yet", extra=bind(address=address, error=str(error)))
+            return False
+        if not delivery.sent:
+            delivery.sent = True
+            self._on_sent(notice)
+        return True
+
+    async def _connection(self, address: str) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        host, _, port = address.rpartition(":")
+        connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S)
+        if len(self._connections) >= CONNECTIONS_MAX:
+            oldest = next(iter(self._connections))
+            self._connections.pop(oldest).close()
+        self._connections[address] = connection
+        return connection
+
+
+def _member(notice: RoleNotice) -> ReplicaKey:
+    return ReplicaKey(*notice.key, notice.broker_id)

@@ -1,0 +1,204 @@
+"""Putting commands into the log, and what follows an election that succeeded.
+
+One place proposes, so that whoever starts an election (a broker, a person, the leader itself) its notices go out and
+its times are recorded in the same way:
+
+    proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
+
+What happens after the commit is known to the leader alone, so it enters the log as a second command, and as a third if
+the new master needs longer than `RECORD_SOON_S` to act. They are for the record only: losing them loses a time, never a decision, so they are proposed once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from controller_core.groups import commands
+from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
+from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.replies import Outcome, RoleNotice
+from controller_core.remoting.codes import ResponseCode
+from controller_core.server.clock import Clock
+from controller_core.server.logs import bind
+from controller_core.server.metrics import Metrics
+from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.notifier import Notifier
+
+RECORD_SOON_S: Final = 0.3
+"""After how long the times known by then are written down, so that readers need not wait for the rest."""
+ROLE_TAKEN_WITHIN_S: Final = 60.0
+"""How long a new master is watched for; a broker that needs longer is found by the next election."""
+
+_log = logging.getLogger(__name__)
+
+
+class Proposer(Protocol):
+    """What this asks of the node."""
+
+    async def propose(self, data: bytes) -> object:
+        """Put a command into the log and return what applying it gave."""
+        ...
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One election whose later times are awaited."""
+
+    member: ReplicaKey
+    epoch: int
+    committed: Stamp
+    expires_s: float
+    noticed: Stamp | None = None
+    role_taken: Stamp | None = None
+    first_beat: Stamp | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Submitting:
+    """Proposes commands and follows elections up."""
+
+    def __init__(
+        self, node: Proposer, clock: Clock, metrics: Metrics, *, may_notify: Callable[[], bool]
+    ) -> None:
+        self.notifier = Notifier(self._noticed)
+        self._node = node
+        self._clock = clock
+        self._metrics = metrics
+        self._may_notify = may_notify
+        self._watches: dict[ReplicaKey, _Watch] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def submit(self, command: AnyCommand) -> Outcome:
+        """Propose a command, return what applying it led to, and tell brokers of a new master.
+
+        Raises:
+            NotLeaderError: this node does not lead; nothing happened.
+            ProposalDroppedError: the log could not take it; nothing happened.
+            ProposalLostError: leadership was lost meanwhile; whether it happened is not known.
+        """
+        outcome = await self._propose(command)
+        if isinstance(command, ElectMaster):
+            self._metrics.election(_election_result(outcome), str(command.cause))
+            if outcome.reply.code == ResponseCode.SUCCESS:
+                self._follow_up(outcome)
+        return outcome
+
+    def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
+        """Learn that a member acts in an epoch; cheap, since every heartbeat comes here."""
+        self.notifier.seen(key, epoch)
+        watch = self._watches.get(key)
+        if watch is None or (epoch < watch.epoch and not is_beat):
+            return
+        stamp = self._clock.stamp()
+        if is_beat and watch.first_beat is None:
+            watch.first_beat = stamp
+        if epoch >= watch.epoch and watch.role_taken is None:
+            watch.role_taken = stamp
+        if watch.role_taken is not None and watch.first_beat is not None:
+            watch.done.set()
+
+    async def stop(self) -> None:
+        """Stop telling and watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.notifier.stop()
+
+    async def _propose(self, command: AnyCommand) -> Outcome:
+        try:
+            outcome = await self._node.propose(commands.encode(command))
+        except NotLeaderError:
+            self._metrics.commit("not_leader")
+            raise
+        except ProposalDroppedError:
+            self._metrics.commit("dropped")
+            raise
+        except ProposalLostError:
+            self._metrics.commit("lost")
+            raise
+        self._metrics.commit("applied")
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"applying {type(command).__name__} gave {outcome!r}")
+        return outcome
+
+    def _follow_up(self, outcome: Outcome) -> None:
+        committed = self._clock.stamp()
+        if self._may_notify():
+            self.notifier.notify(outcome.notices)
+        master = next((notice for notice in outcome.notices if notice.broker_id == notice.master_id), None)
+        if master is None:
+            return
+        _log.info(
+            "a master was elected",
+            extra=bind(
+                cluster=master.key.cluster,
+                group=master.key.broker_name,
+                epoch=master.master_epoch,
+                id=master.master_id,
+            ),
+        )
+        member = ReplicaKey(*master.key, master.master_id)
+        expires_s = asyncio.get_running_loop().time() + ROLE_TAKEN_WITHIN_S
+        watch = _Watch(member, master.master_epoch, committed, expires_s)
+        replaced = self._watches.get(member)
+        self._watches[member] = watch
+        if replaced is not None:
+            replaced.done.set()
+        task = asyncio.create_task(self._record(watch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _noticed(self, notice: RoleNotice) -> None:
+        watch = self._watches.get(ReplicaKey(*notice.key, notice.broker_id))
+        if watch is not None and watch.epoch == notice.master_epoch and watch.noticed is None:
+            watch.noticed = self._clock.stamp()
+
+    async def _record(self, watch: _Watch) -> None:
+        """Write into the log what is known soon, and once more what came later."""
+        try:
+            if not await _within(watch.done, asyncio.get_running_loop().time() + RECORD_SOON_S):
+                await self._record_now(watch)
+            if await _within(watch.done, watch.expires_s):
+                await self._record_now(watch)
+        finally:
+            if self._watches.get(watch.member) is watch:
+                del self._watches[watch.member]
+
+    async def _record_now(self, watch: _Watch) -> None:
+        record = RecordFailoverTimes(
+            cluster=watch.member.cluster,
+            broker_name=watch.member.broker_name,
+            stamp=self._clock.stamp(),
+            master_epoch=watch.epoch,
+            committed=watch.committed,
+            noticed=watch.noticed,
+            role_taken=watch.role_taken,
+            first_beat=watch.first_beat,
+        )
+        try:
+            await self._propose(record)
+        except (NotLeaderError, ProposalDroppedError, ProposalLostError) as error:
+            fields = bind(group=watch.member.broker_name, epoch=watch.epoch, error=str(error))
+            _log.info("times of a failover are not recorded", extra=fields)
+
+
+async def _within(event: asyncio.Event, deadline_s: float) -> bool:
+    """Wait for the event until the loop's time `deadline_s`; return whether it happened."""
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _election_result(outcome: Outcome) -> str:
+    match outcome.reply.code:
+        case ResponseCode.SUCCESS:
+            return "elected"
+        case ResponseCode.CONTROLLER_MASTER_STILL_EXIST:
+            return "kept"
+        case _:
+            return "failed"

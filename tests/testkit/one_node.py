@@ -1,0 +1,77 @@
+"""One whole controller in this process: real ports on loopback, a log in memory, no peers."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller_core.log.memory import MemoryStore
+from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
+from controller_core.server.clock import Clock
+from controller_core.server.config import load
+from controller_core.server.controller import Controller
+from controller_core.server.live_config import LiveConfig
+from controller_core.server.machine import GroupsMachine
+from controller_core.server.node import Node
+from controller_core.server.node_types import NodeConfig, Receiver
+from testkit.fake_broker import FakeBroker
+from testkit.ports import free_ports
+
+
+class NoPeers:
+    """The transport of a node that is alone."""
+
+    async def start(self, receiver: Receiver) -> None:
+        """Begin to carry nothing."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Nobody is there."""
+
+    async def stop(self) -> None:
+        """Stop carrying nothing."""
+
+
+@dataclass
+class OneNode:
+    """A running node and where it listens."""
+
+    controller: Controller
+    machine: GroupsMachine
+    node: Node
+    config: LiveConfig
+    remoting: str
+    http: str
+
+    def broker(self, group: str = "b1", *, beats: bool = True, timeout_ms: int = 10_000) -> FakeBroker:
+        """Return a broker that speaks to this node; not started."""
+        interval_s = 0.05 if beats else 3600.0
+        return FakeBroker([self.remoting], group, beat_interval_s=interval_s, timeout_ms=timeout_ms)
+
+
+@contextlib.asynccontextmanager
+async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[OneNode]:
+    """Run a node that leads; `given` are settings over the usual ones."""
+    port, _, http_port = free_ports(3)
+    values = {
+        "controllerDLegerGroup": "unit",
+        "controllerDLegerPeers": f"n0-127.0.0.1:{port}",
+        "controllerStorePath": str(directory),
+        "bindAddress": "127.0.0.1",
+        **given,
+    }
+    config = LiveConfig(load(values)[0], values)
+    machine = GroupsMachine()
+    initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1),)), machine.snapshot())
+    node_config = NodeConfig(1, election_timeout_ms=50, heartbeat_interval_ms=10)
+    node = Node(node_config, MemoryStore(initial), machine, NoPeers())
+    controller = Controller(config, Clock("unit"), node, machine)
+    await controller.start()
+    try:
+        running = OneNode(controller, machine, node, config, f"127.0.0.1:{port}", f"127.0.0.1:{http_port}")
+        probe = running.broker()
+        await probe.start(register=False)
+        await probe.replica_info_or_refusal()  # held until this node leads
+        await probe.die()
+        yield running
+    finally:
+        await controller.stop()

@@ -1,0 +1,21 @@
+"""Fixtures of the server's unit tests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from testkit.one_node import OneNode, one_node
+
+
+@pytest.fixture
+def given() -> dict[str, str]:
+    """Further settings of the node; a test overrides it by a parameter of this name."""
+    return {}
+
+
+@pytest.fixture
+async def one(tmp_path: Path, given: dict[str, str]) -> AsyncIterator[OneNode]:
+    """A node that leads."""
+    async with one_node(tmp_path, given) as running:
+        yield running

@@ -1,0 +1,189 @@
+"""One node, real sockets: every request of the protocol, its answers, and what must never be answered."""
+
+import asyncio
+
+import pytest
+
+from controller_core.channel.endpoints import connect
+from controller_core.remoting import headers
+from controller_core.remoting.bodies import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    SyncStateSet,
+    encode_names,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.server.properties import parse
+from testkit.one_node import OneNode
+
+
+async def _ask(
+    one: OneNode, code: int, ext: dict[str, str] | None = None, body: bytes = b""
+) -> RemotingCommand:
+    host, _, port = one.remoting.rpartition(":")
+    connection = await connect(host, int(port), 1.0)
+    try:
+        return await connection.call(RemotingCommand.request(code, ext, body), 3.0)
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("code", [9999, 1014, 1018, 1008])
+async def test_an_unknown_request_is_answered_in_javas_words(one: OneNode, code: int) -> None:
+    answer = await _ask(one, code)
+    assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+
+async def test_metadata_name_the_leader_by_its_remoting_address(one: OneNode) -> None:
+    answer = await _ask(one, RequestCode.CONTROLLER_GET_METADATA_INFO)
+    header = headers.GetMetaDataResponseHeader.from_ext(answer.ext)
+    assert header == headers.GetMetaDataResponseHeader(
+        "unit", "n0", one.remoting, True, f"n0:{one.remoting};"
+    )
+
+
+async def test_a_heartbeat_is_answered_only_when_an_answer_is_wanted(one: OneNode) -> None:
+    async with one.broker() as broker:
+        beat = headers.BrokerHeartbeatRequestHeader("c1", broker.address, "b1", 1)
+        answer = await broker.must(RequestCode.BROKER_HEARTBEAT, beat)
+        assert answer.remark == "Heart beat success"
+        nameless = await broker.call(
+            RequestCode.BROKER_HEARTBEAT, headers.BrokerHeartbeatRequestHeader("c1", broker.address, "b1")
+        )
+        assert (nameless.code, nameless.remark) == (2005, "Heart beat with empty brokerId")
+
+
+async def test_oneway_requests_are_never_answered(one: OneNode) -> None:
+    host, _, port = one.remoting.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    for code in (904, 1001, 1002, 1004, 1005, 9999):
+        writer.write(encode(RemotingCommand.request(code, {}, oneway=True)))
+    writer.write(encode(RemotingCommand.request(1005).with_opaque(77)))
+    commands: list[RemotingCommand] = []
+    decoder = FrameDecoder()
+    while not commands:
+        commands += decoder.feed(await reader.read(65_536))
+    await asyncio.sleep(0.05)  # an answer to the others, if one came, would have had time
+    assert [command.opaque for command in commands] == [77]
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_group_comes_to_life_as_brokers_ask_for_it(one: OneNode) -> None:
+    async with one.broker() as first, one.broker() as second:
+        assert (first.broker_id, second.broker_id) == (1, 2)
+        elected = await first.elect()
+        header = headers.ElectMasterResponseHeader.from_ext(elected.ext)
+        assert header == headers.ElectMasterResponseHeader(1, first.address, 1, 1)
+        body = ElectMasterResponseBody.decode(elected.body)
+        assert body.broker_addrs == {1: first.address, 2: second.address}
+        assert body.sync_state_set == (1,)
+        first.epoch = 1
+        altered = await first.alter((1, 2), set_epoch=1)
+        assert SyncStateSet.decode(altered.body) == SyncStateSet((1, 2), 2)
+        kept = await second.elect()
+        assert kept.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+        assert headers.ElectMasterResponseHeader.from_ext(kept.ext).master_broker_id == 1
+
+
+async def test_sync_state_data_tell_who_is_alive(one: OneNode) -> None:
+    async with one.broker() as first, one.broker(beats=False) as second:
+        await first.elect()
+        await second.die()
+        answer = await first.call(
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names(["b1", "nobody"])
+        )
+        info = BrokerReplicasInfo.decode(answer.body).replicas_info_table["b1"]
+        assert [(member.broker_id, member.alive) for member in info.in_sync_replicas] == [(1, True)]
+        assert [(member.broker_id, member.alive) for member in info.not_in_sync_replicas] == [(2, False)]
+
+
+async def test_a_request_without_what_it_needs_is_answered_with_code_1(one: OneNode) -> None:
+    for code, ext, body in (
+        (1013, {"clusterName": "c1", "brokerName": "b1", "appliedBrokerId": "1"}, b""),
+        (1003, {"clusterName": "c1", "brokerName": "b1", "brokerId": "one", "brokerAddress": "a"}, b""),
+        (1001, {"brokerName": "b1", "masterBrokerId": "1", "masterEpoch": "1"}, b""),
+        (1006, None, b"{"),
+    ):
+        answer = await _ask(one, code, ext, body)
+        assert answer.code == ResponseCode.SYSTEM_ERROR, answer
+        assert answer.remark
+
+
+async def test_config_is_listed_changed_and_guarded(one: OneNode) -> None:
+    assert (await _ask(one, 1009, None, b"enableElectUncleanMaster=true\n")).code == 0
+    listed = parse((await _ask(one, 1010)).body.decode())
+    assert listed["enableElectUncleanMaster"] == "true"
+    assert listed["listenPort"] == one.remoting.rpartition(":")[2]
+    refused = await _ask(one, 1009, None, b"configStorePath=/tmp/x\n")
+    assert (refused.code, refused.remark) == (16, "Can not update config in black list.")
+    assert (await _ask(one, 1009)).code == 0
+
+
+async def test_a_dead_master_is_replaced_and_the_slave_told(one: OneNode) -> None:
+    async with one.broker() as slave:
+        master = one.broker()
+        await slave.elect()
+        slave.epoch = 1
+        await master.start()
+        await slave.alter((1, 2), set_epoch=1)
+        begin_s = asyncio.get_running_loop().time()
+        await slave.die()
+        notice = await master.wait_notice(2)
+        assert notice.header.master_broker_id == 2
+        assert notice.at_s - begin_s < 0.5
+        await master.die()
+
+
+async def test_a_group_whose_last_member_returns_has_a_master_again_without_being_asked(one: OneNode) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+    async with one.broker() as other:
+        assert other.broker_id == 2
+        assert (await other.replica_info())[0].master_broker_id is None
+        back = one.broker()
+        back.broker_id = 1
+        await back.start()
+        notice = await back.wait_notice(3)
+        assert notice.header.master_broker_id == 1
+        await back.die()
+
+
+async def test_notices_stop_once_the_broker_shows_the_epoch(one: OneNode) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+        await broker.wait_notice(1)
+        await asyncio.sleep(0.5)  # longer than the pause before a notice is sent again
+        assert len(broker.notices) == 1
+
+
+async def test_a_broker_that_does_not_take_the_notice_is_told_again(one: OneNode) -> None:
+    async with one.broker(beats=False) as broker:
+        await broker.elect()
+        async with asyncio.timeout(2):
+            while len(broker.notices) < 2:
+                await broker.wait_notice(1)
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("given", [{"notifyBrokerRoleChanged": "false"}])
+async def test_without_notices_nobody_is_told(one: OneNode) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+        await asyncio.sleep(0.1)
+        assert broker.notices == []
+
+
+async def test_the_late_close_of_an_old_connection_kills_nobody(one: OneNode) -> None:
+    async with one.broker(beats=False) as broker:
+        await broker.elect()
+        old = broker.disconnect_without_closing()
+        await broker.dial()
+        broker.beat()
+        await broker.replica_info()  # the beat was read before this was answered
+        old[0].abort()
+        await asyncio.sleep(0.05)
+        info, _ = await broker.replica_info()
+        assert (info.master_broker_id, info.master_epoch) == (1, 1)
