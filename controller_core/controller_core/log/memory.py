@@ -86,6 +86,10 @@ class MemoryStore:
         """Refuse further writes; closing twice is allowed."""
         self._closed = True
 
+    def reopen(self) -> None:
+        """Take writes again after `close`, as a store on disk does when it is opened anew."""
+        self._closed = False
+
     def append(self, entries: Iterable[Entry]) -> None:
         """Put entries into the log at once (tests set a scene with it)."""
         self._view.apply(self._view.prepare(Ready(entries=tuple(entries))))

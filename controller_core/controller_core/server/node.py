@@ -1,0 +1,417 @@
+"""Drives one Raft node: feeds the core, writes its log on one thread, applies what is committed, answers callers.
+
+One task on the event loop owns the core. Whatever happens (a message, ticks, a proposal, a read) is fed to the core at
+once or queued, and rings a bell; the task then works off one Ready after the other in the order that `Ready` states:
+
+    messages that reveal nothing ---> out
+    write, fsync (writer thread) ---> meanwhile the loop goes on: messages, ticks, new proposals
+    all other messages           ---> out
+    snapshot, committed entries  ---> state machine, then the callers' futures
+    advance
+
+So one fsync carries every command that arrived while the one before it ran, and followers write while the leader does.
+A batch that only moves the commit index is not written at all: it rides with the next one, since losing it costs
+nothing but replaying. A full disk is waited out; ticks go on, so a leader that cannot write loses its quorum's ear and
+its office. A failed disk, an entry that cannot be applied or a broken invariant ends the node: `on_fatal` says why.
+
+Never here: what commands mean, and sockets.
+"""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Sequence
+
+from controller_core.log.errors import LogFullError
+from controller_core.raft.confchange.changer import ConfChangeError
+from controller_core.raft.confchange.changes import decode_conf_change
+from controller_core.raft.config import Config, ReadOnlyOption
+from controller_core.raft.errors import PeerMessageError, RaftError
+from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
+from controller_core.raft.raw_node import RawNode
+from controller_core.raft.types import Entry, EntryType, Message, MessageType, Ready, StateType
+from controller_core.server.callers import Callers
+from controller_core.server.handover import best_successor, came_about
+from controller_core.server.log_writer import LogWriter
+from controller_core.server.node_types import (
+    NodeConfig,
+    NodeStatus,
+    NotLeaderError,
+    ProposalDroppedError,
+    ProposalLostError,
+    StateMachine,
+    Store,
+    Transport,
+)
+from controller_core.server.ticker import Ticker
+
+SNAPSHOT_RETRY_ENTRIES = 1_000
+"""Applied entries after which a snapshot that found no space is tried again."""
+TRANSFER_ELECTION_TIMEOUTS = 2
+"""How long a transfer of leadership is waited for; the core gives it up after one."""
+_ROLE_NUMBERS = {
+    StateType.FOLLOWER: 2,
+    StateType.CANDIDATE: 1,
+    StateType.PRE_CANDIDATE: 1,
+    StateType.LEADER: 3,
+}
+_EARLY = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
+
+_log = logging.getLogger(__name__)
+
+__all__ = ["Node", "NotLeaderError", "ProposalDroppedError", "ProposalLostError"]
+
+
+class Node:
+    """One member of the cluster."""
+
+    def __init__(
+        self, config: NodeConfig, store: Store, state_machine: StateMachine, transport: Transport
+    ) -> None:
+        """Take over `store`, which `stop` closes; a new one must hold its first snapshot already."""
+        self.config = config
+        self._store = store
+        self._machine = state_machine
+        self._transport = transport
+        snapshot = store.snapshot()
+        if snapshot.data:
+            state_machine.restore(snapshot.data)
+        self._applied: int = snapshot.index
+        self._conf_state = snapshot.conf_state
+        self._snapshot_due = snapshot.index + config.snapshot_entries
+        self._snapshot_task: asyncio.Task[int] | None = None
+        self._raw = RawNode(_core_config(config, self._applied), store)
+        self._callers = Callers(self._raw, os.urandom(8))
+        self._ticker = Ticker(config.tick_ms / 1000, self._tick)
+        self._writer = LogWriter(store, config.entries_kept)
+        self._bell = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._fatal: BaseException | None = None
+        self._established_term = 0
+        self._leadership_callbacks: list[Callable[[bool, int], None]] = []
+        self._fatal_callbacks: list[Callable[[BaseException], None]] = []
+
+    # -- life
+
+    async def start(self) -> None:
+        """Start to carry messages, to count time and to drive the core."""
+        await self._transport.start(self)
+        self._ticker.start()
+        self._bell.set()
+        self._task = asyncio.create_task(self._run(), name=f"raft-node-{self.config.node_id}")
+
+    async def stop(self) -> None:
+        """Stop, after the write under way; waiting callers get `ProposalLostError` or `NotLeaderError`."""
+        self._stopping = True
+        self._ticker.stop()
+        self._bell.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._transport.stop()
+        if self._snapshot_task is not None:
+            await asyncio.gather(self._snapshot_task, return_exceptions=True)
+        self._writer.close()
+
+    def on_leadership(self, callback: Callable[[bool, int], None]) -> None:
+        """Call `callback(leads, term)` on the loop when leading begins (the term's first entry is applied) or ends."""
+        self._leadership_callbacks.append(callback)
+
+    def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
+        """Call `callback(error)` once if the node ends because it cannot go on; `stop` is still to be called."""
+        self._fatal_callbacks.append(callback)
+
+    # -- what callers want
+
+    async def propose(self, data: bytes) -> object:
+        """Put a command into the log and return what applying it here gave.
+
+        Raises:
+            ValueError: the command is empty; Raft keeps empty entries for itself.
+            NotLeaderError: this node does not lead; nothing happened.
+            ProposalDroppedError: too many commands wait, or leadership is being handed over; nothing happened.
+            ProposalLostError: leadership was lost meanwhile; whether it will be applied is unknown.
+        """
+        if not data:
+            raise ValueError("a command must not be empty")
+        self._check_leads()
+        if len(self._callers.proposals) >= self.config.proposals_max:
+            raise ProposalDroppedError(f"{self.config.proposals_max} commands are waiting")
+        future = self._callers.proposals.add(data)
+        self._bell.set()
+        return await future
+
+    async def read_barrier(self) -> None:
+        """Return once the state machine here holds everything that was acknowledged anywhere before this call.
+
+        Raises:
+            NotLeaderError: this node does not lead, or lost its office meanwhile.
+        """
+        self._check_leads()
+        if self.has_read_lease():
+            return
+        future = self._callers.reads.add()
+        self._bell.set()
+        await future
+
+    def has_read_lease(self) -> bool:
+        """Say whether `read_barrier` would return at once."""
+        self._ticker.catch_up()
+        return self.is_leader and self._fatal is None and self._raw.has_valid_lease()
+
+    async def transfer_leadership(self, to: int | None = None) -> bool:
+        """Hand leadership to `to`, or to the follower that has most of the log; say whether that came about.
+
+        Raises:
+            NotLeaderError: this node does not lead.
+        """
+        self._check_leads()
+        target = best_successor(self._raw.status()) if to is None else to
+        if target is None:
+            return False
+        self._raw.transfer_leadership(target)
+        self._bell.set()
+        within_s = TRANSFER_ELECTION_TIMEOUTS * self.config.election_timeout_ms / 1000
+        return await came_about(self, self.config.node_id, target, within_s)
+
+    async def make_snapshot(self) -> int:
+        """Put a snapshot of the applied state on disk and return its index; of one under way if there is one.
+
+        Raises:
+            LogFullError: no space.
+        """
+        if self._snapshot_task is None or self._snapshot_task.done():
+            self._snapshot_task = asyncio.create_task(self._snapshot())
+        return await asyncio.shield(self._snapshot_task)
+
+    # -- what observers ask
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads and has applied the first entry of its term, and with it all before."""
+        return self._raw.is_leader and self._raw.term == self._established_term and self._fatal is None
+
+    @property
+    def leader_id(self) -> int | None:
+        """Raft id of the leader, this node included; None while nobody is known to lead."""
+        return None if self._ended() else self._raw.leader_id or None
+
+    @property
+    def role(self) -> int:
+        """0 for a node that has ended, 1 candidate, 2 follower, 3 leader."""
+        return 0 if self._ended() else _ROLE_NUMBERS[self._raw.status().role]
+
+    @property
+    def term(self) -> int:
+        """Raft's term."""
+        return self._raw.term
+
+    @property
+    def commit_index(self) -> int:
+        """Highest index known to be committed."""
+        return self._raw.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the last applied entry."""
+        return self._applied
+
+    @property
+    def fatal_error(self) -> BaseException | None:
+        """Why the node ended by itself; None while it is well."""
+        return self._fatal
+
+    def status(self) -> NodeStatus:
+        """Return a copy of the node's state."""
+        raw = self._raw.status()
+        return NodeStatus(
+            node_id=self.config.node_id,
+            role=0 if self._ended() else _ROLE_NUMBERS[raw.role],
+            term=raw.term,
+            leader_id=self.leader_id,
+            is_leader=self.is_leader,
+            first_index=self._store.first_index(),
+            last_index=raw.last_index,
+            commit_index=raw.commit,
+            applied_index=self._applied,
+            snapshot_index=self._store.snapshot().index,
+            conf_state=raw.conf_state,
+            progress=raw.progress,
+        )
+
+    # -- what the transport and the clock tell
+
+    def receive(self, message: Message) -> None:
+        """Feed a message from another node; rubbish is dropped and logged."""
+        if self._ended():
+            return
+        try:
+            self._raw.step(message)
+        except PeerMessageError as error:
+            _log.warning("dropped %s of node %d: %s", message.type.name, message.from_, error)
+        except RaftDroppedError:
+            pass  # A forwarded read or proposal; whoever sent it tries again.
+        except RaftError as error:
+            self._end(error)
+        self._after_input()
+
+    def peer_unreachable(self, node_id: int) -> None:
+        """Tell the core that a message could not be sent."""
+        if not self._ended():
+            self._raw.report_unreachable(node_id)
+
+    def snapshot_sent(self, node_id: int, ok: bool) -> None:
+        """Tell the core whether a snapshot left this process."""
+        if not self._ended():
+            self._raw.report_snapshot(node_id, ok)
+            self._bell.set()
+
+    def _tick(self, count: int) -> None:
+        # Why a follower skips most of a long pause: messages that came meanwhile are still unread, and a leader's
+        # silence is not yet told from our own. A leader needs every tick, since its lease counts them.
+        follower_ticks_max = max(self.config.election_ticks // 2, 1)
+        try:
+            for number in range(count):
+                if number >= follower_ticks_max and not self._raw.is_leader:
+                    break
+                self._raw.tick()
+        except RaftError as error:
+            self._end(error)
+        self._after_input()
+
+    def _after_input(self) -> None:
+        self._callers.check_leadership()
+        if self._established_term and not self._raw.is_leader:
+            self._tell_leadership(0)
+        if self._raw.has_ready():
+            self._bell.set()
+
+    # -- the task that works off Readys
+
+    async def _run(self) -> None:
+        try:
+            while not self._ended():
+                await self._bell.wait()
+                self._bell.clear()
+                self._callers.hand_over()
+                while not self._ended() and self._raw.has_ready():
+                    await self._work_off(self._raw.ready())
+                    self._callers.hand_over()
+        except Exception as error:  # the node cannot go on after any of them, and says so
+            self._end(error)
+        finally:
+            self._close_callers()
+
+    async def _work_off(self, ready: Ready) -> None:
+        """Do what one Ready asks for, in its order."""
+        self._callers.proposals.place(ready.entries)
+        early = [message for message in ready.messages if message.type in _EARLY]
+        late = [message for message in ready.messages if message.type not in _EARLY]
+        self._transport.send(early)
+        batch = self._store.prepare(ready)
+        if not await self._writer.write(batch, self._ended):
+            return
+        self._store.commit(batch)
+        self._transport.send(late)
+        if ready.snapshot is not None:
+            self._machine.restore(ready.snapshot.data)
+            self._applied, self._conf_state = ready.snapshot.index, ready.snapshot.conf_state
+        self._apply(ready.committed_entries)
+        self._raw.advance()
+        for state in ready.read_states:
+            self._callers.reads.confirmed(state)
+        self._callers.reads.applied(self._applied)
+        self._after_input()
+        if self._applied >= self._snapshot_due:
+            self._begin_snapshot()
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.type is not EntryType.NORMAL:
+                self._apply_conf_change(entry)
+            elif entry.data:
+                self._callers.proposals.answer(
+                    entry, self._machine.apply(entry.index, entry.term, entry.data)
+                )
+            self._applied = entry.index
+        if entries and self._raw.is_leader and entries[-1].term == self._raw.term:
+            self._tell_leadership(self._raw.term)
+
+    def _apply_conf_change(self, entry: Entry) -> None:
+        try:
+            self._conf_state = self._raw.apply_conf_change(decode_conf_change(entry))
+        except ConfChangeError as error:
+            _log.warning("the change of membership at index %d has no effect: %s", entry.index, error)
+
+    def _tell_leadership(self, term: int) -> None:
+        """Tell observers if leading has begun (`term`) or ended (0)."""
+        if term == self._established_term:
+            return
+        ended, self._established_term = self._established_term, term
+        for callback in self._leadership_callbacks:
+            callback(term != 0, term or ended)
+
+    # -- snapshots
+
+    def _begin_snapshot(self) -> None:
+        self._snapshot_due = self._applied + self.config.snapshot_entries
+        if self._snapshot_task is None or self._snapshot_task.done():
+            self._snapshot_task = asyncio.create_task(self._snapshot())
+            self._snapshot_task.add_done_callback(self._snapshot_done)
+
+    async def _snapshot(self) -> int:
+        newest = self._store.snapshot().index
+        if self._applied <= newest:
+            return newest
+        return await self._writer.keep_snapshot(self._applied, self._conf_state, self._machine.snapshot())
+
+    def _snapshot_done(self, task: asyncio.Task[int]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, LogFullError):
+            _log.error("no space for a snapshot: %s", error)
+            self._snapshot_due = self._applied + SNAPSHOT_RETRY_ENTRIES
+        elif error is not None:
+            self._end(error)
+
+    # -- the end
+
+    def _ended(self) -> bool:
+        return self._stopping or self._fatal is not None
+
+    def _end(self, error: BaseException) -> None:
+        """End the node because it cannot go on."""
+        if self._ended():
+            return
+        self._fatal = error
+        _log.critical("the node ends: %s", error, exc_info=error)
+        self._ticker.stop()
+        self._bell.set()
+        self._close_callers()
+        for callback in self._fatal_callbacks:
+            callback(error)
+
+    def _close_callers(self) -> None:
+        self._callers.close()
+        self._tell_leadership(0)
+
+    def _check_leads(self) -> None:
+        if self._ended() or not self._raw.is_leader:
+            raise NotLeaderError(None if self._ended() else self.leader_id)
+
+
+def _core_config(config: NodeConfig, applied: int) -> Config:
+    """Return the core's settings: pre-vote, check-quorum and leases, and no forwarding of commands."""
+    return Config(
+        id=config.node_id,
+        applied=applied,
+        election_ticks=config.election_ticks,
+        heartbeat_ticks=config.heartbeat_ticks,
+        pre_vote=True,
+        check_quorum=True,
+        read_only=ReadOnlyOption.LEASE_BASED,
+        lease_margin_ticks=config.lease_margin_ticks,
+        disable_proposal_forwarding=True,
+        step_down_on_removal=True,
+        jitter=random.SystemRandom().randrange,
+    )

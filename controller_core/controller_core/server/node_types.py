@@ -1,0 +1,176 @@
+"""What a node takes and answers: its settings, its state machine, its transport, its errors, its status."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller_core.log.view import Batch
+from controller_core.raft.storage import Storage
+from controller_core.raft.tracker.progress import ProgressStatus
+from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot
+
+TICK_MS = 10
+ELECTION_TIMEOUT_MS = 300
+HEARTBEAT_INTERVAL_MS = 50
+SNAPSHOT_ENTRIES = 10_000
+ENTRIES_KEPT = 1_000
+PROPOSALS_MAX = 20_000
+
+
+class NotLeaderError(Exception):
+    """This node does not lead; nothing happened.
+
+    Attributes:
+        leader_id: Raft id of who leads, None if nobody is known to.
+    """
+
+    def __init__(self, leader_id: int | None) -> None:
+        super().__init__(
+            "this node does not lead; " + (f"node {leader_id} does" if leader_id else "nobody is known to")
+        )
+        self.leader_id = leader_id
+
+
+class ProposalDroppedError(Exception):
+    """The log could not take the command now; nothing happened."""
+
+
+class ProposalLostError(Exception):
+    """Leadership was lost, or the node ended, before the command was applied here; it may yet be applied."""
+
+
+class StateMachine(Protocol):
+    """What the log is for. Calls come from the loop's thread, one at a time."""
+
+    def apply(self, index: int, term: int, data: bytes) -> object:
+        """Apply one command and return its result; an exception ends the node."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """Return the whole state as bytes; never none."""
+        ...
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by what `snapshot` returned here or on another node."""
+        ...
+
+
+class Store(Storage, Protocol):
+    """The log with both of its sides: what `DiskStore` and `MemoryStore` have in common."""
+
+    def prepare(self, ready: Ready) -> Batch:
+        """Take what must be durable out of a `Ready`."""
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Put a batch on disk; blocks."""
+        ...
+
+    def commit(self, batch: Batch) -> None:
+        """Make a written batch visible to the reads."""
+        ...
+
+    def build_snapshot(self, index: LogIndex, conf_state: ConfState, data: bytes) -> Snapshot:
+        """Return a snapshot with the log's term at its index."""
+        ...
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Put a snapshot on disk; blocks."""
+        ...
+
+    def publish_snapshot(self, snapshot: Snapshot) -> None:
+        """Make a written snapshot the newest one."""
+        ...
+
+    def compact(self, index: LogIndex) -> None:
+        """Forget entries up to and including `index`."""
+        ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+
+class Receiver(Protocol):
+    """What a transport tells the node."""
+
+    def receive(self, message: Message) -> None:
+        """Take a message from another node."""
+        ...
+
+    def peer_unreachable(self, node_id: int) -> None:
+        """Learn that a message to a node could not be sent."""
+        ...
+
+    def snapshot_sent(self, node_id: int, ok: bool) -> None:
+        """Learn whether a snapshot message left this process."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries messages between nodes; may lose, delay and repeat them, never blocks."""
+
+    async def start(self, receiver: Receiver) -> None:
+        """Begin to carry."""
+        ...
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send messages in order to each node."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop carrying."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """The settings of a node that drive Raft."""
+
+    node_id: int
+    """Raft id of this node, from 1."""
+    tick_ms: int = TICK_MS
+    """Length of a tick; all times below are rounded to it. Shorter costs processor time, longer costs precision."""
+    election_timeout_ms: int = ELECTION_TIMEOUT_MS
+    """Silence of the leader before a node campaigns, randomised up to twice that."""
+    heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
+    """Time between a leader's heartbeats; at most a third of the election timeout is sensible."""
+    snapshot_entries: int = SNAPSHOT_ENTRIES
+    """Applied entries between two snapshots."""
+    entries_kept: int = ENTRIES_KEPT
+    """Entries kept behind a snapshot for followers that are a little late."""
+    proposals_max: int = PROPOSALS_MAX
+    """Commands that wait for the log or for their commit; more are dropped."""
+
+    @property
+    def election_ticks(self) -> int:
+        """Return the election timeout in ticks."""
+        return max(self.election_timeout_ms // self.tick_ms, self.heartbeat_ticks + 1)
+
+    @property
+    def heartbeat_ticks(self) -> int:
+        """Return the heartbeat interval in ticks."""
+        return max(self.heartbeat_interval_ms // self.tick_ms, 1)
+
+    @property
+    def lease_margin_ticks(self) -> int:
+        """Return how much earlier than followers' patience the lease ends: rounding, and clocks 10 % apart."""
+        return min(2 + -(-self.election_ticks // 10), self.election_ticks - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A node as seen from inside; `progress` is filled on a leader only."""
+
+    node_id: int
+    role: int
+    term: int
+    leader_id: int | None
+    is_leader: bool
+    first_index: int
+    last_index: int
+    commit_index: int
+    applied_index: int
+    snapshot_index: int
+    conf_state: ConfState
+    progress: dict[int, ProgressStatus]
