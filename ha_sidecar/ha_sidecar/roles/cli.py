@@ -1,0 +1,170 @@
+"""The command `ha-sidecar`: the replica process, and three tools for a store that nobody has open.
+
+    ha-sidecar replica ...              run a log-only replica until SIGTERM
+    ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
+    ha-sidecar epochs DIR               its epoch list, as JSON
+    ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
+
+Exit status: 0 done, 1 damage found or the work failed, 2 wrong use.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
+from ha_sidecar.commitlog.layout import LogLayoutError
+from ha_sidecar.commitlog.records import RecordKind
+from ha_sidecar.commitlog.recovery import walk
+from ha_sidecar.commitlog.store import (
+    ReplicaStore,
+    StoreError,
+    existing_layout,
+    lock_store,
+    read_epochs,
+    write_epochs,
+)
+from ha_sidecar.epoch import EpochFileError, EpochList
+from ha_sidecar.roles import config as settings
+from ha_sidecar.roles.follower import DivergedError
+from ha_sidecar.roles.identity import IdentityError
+from ha_sidecar.roles.replica import Replica
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except settings.ConfigError as error:
+        sys.stderr.write(f"ha-sidecar: {error}\n")
+        return 2
+    except (
+        LogLayoutError,
+        StoreError,
+        EpochFileError,
+        IdentityError,
+        CommitLogUsageError,
+        DivergedError,
+    ) as error:
+        sys.stderr.write(f"ha-sidecar: {type(error).__name__}: {error}\n")
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ha-sidecar", description="AutoSwitchHA for RocketMQ brokers.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    replica = commands.add_parser("replica", help="run a log-only replica of a broker group")
+    replica.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
+    for key in settings.KEYS:
+        replica.add_argument(f"--{key.replace('_', '-')}", dest=key)
+    replica.set_defaults(run=_replica)
+    for name, run, text in (
+        ("verify", _verify, "check every record of a store"),
+        ("epochs", _epochs, "print a store's epoch list"),
+        ("truncate", _truncate, "cut a store's log and epoch list"),
+    ):
+        tool = commands.add_parser(name, help=text)
+        tool.add_argument("directory", type=Path)
+        tool.add_argument(
+            "--mapped-file-bytes", type=int, help="length of a log file, if none is there to tell"
+        )
+        if name == "truncate":
+            tool.add_argument("--to", type=int, required=True, help="offset at which the log is to end")
+        tool.set_defaults(run=run)
+    return parser
+
+
+def _replica(options: argparse.Namespace) -> int:
+    texts = settings.read_file(options.config_file) if options.config_file else {}
+    texts.update({key: getattr(options, key) for key in settings.KEYS if getattr(options, key) is not None})
+    config = settings.from_texts(texts)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
+    store = ReplicaStore(config.store, config.mapped_file_bytes)
+    log = store.log
+    _log.info("log [%d, %d), %s, %s", log.min_offset, log.max_offset, store.epochs, store.recovered)
+    try:
+        asyncio.run(_serve(config, store))
+    except OSError as error:
+        # What the disk holds after a failed sync is unknown to this process; a fresh one recovers it.
+        _log.critical("stopping: %s", error)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            store.close()
+    return 0
+
+
+async def _serve(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
+    task = asyncio.ensure_future(Replica(config, store).run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _verify(options: argparse.Namespace) -> int:
+    layout = existing_layout(options.directory, options.mapped_file_bytes)
+    found = walk(layout)
+    damaged = found.end.stopped_by.kind is RecordKind.DAMAGED
+    _print(
+        {
+            "directory": str(layout.directory),
+            "file_bytes": layout.file_bytes,
+            "files": len(layout.starts()),
+            "min_offset": found.end.min_offset,
+            "max_offset": found.end.max_offset,
+            "messages": found.messages,
+            "message_bytes": found.bytes_in_messages,
+            "epochs": _pairs(read_epochs(options.directory)),
+            "end": found.end.stopped_by.kind.value,
+            "first_damage": {"offset": found.end.max_offset, "problem": found.end.stopped_by.problem}
+            if damaged
+            else None,
+        }
+    )
+    return 1 if damaged else 0
+
+
+def _epochs(options: argparse.Namespace) -> int:
+    _print({"epochs": _pairs(read_epochs(options.directory))})
+    return 0
+
+
+def _truncate(options: argparse.Namespace) -> int:
+    lock_fd = lock_store(options.directory)
+    try:
+        log, _ = CommitLog.open(existing_layout(options.directory, options.mapped_file_bytes))
+        from_offset = log.max_offset
+        if not log.can_cut_at(options.to):
+            raise CommitLogUsageError(
+                f"no record starts at {options.to} of [{log.min_offset}, {from_offset})"
+            )
+        log.truncate(options.to)
+        log.close()
+        epochs = read_epochs(options.directory).starting_up_to(options.to)
+        write_epochs(options.directory, epochs)
+    finally:
+        os.close(lock_fd)
+    _print({"from_offset": from_offset, "max_offset": options.to, "epochs": _pairs(epochs)})
+    return 0
+
+
+def _pairs(epochs: EpochList) -> list[dict[str, int]]:
+    return [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in epochs]
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -1,0 +1,247 @@
+"""Following the master: one HA link at a time, the right one, and what to do when it ends.
+
+    new role        stop the link, wait until its socket is closed, connect to the new master at once
+    link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role stays
+                    the same, try the same master again after `SAME_ROLE_WAIT_S`
+    log diverged    move it aside (or end, as configured) and start over
+
+The wait is for the master's sake: while it has not noticed that the old connection is gone, a second one with the
+same id would hold the confirm offset back and let the SyncStateSet shrink when the first times out. A socket closed
+here is seen there within one round of its select, at most a second.
+
+The HA address is asked from the master itself (request 906), which gives none until it has become master; so the first
+answer with an address is also the sign to connect.
+
+Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from controller_core.channel import ChannelError, Connection, connect
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.commitlog.layout import write_atomically
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.roles.config import ReplicaConfig, host_port
+from ha_sidecar.roles.events import EventLog, now_ns
+from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.roles.metrics import ReplicaMetrics
+from ha_sidecar.roles.view import GroupView, Role
+from ha_sidecar.transfer.actions import HandshakeDone
+from ha_sidecar.transfer.slave import SlaveConfig
+
+ASK_ADDRESS_S: Final = 0.01
+CONNECT_TIMEOUT_S: Final = 0.5
+CALL_TIMEOUT_S: Final = 0.5
+SAME_ROLE_WAIT_S: Final = 1.0
+FOLLOWED_FILE: Final = "followedMaster"
+
+_log = logging.getLogger(__name__)
+
+
+class DivergedError(Exception):
+    """The log cannot be continued, and the settings say to stop rather than to start over."""
+
+
+class Follower:
+    """Keeps the log following the group's master.
+
+    Attributes:
+        link: the HA link now, None between links.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        store: ReplicaStore,
+        view: GroupView,
+        events: EventLog,
+        metrics: ReplicaMetrics,
+        wake_syncer: Callable[[], None] | None,
+        before_link: Callable[[], Awaitable[None]],
+        link_ended: Callable[[], None],
+    ) -> None:
+        """Take the parts; `before_link` must be done before a master may hear an ack, `link_ended` hurries polls."""
+        self.link: HaLink | None = None
+        self._config: Final = config
+        self._store: Final = store
+        self._view: Final = view
+        self._events: Final = events
+        self._metrics: Final = metrics
+        self._wake_syncer: Final = wake_syncer
+        self._before_link: Final = before_link
+        self._link_ended: Final = link_ended
+        self._loop: Final = asyncio.get_running_loop()
+        self._start_at_file = False
+
+    async def run(self) -> None:
+        """Follow until cancelled; raise `DivergedError` if configured to."""
+        try:
+            while True:
+                role = self._view.role
+                if role.master_address is None or role.master_id == self._view.broker_id:
+                    await self._view.wait_role(role)
+                    continue
+                await self._unless_changed(role, self._follow(role))
+        finally:
+            await self._stop_link()
+
+    async def _unless_changed(self, role: Role, work: Awaitable[None]) -> None:
+        """Do the work until it is done or the role is another one; never leave a link behind."""
+        task = asyncio.ensure_future(work)
+        changed = asyncio.ensure_future(self._view.wait_role(role))
+        try:
+            await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            if not task.done():
+                task.cancel()
+            await asyncio.gather(task, changed, return_exceptions=True)
+        await self._stop_link()
+        if not task.cancelled():
+            task.result()
+
+    async def _follow(self, role: Role) -> None:
+        address = await self._ask_ha_address(role)
+        await self._before_link()
+        ended: asyncio.Future[LinkEnd] = self._loop.create_future()
+        observer = _Observer(self, role, ended)
+        config = SlaveConfig(
+            self._view.broker_id,
+            self._config.mapped_file_bytes,
+            self._restarted_epoch(role),
+            self._start_at_file,
+        )
+        self.link = HaLink(address, self._store, config, observer, self._wake_syncer)
+        self.link.set_in_sync(self._view.in_sync)
+        self._ended = ended
+        self.link.start()
+        end = await asyncio.shield(ended)
+        self.link = None
+        self._link_ended()
+        self._start_at_file = starts_below_first_epoch(end) or (self._start_at_file and not end.connected)
+        if end.diverged is not None:
+            await self._start_over(role, end)
+        await asyncio.sleep(SAME_ROLE_WAIT_S)
+
+    async def _stop_link(self) -> None:
+        link, self.link = self.link, None
+        if link is None:
+            return
+        link.stop()
+        # A link that has no socket yet will never send its handshake; a dead host must not hold the next one up.
+        if link.is_connected:
+            await asyncio.shield(self._ended)
+
+    async def _ask_ha_address(self, role: Role) -> tuple[str, int]:
+        host, port = host_port(role.master_address or "")
+        command = RemotingCommand.request(
+            RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
+        )
+        connection: Connection | None = None
+        try:
+            while True:
+                try:
+                    if connection is None or connection.is_closed:
+                        connection = await connect(host, port, CONNECT_TIMEOUT_S)
+                    answer = await connection.call(command, CALL_TIMEOUT_S)
+                    header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
+                    if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
+                        return host_port(header.master_ha_address)
+                except ChannelError as error:
+                    _log.debug("906 to %s: %s", role.master_address, error)
+                await asyncio.sleep(ASK_ADDRESS_S)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    async def _start_over(self, role: Role, end: LinkEnd) -> None:
+        self._metrics.divergences.inc()
+        if self._config.on_divergence == "stop":
+            raise DivergedError(f"{end.diverged}: {end.detail}")
+        target = await asyncio.to_thread(self._store.archive)
+        _log.warning("log diverged (%s): %s; it lies in %s now", end.diverged, end.detail, target)
+
+    # The one epoch for which a rewritten start is understood: the master's own, if it was this master's before.
+
+    def _restarted_epoch(self, role: Role) -> int | None:
+        path = self._followed_path()
+        if self._config.unclean_election or not path.exists():
+            return None
+        followed = json.loads(path.read_text())
+        same = followed == {"epoch": role.epoch, "master_id": role.master_id}
+        return role.epoch if same else None
+
+    def _note_followed(self, role: Role) -> None:
+        text = json.dumps({"epoch": role.epoch, "master_id": role.master_id})
+        write_atomically(self._followed_path(), text.encode())
+
+    def _followed_path(self) -> Path:
+        return self._store.directory / FOLLOWED_FILE
+
+    # What a link reports, on the event loop.
+
+    def report(self, kind: str, role: Role, at_ns: tuple[int, int], attrs: dict[str, str]) -> None:
+        """Record an event of a link that followed `role`."""
+        self._events.add(kind, role.epoch, attrs, at_ns)
+        if kind == "Truncated":
+            self._metrics.truncations.inc()
+            self._metrics.truncated_bytes.inc(int(attrs["bytes"]))
+        elif kind == "Disconnected":
+            self._metrics.reconnects.inc()
+
+
+class _Observer:
+    """Carries a link's reports from its thread to the event loop."""
+
+    def __init__(self, follower: Follower, role: Role, ended: "asyncio.Future[LinkEnd]") -> None:
+        self._follower: Final = follower
+        self._role: Final = role
+        self._ended: Final = ended
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        # On the link's thread, before the first byte is taken: what is followed is on disk before it matters.
+        self._follower._note_followed(self._role)
+        attrs = {
+            "master_id": str(self._role.master_id),
+            "master_max_offset": str(done.master_max_offset),
+            "start_offset": str(done.start_offset),
+            "rule": "" if done.rule is None else done.rule.value,
+            "epochs": ",".join(f"{entry.epoch}-{entry.start_offset}" for entry in done.master_epochs),
+        }
+        self._report("HandshakeDone", attrs)
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        attrs = {
+            "from_offset": str(from_offset),
+            "to_offset": str(to_offset),
+            "bytes": str(from_offset - to_offset),
+        }
+        self._report("Truncated", attrs)
+
+    def on_caught_up(self, offset: int) -> None:
+        _log.info("caught up at %d", offset)
+
+    def on_end(self, end: LinkEnd) -> None:
+        _log.info("HA link of epoch %d ended: %s %s", self._role.epoch, end.reason, end.detail)
+        if end.connected:
+            self._report("Disconnected", {"reason": end.reason, "detail": end.detail})
+        self._call(self._finish, end)
+
+    def _finish(self, end: LinkEnd) -> None:
+        if not self._ended.done():
+            self._ended.set_result(end)
+
+    def _report(self, kind: str, attrs: dict[str, str]) -> None:
+        self._call(self._follower.report, kind, self._role, now_ns(), attrs)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        loop = self._follower._loop
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(function, *arguments)

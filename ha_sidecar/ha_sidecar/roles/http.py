@@ -1,0 +1,77 @@
+"""The replica over HTTP: metrics, probes, events. Everything here only reads.
+
+/metrics        Prometheus text
+/livez          200 while the process works
+/readyz         200 while the replica is in the SyncStateSet, 503 otherwise; the text says which
+/v1/events      one JSON object a line; `?after=N` skips what was seen, `?follow=1` keeps the answer open
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from ha_sidecar.roles.events import EventLog
+
+FOLLOW_IDLE_S: Final = 15.0
+"""An open event stream gets an empty line this often, so that a reader that is gone is noticed."""
+
+
+class HttpServer:
+    """The server and its routes."""
+
+    def __init__(
+        self, metrics: Callable[[], bytes], ready: Callable[[], tuple[bool, str]], events: EventLog
+    ) -> None:
+        """Take what the routes show."""
+        self._metrics: Final = metrics
+        self._ready: Final = ready
+        self._events: Final = events
+        app = web.Application()
+        app.router.add_get("/metrics", self._serve_metrics)
+        app.router.add_get("/livez", self._serve_livez)
+        app.router.add_get("/readyz", self._serve_readyz)
+        app.router.add_get("/v1/events", self._serve_events)
+        self._runner: Final = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; raise `OSError` if the port cannot be had."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    async def _serve_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics(), content_type="text/plain", charset="utf-8")
+
+    async def _serve_livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _serve_readyz(self, _: web.Request) -> web.Response:
+        ready, text = self._ready()
+        return web.Response(status=200 if ready else 503, text=text + "\n")
+
+    async def _serve_events(self, request: web.Request) -> web.StreamResponse:
+        try:
+            after = int(request.query.get("after", "0"))
+        except ValueError:
+            return web.Response(status=400, text="after: a number is expected\n")
+        if request.query.get("follow") != "1":
+            lines = [json.dumps(event) + "\n" for event in self._events.after(after)]
+            return web.Response(text="".join(lines), content_type="application/x-ndjson")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        while True:
+            events = self._events.after(after)
+            for event in events:
+                await response.write(json.dumps(event).encode() + b"\n")
+                after = event["sequence"]
+            if not events:
+                try:
+                    await asyncio.wait_for(self._events.wait_change(), FOLLOW_IDLE_S)
+                except TimeoutError:
+                    await response.write(b"\n")

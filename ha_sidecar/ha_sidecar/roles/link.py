@@ -1,0 +1,289 @@
+"""One HA connection on a thread of its own: the shell around the slave's machine.
+
+The thread receives into one buffer, hands the bytes to the machine and carries out what it asks for, in order:
+neighbouring bodies become one write. The syncing thread makes the log durable meanwhile and comes in through
+`synced`, which sends the ack right from there. One lock keeps the machine and the socket's writes together, so that
+acks leave in the order in which they were decided; writing to the log happens outside of it.
+
+A link lives once. It ends by itself, or by `stop`; either way `on_end` is called once, on the link's thread, after
+the socket is closed, so that whoever starts the next link never has two sockets with one broker id.
+
+Source: AutoSwitchHAClient.java 5.4.0 for what a slave does when.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.transfer.actions import (
+    Action,
+    AdoptEpochs,
+    AppendBody,
+    CaughtUp,
+    Close,
+    CloseReason,
+    Diverged,
+    DivergenceReason,
+    HandshakeDone,
+    SendBytes,
+    Truncate,
+)
+from ha_sidecar.transfer.errors import HaProtocolError
+from ha_sidecar.transfer.slave import SlaveConfig, SlaveMachine
+
+RECEIVE_BUFFER_BYTES: Final = 2 << 20
+CONNECT_TIMEOUT_S: Final = 1.0
+TICK_S: Final = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnd:
+    """Why a link ended.
+
+    Attributes:
+        reason: one word for events and metrics.
+        detail: words for a person.
+        diverged: the log cannot be continued from this master; None otherwise.
+        connected: whether the TCP connection came about at all.
+    """
+
+    reason: str
+    detail: str = ""
+    diverged: DivergenceReason | None = None
+    connected: bool = True
+
+
+class LinkObserver(Protocol):
+    """Who wants to know; all calls come on the link's thread."""
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        """The reply was understood."""
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        """The log was cut."""
+
+    def on_caught_up(self, offset: int) -> None:
+        """The log reached what the master had when it answered."""
+
+    def on_end(self, end: LinkEnd) -> None:
+        """The link is over and its socket closed."""
+
+
+class HaLink:
+    """A connection to one master's HA port.
+
+    Attributes:
+        machine: the slave's machine; its numbers may be read from any thread.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        store: ReplicaStore,
+        config: SlaveConfig,
+        observer: LinkObserver,
+        wake_syncer: Callable[[], None] | None,
+    ) -> None:
+        """Prepare; nothing runs before `start`.
+
+        Args:
+            address: host and HA port of the master.
+            store: where the log goes; nobody else may write to it while the link lives.
+            config: see `SlaveConfig`.
+            observer: told what happens.
+            wake_syncer: called after each write; acks then wait for `synced`. None: acks follow the write.
+        """
+        self.machine: Final = SlaveMachine(config, store.own_log())
+        self._address: Final = address
+        self._store: Final = store
+        self._observer: Final = observer
+        self._wake_syncer: Final = wake_syncer
+        self._lock: Final = threading.Lock()
+        self._stopping = threading.Event()
+        self._socket: socket.socket | None = None
+        self._thread: Final = threading.Thread(target=self._run, name="ha-link", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; it connects first."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the link to end soon; `on_end` tells when it has."""
+        self._stopping.set()
+        with self._lock:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_connected(self) -> bool:
+        """Say whether a socket is open; a link that has none yet may be left to end alone."""
+        return self._socket is not None
+
+    def synced(self) -> None:
+        """Learn from the syncing thread that more of the log is durable."""
+        with self._lock, contextlib.suppress(OSError):  # a broken socket ends the link on its own thread
+            # Asked of the log and not taken from the sync that just ended: a truncation may have come in between,
+            # and bytes written since then are not durable yet.
+            offset = min(self._store.log.synced_offset, self.machine.position)
+            self._send(self.machine.stored(offset, _now_ms()))
+
+    def set_in_sync(self, in_sync: bool) -> None:
+        """Learn whether the replica is in the SyncStateSet."""
+        with self._lock:
+            self.machine.set_in_sync(in_sync)
+
+    def _run(self) -> None:
+        end = LinkEnd("Failed")
+        try:
+            end = self._live()
+        except Exception as error:
+            # The log's state is not in doubt: whatever was not acked is asked for again.
+            _log.exception("HA link to %s:%d", *self._address)
+            end = LinkEnd("Failed", f"{type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                sock, self._socket = self._socket, None
+                self.machine.close()
+            if sock is not None:
+                sock.close()
+            self._observer.on_end(end)
+
+    def _live(self) -> LinkEnd:
+        try:
+            sock = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            return LinkEnd("ConnectFailed", str(error), connected=False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(TICK_S)
+        with self._lock:
+            self._socket = sock
+            if not self._stopping.is_set():
+                self._send(self.machine.connected(_now_ms()))
+        try:
+            return self._receive(sock)
+        except HaProtocolError as error:
+            return LinkEnd("ProtocolError", str(error))
+        except OSError as error:
+            return LinkEnd("Stopped" if self._stopping.is_set() else "ConnectionLost", str(error))
+
+    def _receive(self, sock: socket.socket) -> LinkEnd:
+        buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        next_tick_ms = 0
+        while not self._stopping.is_set():
+            try:
+                length = sock.recv_into(buffer)
+            except TimeoutError:
+                length = -1
+            if length == 0:
+                return LinkEnd("Stopped" if self._stopping.is_set() else "ClosedByMaster")
+            now_ms = _now_ms()
+            end: LinkEnd | None = None
+            if length > 0:
+                with self._lock:
+                    actions = self.machine.received(buffer[:length], now_ms)
+                end = self._carry_out(actions)
+            if end is None and now_ms >= next_tick_ms:
+                next_tick_ms = now_ms + int(TICK_S * 1000)
+                with self._lock:
+                    end = self._send(self.machine.tick(now_ms))
+            if end is not None:
+                return end
+        return LinkEnd("Stopped")
+
+    def _carry_out(self, actions: list[Action]) -> LinkEnd | None:
+        run: list[memoryview] = []
+        run_offset = next_offset = 0
+        file_bytes = self._store.log.layout.file_bytes
+        for action in actions:
+            if isinstance(action, AppendBody):
+                if run and (action.offset != next_offset or action.offset % file_bytes == 0):
+                    self._write(run_offset, run)
+                    run = []
+                run_offset = run_offset if run else action.offset
+                run.append(action.data)
+                next_offset = action.offset + len(action.data)
+                continue
+            self._write(run_offset, run)
+            run = []
+            end = self._carry_out_one(action)
+            if end is not None:
+                return end
+        self._write(run_offset, run)
+        return None
+
+    def _write(self, offset: int, run: list[memoryview]) -> None:
+        if not run:
+            return
+        self._store.log.append(offset, run)
+        if self._wake_syncer is not None:
+            self._wake_syncer()
+            return
+        with self._lock:
+            self._send(self.machine.stored(self._store.log.max_offset, _now_ms()))
+
+    def _carry_out_one(self, action: Action) -> LinkEnd | None:
+        match action:
+            case HandshakeDone():
+                self._observer.on_handshake(action)
+            case Truncate(to_offset):
+                return self._truncate(to_offset)
+            case AdoptEpochs(epochs):
+                self._store.adopt(epochs)
+            case CaughtUp(offset):
+                self._observer.on_caught_up(offset)
+            case SendBytes():
+                with self._lock:
+                    return self._send([action])
+            case Close() | Diverged():
+                return _end_of(action)
+            case AppendBody():
+                raise AssertionError("bodies are written in runs")
+        return None
+
+    def _truncate(self, to_offset: int) -> LinkEnd | None:
+        log = self._store.log
+        if not log.can_cut_at(to_offset):
+            detail = f"no record starts at {to_offset} of [{log.min_offset}, {log.max_offset})"
+            return LinkEnd("Diverged", detail, DivergenceReason.CUT_INSIDE_RECORD)
+        from_offset = log.max_offset
+        log.truncate(to_offset)
+        self._observer.on_truncate(from_offset, to_offset)
+        return None
+
+    def _send(self, actions: list[Action]) -> LinkEnd | None:
+        """Send what is to be sent; the lock is held."""
+        for action in actions:
+            if not isinstance(action, SendBytes):
+                return _end_of(action)
+            if self._socket is not None:
+                # Twelve bytes wait for room only behind a peer that has not read for minutes.
+                self._socket.sendall(action.data)
+        return None
+
+
+def _end_of(action: Action) -> LinkEnd | None:
+    match action:
+        case Close(reason):
+            return LinkEnd(reason.value)
+        case Diverged(reason, detail):
+            return LinkEnd("Diverged", detail, reason)
+        case _:
+            return None
+
+
+def starts_below_first_epoch(end: LinkEnd) -> bool:
+    """Say whether the next attempt has to ask for a whole file at or above the master's first epoch."""
+    return end.reason == CloseReason.START_BELOW_FIRST_EPOCH.value
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

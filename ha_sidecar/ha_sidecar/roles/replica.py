@@ -1,0 +1,349 @@
+"""The log-only replica: a process that holds a broker group's log and nothing else.
+
+It registers like a broker, beats like a broker, follows the master's log and acks it, so that a message is on two
+disks before a client hears "stored". It serves no client and is never elected: controllers of this project know it by
+`replicaKind=log`, and it never asks for an election itself.
+
+Order that matters: identity, registration, a heartbeat that a controller has answered, and only then the first ack.
+While a member of the set is not alive for the controller, every change of the set that contains it is refused.
+
+This module owns the parts and their timers; what they do is in theirs.
+
+Source: ReplicasManager.java 5.4.0 (calls, periods).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Final
+
+from controller_core.channel import ChannelError, Connection, Server, serve
+from controller_core.remoting.bodies import (
+    BrokerReplicasInfo,
+    EpochEntry,
+    EpochEntryCache,
+    HAClientRuntimeInfo,
+    HARuntimeInfo,
+    SyncStateSet,
+    encode_names,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.headers import (
+    BrokerHeartbeatRequestHeader,
+    GetReplicaInfoRequestHeader,
+    GetReplicaInfoResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+)
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.commitlog.syncer import Syncer
+from ha_sidecar.roles import registration
+from ha_sidecar.roles.config import ReplicaConfig
+from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.follower import Follower
+from ha_sidecar.roles.http import HttpServer
+from ha_sidecar.roles.identity import IdentityFiles
+from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.roles.view import GroupView
+
+RETRY_S: Final = 0.5
+POLL_S: Final = 1.0
+POLL_JOINING_S: Final = 0.2
+"""While connected and not yet in the set."""
+POLL_HURRIED_S: Final = 0.02
+HURRY_S: Final = 5.0
+"""How long polls are hurried after an HA link ended: longer than any election takes."""
+NEVER_FIRST_EPOCH: Final = -1
+"""Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
+
+_log = logging.getLogger(__name__)
+
+
+class Replica:
+    """One log-only replica."""
+
+    def __init__(self, config: ReplicaConfig, store: ReplicaStore) -> None:
+        """Take the settings and the open store, which stays the caller's to close."""
+        self._config: Final = config
+        self._store: Final = store
+        self._view: Final = GroupView()
+        self._events: Final = EventLog(config.cluster, config.group, config.namespace)
+        self._controllers: Final = Controllers(config.controllers, self._greet)
+        self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self._hurry_until_s = 0.0
+        self._poll_now: Final = asyncio.Event()
+        self._beating = True
+        self._follower: Follower | None = None
+        self._metrics: ReplicaMetrics | None = None
+
+    async def run(self) -> None:
+        """Run until cancelled, or raise what makes going on unsafe: a failed sync, a log that must be looked at."""
+        config = self._config
+        files = IdentityFiles(config.store, config.cluster, config.group)
+        server = await serve(*config.listen, self._accept)
+        self._controllers.start()
+        syncer = Syncer(lambda: self._store.log.sync(), self._on_synced, self._on_sync_failure)
+        syncer.start()
+        http: HttpServer | None = None
+        try:
+            self._view.broker_id = self._events.broker_id = await self._register(files)
+            labels = (config.cluster, config.group, str(self._view.broker_id))
+            metrics = self._metrics = ReplicaMetrics(labels, self._numbers)
+            http = HttpServer(metrics.text, self._readiness, self._events)
+            await http.start(*config.http)
+            self._follower = Follower(
+                config,
+                self._store,
+                self._view,
+                self._events,
+                metrics,
+                syncer.wake if config.ack_after == "sync" else None,
+                self._beat_answered,
+                self._hurry,
+            )
+            _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
+            await self._run_tasks(self._follower.run(), self._beat(), self._poll())
+        finally:
+            await self._stop(server, http)
+            await asyncio.to_thread(syncer.stop)
+
+    async def _run_tasks(self, *works: Coroutine[None, None, None]) -> None:
+        tasks: list[asyncio.Future[None]] = [asyncio.ensure_future(work) for work in works]
+        try:
+            done, _ = await asyncio.wait([*tasks, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                future.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stop(self, server: Server, http: HttpServer | None) -> None:
+        if http is not None:
+            await http.stop()
+        await self._controllers.stop()
+        await server.close()
+
+    # Towards the controllers.
+
+    async def _register(self, files: IdentityFiles) -> int:
+        while True:
+            try:
+                broker_id = await registration.take_id(self._controllers, self._config, files)
+                self._view.broker_id = broker_id
+                header, members = await registration.register(self._controllers, self._config, broker_id)
+            except (
+                ControllersUnavailableError,
+                registration.RegistrationRefusedError,
+                RemotingProtocolError,
+            ) as error:
+                _log.warning("not registered yet: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._learn(header.master_epoch, header.master_broker_id, header.master_address, members)
+                return broker_id
+
+    def _heartbeat(self) -> BrokerHeartbeatRequestHeader:
+        link = self._follower.link if self._follower is not None else None
+        confirm_offset = link.machine.confirm_offset if link is not None else -1
+        return BrokerHeartbeatRequestHeader(
+            cluster_name=self._config.cluster,
+            broker_addr=self._config.address,
+            broker_name=self._config.group,
+            broker_id=self._view.broker_id,
+            epoch=NEVER_FIRST_EPOCH,
+            max_offset=self._store.log.max_offset,
+            confirm_offset=confirm_offset,
+            heartbeat_timeout_mills=self._config.heartbeat_timeout_ms,
+            election_priority=2**31 - 1,
+        )
+
+    def _greet(self, connection: Connection) -> None:
+        """Beat over a fresh connection at once: to its controller the replica is dead until then."""
+        if self._view.broker_id and self._beating:
+            connection.send_oneway(
+                RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext(), oneway=True)
+            )
+
+    async def _beat(self) -> None:
+        while True:
+            if self._beating:
+                ext = self._heartbeat().to_ext()
+                self._controllers.send_to_all(
+                    RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, ext, oneway=True)
+                )
+            await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
+
+    async def _beat_answered(self) -> None:
+        """Return when the leader has answered a heartbeat of ours."""
+        while True:
+            command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext())
+            try:
+                await self._controllers.call(command)
+            except ControllersUnavailableError as error:
+                # Replication goes on without controllers; only changes of the set have to wait for them.
+                _log.warning("no controller answers a heartbeat: %s", error)
+            self._controllers.send_to_all(
+                RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext(), oneway=True)
+            )
+            return
+
+    def _hurry(self) -> None:
+        self._hurry_until_s = time.monotonic() + HURRY_S
+        self._poll_now.set()
+
+    async def _poll(self) -> None:
+        header = GetReplicaInfoRequestHeader(broker_name=self._config.group)
+        command = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, header.to_ext())
+        while True:
+            try:
+                answer = await self._controllers.call(command)
+                if answer.code == ResponseCode.SUCCESS:
+                    info = GetReplicaInfoResponseHeader.from_ext(answer.ext)
+                    members = SyncStateSet.decode(answer.body) if answer.body else None
+                    self._learn(info.master_epoch, info.master_broker_id, info.master_address, members)
+                if self._config.controller_kind == "java":
+                    await self._choose_beating()
+            except (ControllersUnavailableError, RemotingProtocolError, ChannelError) as error:
+                _log.warning("poll: %s", error)
+            await self._wait_poll()
+
+    async def _wait_poll(self) -> None:
+        if (
+            self._follower is not None
+            and self._follower.link is None
+            and time.monotonic() < self._hurry_until_s
+        ):
+            await asyncio.sleep(POLL_HURRIED_S)
+            return
+        self._poll_now.clear()
+        wait_s = POLL_S if self._view.in_sync else POLL_JOINING_S
+        try:
+            await asyncio.wait_for(self._poll_now.wait(), wait_s)
+        except TimeoutError:
+            return
+
+    async def _choose_beating(self) -> None:
+        """Under RocketMQ's own controller: stop beating while the set is one broker and this replica.
+
+        That controller would elect the replica when the broker dies. A member that does not beat is not elected, the
+        set keeps its id, and the broker is elected again when it is back. Any other living member needs our beats: a
+        set that contains a silent member cannot be changed.
+        """
+        view = self._view
+        alone = (
+            view.in_sync
+            and view.role.master_id is not None
+            and view.members == {view.role.master_id, view.broker_id}
+        )
+        if alone:
+            answer = await self._controllers.call(
+                RemotingCommand.request(
+                    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([self._config.group])
+                )
+            )
+            group = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(self._config.group)
+            alone = group is not None and not any(other.alive for other in group.not_in_sync_replicas)
+        if self._beating == alone:
+            _log.info("heartbeats %s", "stop: one broker and this replica" if alone else "go on")
+            self._beating = not alone
+
+    # From the controllers.
+
+    def _accept(self, connection: Connection) -> None:
+        connection.on_request = self._on_request
+
+    def _on_request(self, _: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        match request.code:
+            case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+                notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+                members = SyncStateSet.decode(request.body) if request.body else None
+                self._learn(notice.master_epoch, notice.master_broker_id, notice.master_address, members)
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+            case RequestCode.GET_BROKER_EPOCH_CACHE:
+                return RemotingCommand.response_to(
+                    request, ResponseCode.SUCCESS, body=self._epoch_cache().encode()
+                )
+            case RequestCode.GET_BROKER_HA_STATUS:
+                return RemotingCommand.response_to(
+                    request, ResponseCode.SUCCESS, body=self._ha_status().encode()
+                )
+            case _:
+                remark = f" request type {request.code} not supported"
+                return RemotingCommand.response_to(
+                    request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark
+                )
+
+    def _learn(
+        self,
+        epoch: int | None,
+        master_id: int | None,
+        master_address: str | None,
+        members: SyncStateSet | None,
+    ) -> None:
+        if self._view.learn(epoch, master_id, master_address, members):
+            role = self._view.role
+            _log.info("epoch %d: master %s at %s", role.epoch, role.master_id, role.master_address)
+            attrs = {"master_id": str(role.master_id), "master_address": str(role.master_address)}
+            self._events.add("RoleChanged", role.epoch, attrs)
+        if self._follower is not None and self._follower.link is not None:
+            self._follower.link.set_in_sync(self._view.in_sync)
+
+    # From the log.
+
+    def _on_synced(self, _: int, duration_s: float) -> None:
+        if self._metrics is not None:
+            self._metrics.sync_duration.observe(duration_s)
+        link = self._follower.link if self._follower is not None else None
+        if link is not None:
+            link.synced()
+
+    def _on_sync_failure(self, error: OSError) -> None:
+        def fail() -> None:
+            if not self._failure.done():
+                self._failure.set_exception(error)
+
+        self._failure.get_loop().call_soon_threadsafe(fail)
+
+    # What others see.
+
+    def _numbers(self) -> Numbers:
+        link = self._follower.link if self._follower is not None else None
+        max_offset = self._store.log.max_offset
+        master_max_offset = link.machine.master_max_offset if link is not None else 0
+        return Numbers(
+            max_offset=max_offset,
+            confirm_offset=link.machine.confirm_offset if link is not None else -1,
+            lag=max(0, master_max_offset - max_offset),
+            in_sync=self._view.in_sync,
+            master_epoch=self._view.role.epoch,
+        )
+
+    def _readiness(self) -> tuple[bool, str]:
+        view = self._view
+        members = ",".join(str(member) for member in sorted(view.members))
+        return (
+            view.in_sync,
+            f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}",
+        )
+
+    def _epoch_cache(self) -> EpochEntryCache:
+        epochs = self._store.epochs
+        return EpochEntryCache(
+            broker_id=self._view.broker_id,
+            broker_name=self._config.group,
+            cluster_name=self._config.cluster,
+            epoch_list=tuple(EpochEntry(epochs.end_offset(e.epoch), e.epoch, e.start_offset) for e in epochs),
+            max_offset=self._store.log.max_offset,
+        )
+
+    def _ha_status(self) -> HARuntimeInfo:
+        client = HAClientRuntimeInfo(
+            activated=self._follower is not None and self._follower.link is not None,
+            master_addr=self._view.role.master_address,
+            max_offset=self._store.log.max_offset,
+        )
+        return HARuntimeInfo(client, master=False, master_commit_log_max_offset=self._store.log.max_offset)
