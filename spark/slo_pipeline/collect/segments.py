@@ -13,6 +13,7 @@ Source: docs/reference/segments.md.
 import datetime as dt
 import fcntl
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ import pyarrow.parquet as pq
 
 from slo_pipeline.schemas import SEGMENT_VERSION, SEGMENTS
 
+# Without "@", which ends the writer's part of a file name: no writer sweeps the files of one with a longer name.
+_WRITER = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _VERSION_KEY = "rmqha.segment_version"
 _WRITER_KEY = "rmqha.writer"
 
@@ -46,6 +49,10 @@ class SegmentStore:
         Raises:
             SegmentError: another process holds the same writer's name, or the directory cannot be written.
         """
+        if not _WRITER.fullmatch(writer):
+            raise SegmentError(
+                f"{writer!r} cannot be part of a file name: letters, digits, '_', '-' and '.' can"
+            )
         self.root = root
         self.writer = writer
         self._run = uuid.uuid4().hex[:12]
@@ -83,7 +90,7 @@ class SegmentStore:
         folder = self.root / table / f"day={day.isoformat()}"
         folder.mkdir(parents=True, exist_ok=True)
         self._written += 1
-        final = folder / f"{self.writer}-{self._run}-{self._written:06d}.parquet"
+        final = folder / f"{self.writer}@{self._run}-{self._written:06d}.parquet"
         temporary = folder / f".{final.name}.tmp"
         try:
             with temporary.open("wb") as file:
@@ -101,7 +108,7 @@ class SegmentStore:
 
     def read_metadata(self, table: str, key: str) -> Iterator[str]:
         """Yield the value of `key` in each segment of a table that this writer's name wrote, oldest first."""
-        segments = self.root.glob(f"{table}/day=*/{self.writer}-*.parquet")
+        segments = self.root.glob(f"{table}/day=*/{self.writer}@*.parquet")
         for path in sorted(segments, key=lambda path: path.stat().st_mtime_ns):
             value = (pq.read_schema(path).metadata or {}).get(key.encode())
             if value is not None:
@@ -114,7 +121,7 @@ class SegmentStore:
             self._lock = -1
 
     def _sweep(self) -> None:
-        for leftover in self.root.glob(f"*/day=*/.{self.writer}-*.parquet.tmp"):
+        for leftover in self.root.glob(f"*/day=*/.{self.writer}@*.parquet.tmp"):
             leftover.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -74,7 +74,7 @@ def test_a_segment_is_flushed_before_it_gets_its_name_and_the_folder_after(
     flush, rename = os.fsync, Path.rename
 
     def spy_flush(descriptor: int) -> None:
-        steps.append("flush " + Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("-")[0])
+        steps.append("flush " + Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("@")[0])
         flush(descriptor)
 
     def spy_rename(path: Path, target: Path) -> Path:
@@ -85,14 +85,14 @@ def test_a_segment_is_flushed_before_it_gets_its_name_and_the_folder_after(
         monkeypatch.setattr(segments.os, "fsync", spy_flush)
         monkeypatch.setattr(Path, "rename", spy_rename)
         store.write("samples", DAY, sample_rows())
-    assert steps == ["flush .collector", "rename", "flush day=2026"]
+    assert steps == ["flush .collector", "rename", "flush day=2026-11-21"]
 
 
 def test_leftovers_of_a_killed_writer_are_hidden_and_then_swept(tmp_path: Path) -> None:
     folder = tmp_path / "samples" / "day=2026-11-21"
     folder.mkdir(parents=True)
-    torn = folder / ".collector-abc-000001.parquet.tmp"
-    other = folder / ".canary-abc-000001.parquet.tmp"
+    torn = folder / ".collector@abc-000001.parquet.tmp"
+    other = folder / ".collector-2@abc-000001.parquet.tmp"
     for path in (torn, other):
         path.write_bytes(b"PAR1 torn")
     assert list(folder.glob("[!._]*.parquet")) == []
@@ -107,6 +107,11 @@ def test_a_second_writer_of_the_same_name_is_kept_out(tmp_path: Path) -> None:
             SegmentStore(tmp_path, "collector")
         SegmentStore(tmp_path, "canary").close()
     SegmentStore(tmp_path, "collector").close()
+
+
+def test_a_writer_whose_name_would_leave_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SegmentError, match="part of a file name"):
+        SegmentStore(tmp_path, "../collector")
 
 
 def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""`slo-pipeline canary`: options, signals, exit status.
+
+Exit status: 0 ended by a signal with everything read and on the disk, 1 something was not written, 2 wrong options.
+Acknowledged sends that no master could be asked about are named in the log and stay without a row.
+"""
+
+import argparse
+import asyncio
+import logging
+import re
+import signal
+import sys
+from pathlib import Path
+
+from slo_pipeline.canary.canary import Canary, CanarySettings
+from slo_pipeline.canary.metrics import CanaryMetrics
+from slo_pipeline.collect.command import seconds
+from slo_pipeline.collect.metrics import AddressError, parse_address, served
+from slo_pipeline.collect.segments import SegmentError, SegmentStore
+from slo_pipeline.collect.sink import SegmentSink
+
+RATE_MAX = 1_000.0
+QUEUES_MAX = 64
+_log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `canary`."""
+    parser.add_argument(
+        "--name-server", required=True, metavar="HOST:PORT", help="one, or several with ';' between"
+    )
+    parser.add_argument("--group", required=True, help="brokerName of the group to probe")
+    parser.add_argument("--topic", default="rmqha_canary", help="topic of its own, default rmqha_canary")
+    parser.add_argument("--rate", type=float, default=20.0, help="sends a second, default 20")
+    parser.add_argument("--queues", type=int, default=1, help="queues to make the topic with, default 1")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
+    parser.add_argument("--segment-seconds", type=seconds, default=60.0, metavar="TIME", help="default 60s")
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics and /livez")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Probe until SIGTERM or SIGINT, read what is left, and return the exit status."""
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
+    )
+    try:
+        settings = _settings(args)
+        return asyncio.run(_probe(settings, args.out, args.http))
+    except (SegmentError, AddressError, ValueError, OSError) as error:
+        sys.stderr.write(f"slo-pipeline canary: {error}\n")
+        return 2
+
+
+def _settings(args: argparse.Namespace) -> CanarySettings:
+    if not 0 < args.rate <= RATE_MAX:
+        raise ValueError(f"--rate {args.rate:g}: above 0, at most {RATE_MAX:g}")
+    if not 1 <= args.queues <= QUEUES_MAX:
+        raise ValueError(f"--queues {args.queues}: 1 to {QUEUES_MAX}")
+    return CanarySettings(
+        name_servers=[parse_address(one) for one in args.name_server.split(";") if one],
+        group=args.group,
+        topic=args.topic,
+        rate=args.rate,
+        queues=args.queues,
+        segment_s=args.segment_seconds,
+    )
+
+
+def writer_name(group: str) -> str:
+    """Return the segment writer's name for a group's canary: safe as part of a file name."""
+    return "canary-" + re.sub(r"[^A-Za-z0-9_]", "_", group)
+
+
+async def _probe(settings: CanarySettings, out: Path, http: str | None) -> int:
+    metrics = CanaryMetrics(settings.group)
+    loop = asyncio.get_running_loop()
+    with SegmentStore(out, writer_name(settings.group)) as store:
+        sink = SegmentSink(store)
+        canary = Canary(settings, sink, metrics)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, canary.stop)
+        async with served(http, metrics.registry) as address:
+            _log.info("probing %s, http %s", settings.group, address or "off")
+            try:
+                await canary.run()
+            finally:
+                flushed = await sink.flush()
+        return 0 if flushed and not sink.refused else 1

@@ -1,0 +1,113 @@
+"""The four requests of the canary, and what the answers to a send mean.
+
+Pure. Producer and consumer group are those RocketMQ keeps for testing itself: brokers know them without being told, also
+where subscription groups are not made by themselves.
+
+Source: MixAll.java (SELF_TEST_*), PullMessageProcessor.java, SendMessageProcessor.java (5.2.0 to 5.5.0).
+"""
+
+from controller_core.remoting.client_headers import (
+    CreateTopicRequestHeader,
+    GetRouteInfoRequestHeader,
+    PullMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+
+PRODUCER_GROUP = "SELF_TEST_P_GROUP"
+CONSUMER_GROUP = "SELF_TEST_C_GROUP"
+PULL_MESSAGES_MAX = 32
+"""Brokers give no more from memory (maxTransferCountOnMessageInMemory)."""
+
+_DEFAULT_TOPIC = "TBW102"
+_PERM_READ_WRITE = 6
+_FLAG_SUBSCRIPTION = 1 << 2
+_REJECTED = "[REJECTREQUEST]"
+_NOT_ENOUGH = "in-sync replicas not enough"
+
+
+def send_request(
+    topic: str, group: str, queue_id: int, sequence: int, body: bytes, born_ms: int
+) -> RemotingCommand:
+    """Return SEND_MESSAGE_V2 for one canary message.
+
+    Args:
+        topic: the canary's topic.
+        group: brokerName.
+        queue_id: queue of the topic on that group.
+        sequence: becomes the message's key, for a person who looks for it with mqadmin.
+        body: the payload.
+        born_ms: UTC milliseconds.
+    """
+    header = SendMessageRequestHeaderV2(
+        producer_group=PRODUCER_GROUP,
+        topic=topic,
+        default_topic=_DEFAULT_TOPIC,
+        default_topic_queue_nums=1,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=born_ms,
+        flag=0,
+        properties=f"KEYS\x01{group}-{sequence}\x02WAIT\x01true\x02",
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+        broker_name=group,
+    )
+    return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header.to_ext(), body)
+
+
+def pull_request(topic: str, queue_id: int, offset: int) -> RemotingCommand:
+    """Return PULL_MESSAGE from a queue offset on, answered at once whether there are messages or not."""
+    header = PullMessageRequestHeader(
+        consumer_group=CONSUMER_GROUP,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=offset,
+        max_msg_nums=PULL_MESSAGES_MAX,
+        sys_flag=_FLAG_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, header.to_ext())
+
+
+def route_request(topic: str) -> RemotingCommand:
+    """Return GET_ROUTEINFO_BY_TOPIC."""
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+    return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.to_ext())
+
+
+def create_topic_request(topic: str, queues: int) -> RemotingCommand:
+    """Return UPDATE_AND_CREATE_TOPIC for a broker."""
+    header = CreateTopicRequestHeader(
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=_PERM_READ_WRITE
+    )
+    return RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_ext())
+
+
+def send_result(code: int, remark: str | None) -> str:
+    """Return the word of `probe_ops.result` for a broker's answer to a send.
+
+    A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is kept beside
+    the word), or 14 when its role changed while the message was on its way. IN_SYNC_REPLICAS_NOT_ENOUGH has no code of
+    its own on the wire: it is code 1 and a remark.
+    """
+    words = remark or ""
+    match code:
+        case ResponseCode.SUCCESS:
+            return "ok"
+        case ResponseCode.FLUSH_SLAVE_TIMEOUT:
+            return "flush_slave_timeout"
+        case ResponseCode.SERVICE_NOT_AVAILABLE:
+            return "not_master"
+        case ResponseCode.SYSTEM_BUSY if _REJECTED in words:
+            return "not_master"
+        case ResponseCode.SYSTEM_ERROR if _NOT_ENOUGH in words:
+            return "in_sync_replicas_not_enough"
+        case _:
+            return "other"
