@@ -237,8 +237,6 @@ class Connection(asyncio.Protocol):
         """Learn that the transport has ended; part of asyncio.Protocol."""
         if not self._closing:
             self._end(exc)
-        if self._closed.done():
-            return
         self._closed.set_result(self._reason)
         callbacks, self._closed_callbacks = self._closed_callbacks, []
         for callback in callbacks:

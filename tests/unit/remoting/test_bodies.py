@@ -135,10 +135,11 @@ def test_what_looks_like_a_bare_key_inside_a_text_stays() -> None:
     assert lenient_json.decode(b'{0:"{1:\\"x\\",2:3}"}') == {"0": '{1:"x",2:3}'}
 
 
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize("unit", [b'"\\"', b'{"a":', b"{,", b"{a", b"{1", b"[" * 100, b"{1:[" * 50])
 def test_hostile_texts_are_refused_in_linear_time(unit: bytes) -> None:
     with pytest.raises(RemotingProtocolError):
-        lenient_json.decode(unit * 20_000)
+        lenient_json.decode(unit * (2_000_000 // len(unit)))
 
 
 def test_names_are_a_list_and_nothing_is_an_empty_one() -> None:

@@ -172,6 +172,53 @@ def test_any_binary_header_is_read_or_refused(header: bytes) -> None:
     assert command.serialize_type is SerializeType.ROCKETMQ
 
 
+def binary_header(remark: bytes, ext: bytes) -> bytes:
+    """Frame, without its length word, a binary header for code 10 with hand-written remark and ext."""
+    header = bytes.fromhex("000a 00 0000 00000001 00000000") + remark + ext
+    return (1 << 24 | len(header)).to_bytes(4) + header
+
+
+NOTHING = bytes(4)
+FIELD_A_B = bytes.fromhex("0001 61 00000001 62")
+
+
+@pytest.mark.parametrize(
+    ("fields", "ext"),
+    [
+        pytest.param(FIELD_A_B, {"a": "b"}, id="key and value"),
+        pytest.param(
+            bytes.fromhex("0001 61 00000000") + FIELD_A_B, {"a": "b"}, id="null value, then its value"
+        ),
+        pytest.param(bytes.fromhex("0001 63 00000000"), {}, id="null value"),
+        pytest.param(bytes.fromhex("0000 00000001 62"), {}, id="null key"),
+    ],
+)
+def test_a_binary_text_of_no_bytes_is_null_and_so_absent(fields: bytes, ext: dict[str, str]) -> None:
+    assert decode_frame(binary_header(NOTHING, len(fields).to_bytes(4) + fields)).ext == ext
+
+
+@pytest.mark.parametrize(
+    ("remark", "ext"),
+    [
+        pytest.param((-1).to_bytes(4, signed=True), NOTHING, id="negative remark length"),
+        pytest.param((9).to_bytes(4) + b"x", NOTHING, id="remark beyond the header"),
+        pytest.param(NOTHING, (-1).to_bytes(4, signed=True), id="negative ext length"),
+        pytest.param(NOTHING, (99).to_bytes(4) + FIELD_A_B, id="ext beyond the header"),
+        pytest.param(
+            NOTHING, (8).to_bytes(4) + bytes.fromhex("ffff 61 00000001 62"), id="negative key length"
+        ),
+        pytest.param(
+            NOTHING, (8).to_bytes(4) + bytes.fromhex("0001 61 fffffff9 62"), id="negative value length"
+        ),
+        pytest.param(NOTHING, (7).to_bytes(4) + FIELD_A_B[:-1], id="value cut off"),
+        pytest.param((1).to_bytes(4) + b"\xff", NOTHING, id="remark not UTF-8"),
+    ],
+)
+def test_a_binary_length_that_points_nowhere_is_refused(remark: bytes, ext: bytes) -> None:
+    with pytest.raises(RemotingProtocolError):
+        decode_frame(binary_header(remark, ext))
+
+
 def test_an_absurd_length_is_refused_before_its_bytes_are_kept() -> None:
     decoder = FrameDecoder()
     with pytest.raises(FrameError, match="out of range") as caught:
