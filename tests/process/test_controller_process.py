@@ -20,18 +20,33 @@ GROUP = "orders"
 SETTLE_S = 5.0
 
 
+class World(ControllerCluster):
+    """Three controllers, and the brokers that a test started."""
+
+    def __init__(self, directory: Path) -> None:
+        """Describe the controllers."""
+        super().__init__(directory)
+        self.brokers: list[FakeBroker] = []
+
+    def broker(self, timeout_ms: int = 10_000) -> FakeBroker:
+        """Return a broker, not started, that is ended with the test."""
+        self.brokers.append(FakeBroker(self.remoting_addresses, GROUP, timeout_ms=timeout_ms))
+        return self.brokers[-1]
+
+
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[ControllerCluster]:
-    async with ControllerCluster(tmp_path) as controllers:
-        yield controllers
+async def cluster(tmp_path: Path) -> AsyncIterator[World]:
+    async with World(tmp_path) as world:
+        try:
+            yield world
+        finally:
+            for broker in world.brokers:
+                await broker.die()
 
 
-async def _group_of_two(
-    cluster: ControllerCluster, *, timeout_ms: int = 10_000
-) -> tuple[FakeBroker, FakeBroker]:
+async def _group_of_two(cluster: World, *, timeout_ms: int = 10_000) -> tuple[FakeBroker, FakeBroker]:
     """Start a master (id 1) and a slave (id 2) that are both in the SyncStateSet."""
-    master = FakeBroker(cluster.remoting_addresses, GROUP, timeout_ms=timeout_ms)
-    slave = FakeBroker(cluster.remoting_addresses, GROUP, timeout_ms=timeout_ms)
+    master, slave = cluster.broker(timeout_ms), cluster.broker(timeout_ms)
     await master.start()
     answer = await master.elect()
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -45,11 +60,6 @@ async def _group_of_two(
     return master, slave
 
 
-async def _end(*brokers: FakeBroker) -> None:
-    for broker in brokers:
-        await broker.die()
-
-
 async def _elapsed(condition: Any, timeout_s: float = SETTLE_S) -> float:
     """Wait until the coroutine function gives a true value; return how long that took."""
     loop = asyncio.get_running_loop()
@@ -61,7 +71,7 @@ async def _elapsed(condition: Any, timeout_s: float = SETTLE_S) -> float:
 
 
 async def test_a_closed_connection_is_a_death_and_the_slave_is_told_at_once(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
     master, slave = await _group_of_two(cluster)
     begin_s = asyncio.get_running_loop().time()
@@ -72,33 +82,30 @@ async def test_a_closed_connection_is_a_death_and_the_slave_is_told_at_once(
     assert notice.sync_state_set.sync_state_set == (2,)
     assert notice.sync_state_set.sync_state_set_epoch == 3
     assert notice.at_s - begin_s < 1.0
-    await _end(slave)
 
 
 async def test_silence_is_a_death_after_the_time_that_the_broker_announced(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
     master, slave = await _group_of_two(cluster, timeout_ms=800)
     begin_s = asyncio.get_running_loop().time()
     await master.fall_silent()
     notice = await slave.wait_notice(2)
     assert 0.6 < notice.at_s - begin_s < 1.5
-    await _end(master, slave)
 
 
-async def test_every_node_answers_what_only_the_leader_knows(cluster: ControllerCluster) -> None:
+async def test_every_node_answers_what_only_the_leader_knows(cluster: World) -> None:
     master, slave = await _group_of_two(cluster)
     for controller in range(3):
         info, in_sync = await master.replica_info(controller=controller)
         assert (info.master_broker_id, info.master_epoch, in_sync.sync_state_set) == (1, 1, (1, 2))
         await slave.register(controller=controller)
-    await _end(master, slave)
 
 
 async def test_a_killed_leader_is_replaced_within_two_seconds_and_no_epoch_changes(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
-    master, slave = await _group_of_two(cluster)
+    master, _slave = await _group_of_two(cluster)
     leader = await cluster.wait_leader()
     other = (leader + 1) % 3
     await cluster.kill_node(leader)
@@ -114,11 +121,10 @@ async def test_a_killed_leader_is_replaced_within_two_seconds_and_no_epoch_chang
     assert await _elapsed(answers) < 2.0
     info, in_sync = await master.replica_info(controller=other)
     assert (info.master_broker_id, info.master_epoch, in_sync.sync_state_set) == (1, 1, (1, 2))
-    await _end(master, slave)
 
 
 async def test_master_and_leading_controller_lost_together_still_fail_over_at_once(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
     master, slave = await _group_of_two(cluster)
     leader = await cluster.wait_leader()
@@ -128,10 +134,9 @@ async def test_master_and_leading_controller_lost_together_still_fail_over_at_on
     notice = await slave.wait_notice(2)
     assert notice.header.master_broker_id == 2
     assert notice.at_s - begin_s < 2.5
-    await _end(slave)
 
 
-async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(cluster: ControllerCluster) -> None:
+async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(cluster: World) -> None:
     master, slave = await _group_of_two(cluster)
     leader = await cluster.wait_leader()
     cluster.freeze_node(leader)
@@ -143,16 +148,15 @@ async def test_a_frozen_leader_is_replaced_and_does_not_act_when_it_wakes(cluste
     group = await cluster.group_info("c1", GROUP)
     assert group is not None
     assert (group["master_id"], group["master_epoch"]) == (2, 2)
-    await _end(slave)
 
 
-async def _follows(cluster: ControllerCluster, node: int, leader: int) -> bool:
+async def _follows(cluster: World, node: int, leader: int) -> bool:
     status = await cluster.status(node)
     return status is not None and status["leader"] == f"n{leader}"
 
 
-async def test_a_restart_of_all_nodes_keeps_every_group(cluster: ControllerCluster) -> None:
-    master, slave = await _group_of_two(cluster)
+async def test_a_restart_of_all_nodes_keeps_every_group(cluster: World) -> None:
+    _master, _slave = await _group_of_two(cluster)
     before = await cluster.group_info("c1", GROUP)
     await asyncio.gather(*(cluster.kill_node(index) for index in range(3)))
     await asyncio.gather(*(cluster.start_node(index) for index in range(3)))
@@ -165,11 +169,10 @@ async def test_a_restart_of_all_nodes_keeps_every_group(cluster: ControllerClust
     assert after is not None
     for name in ("master_id", "master_epoch", "sync_state_set", "sync_state_set_epoch", "next_broker_id"):
         assert after[name] == before[name]
-    await _end(master, slave)
 
 
 async def test_after_a_cold_start_a_slave_that_beats_first_does_not_replace_the_master(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
     master, slave = await _group_of_two(cluster)
     await master.fall_silent()
@@ -182,19 +185,18 @@ async def test_after_a_cold_start_a_slave_that_beats_first_does_not_replace_the_
     group = await cluster.group_info("c1", GROUP)
     assert group is not None
     assert (group["master_id"], group["master_epoch"]) == (1, 1)
-    await _end(master, slave)
 
 
-async def test_sigterm_hands_leadership_over_and_ends_cleanly(cluster: ControllerCluster) -> None:
+async def test_sigterm_hands_leadership_over_and_ends_cleanly(cluster: World) -> None:
     leader = await cluster.wait_leader()
     assert await cluster.stop_node(leader) == 0
     assert await cluster.wait_leader(2.0, other_than=leader) != leader
 
 
 async def test_with_one_node_of_three_every_request_is_answered_in_time_with_2007(
-    cluster: ControllerCluster,
+    cluster: World,
 ) -> None:
-    master, slave = await _group_of_two(cluster)
+    master, _slave = await _group_of_two(cluster)
     for index in (1, 2):
         await cluster.kill_node(index)
 
@@ -209,10 +211,9 @@ async def test_with_one_node_of_three_every_request_is_answered_in_time_with_200
     assert answer.remark == "The controller is not in leader state"
     metadata = await master.must(RequestCode.CONTROLLER_GET_METADATA_INFO)
     assert headers.GetMetaDataResponseHeader.from_ext(metadata.ext).controller_leader_address == ""
-    await _end(master, slave)
 
 
-async def test_the_failover_is_told_in_events_and_in_its_record(cluster: ControllerCluster) -> None:
+async def test_the_failover_is_told_in_events_and_in_its_record(cluster: World) -> None:
     master, slave = await _group_of_two(cluster)
     await master.die()
     await slave.wait_notice(2)
@@ -235,17 +236,16 @@ async def test_the_failover_is_told_in_events_and_in_its_record(cluster: Control
     assert kinds == ["BrokerSuspected", "MasterElected", "RoleNotified", "RoleTaken"]
     assert [event["sequence"] for event in streams[0]] == list(range(1, len(streams[0]) + 1))
     assert streams[0] == streams[1] == streams[2]
-    await _end(slave)
 
 
-async def _failovers(cluster: ControllerCluster, index: int) -> list[dict[str, Any]]:
+async def _failovers(cluster: World, index: int) -> list[dict[str, Any]]:
     url = f"http://{cluster.http_addresses[index]}/v1/failovers?consistent=true"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         value = await response.json()
         return list(value["failovers"])
 
 
-async def _events(cluster: ControllerCluster, index: int, after: int = 0) -> list[dict[str, Any]]:
+async def _events(cluster: World, index: int, after: int = 0) -> list[dict[str, Any]]:
     url = f"http://{cluster.http_addresses[index]}/v1/events?after={after}&follow=false"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return [json.loads(line) for line in (await response.text()).splitlines()]

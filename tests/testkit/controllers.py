@@ -81,11 +81,12 @@ class ControllerCluster:
         return len(self.processes)
 
     async def start(self) -> None:
-        """Start all nodes and wait until one leads and serves; ends them again if that fails."""
+        """Start all nodes and wait until one leads and all serve; ends them again if that fails."""
         try:
             for process in self.processes:
                 await process.start()
             await self.wait_leader()
+            await self._wait(self._all_ready, "every node to be ready", _LEADER_TIMEOUT_S)
         except BaseException:
             await self.stop()
             raise
@@ -125,6 +126,10 @@ class ControllerCluster:
             if status is not None and status["role"] == "leader" and status["ready"]:
                 return index
         return None
+
+    async def _all_ready(self) -> bool | None:
+        statuses = [await self.status(index) for index in range(len(self))]
+        return True if all(status is not None and status["ready"] for status in statuses) else None
 
     async def wait_leader(
         self, timeout_s: float = _LEADER_TIMEOUT_S, *, other_than: int | None = None

@@ -10,7 +10,7 @@ Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -49,6 +49,7 @@ class Metrics:
     """All metrics of one node; `text()` is what a scrape gets."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call] # else each counter has a second series; untyped upstream
         self._registry = CollectorRegistry(auto_describe=False)
         self._requests = Counter(
             "rmqha_requests",
