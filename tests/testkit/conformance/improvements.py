@@ -57,6 +57,17 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
         occurrence=3,
     ),
     Improvement(
+        "sss no master",
+        {
+            "body": '{"replicasInfoTable":{"b1":{"inSyncReplicas":[],"masterEpoch":0,"notInSyncReplicas":[{"alive":true,'
+            '"brokerAddress":"127.0.0.1:1","brokerId":1,"brokerName":"b1"},{"alive":false,"brokerAddress":'
+            '"127.0.0.1:2","brokerId":2,"brokerName":"b1"},{"alive":false,"brokerAddress":"127.0.0.1:7","brokerId":7,'
+            '"brokerName":"b1"}],"syncStateSetEpoch":0}}}'
+        },
+        "a broker that has just registered over its connection is alive",
+        "Java waits for its heartbeat, which the broker sends on another thread: its request to be elected may lose that race",
+    ),
+    Improvement(
         "next after clean",
         {"ext": '{"brokerName":"b1","clusterName":"c1","nextBrokerId":"8"}'},
         _NEXT_ID,

@@ -2,7 +2,8 @@
 
 It expects a controller that was never asked anything before. Group `b1` goes from unknown to cleaned over one
 connection; group `q` shows the first election; group `r` has a connection for each broker, closed one after another,
-because to a controller a closed connection is a dead broker.
+because to a controller a closed connection is a dead broker. What a broker asks in its own name goes over its own
+connection, as real brokers do: a controller may take it for a sign of life.
 
 Labels up to "first elect unknown id 99" are those of an earlier recording of the same conversation, so that both can be
 compared.
@@ -88,9 +89,9 @@ def _register(label: str, group: str, broker_id: int, address: str) -> Ask:
     return Ask(label, RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, ext))
 
 
-def _elect(label: str, group: str, broker_id: int, *, designate: bool = False) -> Ask:
+def _elect(label: str, group: str, broker_id: int, *, designate: bool = False, link: str = MAIN_LINK) -> Ask:
     ext = ElectMasterRequestHeader(group, CLUSTER, broker_id, designate).to_ext()
-    return Ask(label, RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, ext))
+    return Ask(label, RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, ext), link)
 
 
 def _next(label: str, group: str) -> Ask:
@@ -235,8 +236,8 @@ def _elections_of_three() -> Iterator[Step]:
         yield _apply(f"apply {broker_id} in r", "r", broker_id, f"127.0.0.1:{30 + broker_id};1")
     for broker_id in (1, 2, 3):
         yield _beat(f"hb r{broker_id}", "r", broker_id, f"127.0.0.1:{30 + broker_id}", f"r{broker_id}")
-    yield _elect("elect r first by 2", "r", 2)
-    yield _elect("elect r by 1 (2 lives)", "r", 1)
+    yield _elect("elect r first by 2", "r", 2, link="r2")
+    yield _elect("elect r by 1 (2 lives)", "r", 1, link="r1")
     yield _elect("elect r by nobody (2 lives)", "r", -1)
     yield _elect("admin elect r 1 (outside the set)", "r", 1, designate=True)
     yield _elect("admin elect r 2 (is master)", "r", 2, designate=True)
@@ -262,7 +263,7 @@ def _connections_that_close() -> Iterator[Step]:
     yield Close("r3")
     yield _get("getReplica r, connection of the last member closed", "r", until=_has(masterBrokerId=None))
     yield _beat("hb r1 again", "r", 1, "127.0.0.1:31", "r1 again")
-    yield _elect("elect r by 1 (alive, outside the set)", "r", 1)
+    yield _elect("elect r by 1 (alive, outside the set)", "r", 1, link="r1 again")
     yield _sync_state("sss r without master", "r")
 
 
