@@ -1,0 +1,221 @@
+"""A canary in this process against a name server and a broker that answer, fall silent, or are not there."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from controller_core.channel import Connection, Server, serve
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from slo_pipeline.canary import reader, sender
+from slo_pipeline.canary.canary import Canary, CanarySettings
+from slo_pipeline.canary.metrics import CanaryMetrics
+from slo_pipeline.canary.read_plan import ReadPlan
+from slo_pipeline.collect.segments import SegmentStore
+from slo_pipeline.collect.sink import SegmentSink
+
+RATE = 50
+
+
+class Group:
+    """A broker with one queue and the name server that lists it, as far as a canary can tell."""
+
+    def __init__(self) -> None:
+        self.log: list[bytes] = []
+        self.topic_known = False
+        self.master = ""
+        self.answer: Callable[[RemotingCommand], RemotingCommand | None] = self.store
+        self.broker: Server | None = None
+
+    def store(self, request: RemotingCommand) -> RemotingCommand:
+        """Keep a message, as a healthy broker."""
+        self.log.append(request.body)
+        ext = {"msgId": "m", "queueId": "0", "queueOffset": str(len(self.log) - 1)}
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, ext)
+
+    def serve_client(self, _: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Answer as broker or name server."""
+        match request.code:
+            case RequestCode.SEND_MESSAGE_V2:
+                return self.answer(request)
+            case RequestCode.PULL_MESSAGE:
+                return self._pull(request)
+            case RequestCode.UPDATE_AND_CREATE_TOPIC:
+                self.topic_known = True
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+            case RequestCode.GET_ROUTEINFO_BY_TOPIC if self.topic_known:
+                queues = [{"brokerName": "orders", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}]
+                return self._json(request, {"brokerDatas": [self._data()], "queueDatas": queues})
+            case RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                return RemotingCommand.response_to(request, ResponseCode.TOPIC_NOT_EXIST)
+            case _:
+                return self._json(
+                    request, {"brokerAddrTable": {"orders": self._data()}, "clusterAddrTable": {}}
+                )
+
+    def _data(self) -> dict[str, object]:
+        addresses = {"0": self.master} if self.master else {}
+        return {"brokerName": "orders", "cluster": "main", "brokerAddrs": addresses}
+
+    def _json(self, request: RemotingCommand, body: object) -> RemotingCommand:
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=json.dumps(body).encode())
+
+    def _pull(self, request: RemotingCommand) -> RemotingCommand:
+        offset = int((request.ext or {})["queueOffset"])
+        batch = self.log[offset : offset + 32]
+        if not batch:
+            return RemotingCommand.response_to(request, ResponseCode.PULL_NOT_FOUND)
+        body = b"".join(_stored(at, data) for at, data in enumerate(batch, offset))
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+
+
+def _stored(offset: int, body: bytes) -> bytes:
+    fixed = struct.pack(">IIiiqqi", 0xDAA320A7, 0, 0, 0, offset, 0, 0) + bytes(32 + 12)
+    rest = struct.pack(">i", len(body)) + body + b"\x01T\x00\x00"
+    return struct.pack(">i", 4 + len(fixed) + len(rest)) + fixed + rest
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[Group]:
+    one = Group()
+    one.broker = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", one.serve_client))
+    one.master = f"127.0.0.1:{one.broker.port}"
+    yield one
+    await one.broker.close()
+
+
+@contextlib.asynccontextmanager
+async def probing(group: Group, directory: Path) -> AsyncIterator[SegmentSink]:
+    """Run a canary against the group; on leaving it is stopped, reads what is left, and is on the disk."""
+    name_server = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", group.serve_client))
+    settings = CanarySettings([("127.0.0.1", name_server.port)], "orders", "Canary", rate=RATE)
+    with SegmentStore(directory, "canary-orders") as store:
+        sink = SegmentSink(store)
+        canary = Canary(settings, sink, CanaryMetrics("orders"))
+        task = asyncio.create_task(canary.run())
+        try:
+            yield sink
+        finally:
+            canary.stop()
+            await task
+            assert await sink.flush()
+            await name_server.close()
+
+
+async def until_rows(sink: SegmentSink, count: int) -> None:
+    async with asyncio.timeout(5):
+        while sink.buffered()["probe_ops"] < count:  # noqa: ASYNC110 - a buffer signals nothing
+            await asyncio.sleep(0.01)
+
+
+def all_rows(directory: Path, table: str) -> list[dict[str, Any]]:
+    tables = [pq.ParquetFile(path).read() for path in directory.glob(f"{table}/day=*/[!.]*.parquet")]
+    found: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist()
+    return found
+
+
+def rows(directory: Path, op: str) -> list[dict[str, Any]]:
+    found = [row for row in all_rows(directory, "probe_ops") if row["op"] == op]
+    return sorted(found, key=lambda row: row["seq"])
+
+
+async def test_a_healthy_group_is_all_ok_and_all_read(group: Group, tmp_path: Path) -> None:
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 10)
+    sends, reads = rows(tmp_path, "send"), rows(tmp_path, "read")
+    assert {row["result"] for row in sends + reads} == {"ok"}
+    assert [row["seq"] for row in sends] == [row["seq"] for row in reads]
+    assert [row["queue_offset"] for row in sends] == list(range(len(sends)))
+    assert {row["broker_addr"] for row in sends} == {group.master}
+    assert all(row["intended_ts"] <= row["start_ts"] <= row["end_ts"] for row in sends)
+
+
+async def test_a_silent_broker_delays_no_later_send(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "DEADLINE_NS", 200_000_000)
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 5)
+        group.answer = lambda _: None
+        await until_rows(sink, 25)
+        group.answer = group.store
+        await until_rows(sink, 35)
+    sends = rows(tmp_path, "send")
+    results = [row["result"] for row in sends]
+    assert {"ok", "timeout"} == set(results)
+    assert {row["end_ts"] for row in sends if row["result"] == "timeout"} == {None}
+    steps = {
+        round((later["intended_ts"] - earlier["intended_ts"]).total_seconds() * RATE, 3)
+        for earlier, later in itertools.pairwise(sends)
+    }
+    assert steps == {1.0}
+    # Each began at its own time, not when the one before was over.
+    assert max((row["start_ts"] - row["intended_ts"]).total_seconds() for row in sends) < 0.15
+
+
+async def test_a_port_that_nobody_listens_on_is_a_refusal(group: Group, tmp_path: Path) -> None:
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 3)
+        assert group.broker is not None
+        await group.broker.close()
+        await until_rows(sink, 12)
+        group.broker = await serve(
+            "127.0.0.1",
+            group.broker.port or int(group.master.rpartition(":")[2]),
+            lambda made: setattr(made, "on_request", group.serve_client),
+        )
+        before = sink.buffered()["probe_ops"]
+        await until_rows(sink, before + 5)
+    results = [row["result"] for row in rows(tmp_path, "send")]
+    assert "refused" in results
+    assert (results[0], results[-1]) == ("ok", "ok")
+    assert {row["result"] for row in rows(tmp_path, "read")} == {"ok"}
+
+
+async def test_without_a_master_there_is_no_route_and_no_waiting(group: Group, tmp_path: Path) -> None:
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 3)
+        master, group.master = group.master, ""
+        await until_rows(sink, 25)
+        group.master = master
+        await until_rows(sink, 45)
+    sends = rows(tmp_path, "send")
+    assert {row["result"] for row in sends} == {"ok", "no_route"}
+    assert {row["broker_addr"] for row in sends if row["result"] == "no_route"} == {""}
+    seen = [dict(row["attrs"])["master_address"] for row in all_rows(tmp_path, "events")]
+    assert seen == [master, master]
+
+
+async def test_what_the_broker_says_no_with_is_kept(group: Group, tmp_path: Path) -> None:
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 3)
+        group.answer = lambda request: RemotingCommand.response_to(
+            request, ResponseCode.SYSTEM_ERROR, remark="in-sync replicas not enough"
+        )
+        await until_rows(sink, 8)
+    refused = [row for row in rows(tmp_path, "send") if row["result"] != "ok"]
+    assert {(row["result"], row["remark"]) for row in refused} == {
+        ("in_sync_replicas_not_enough", "code 1: in-sync replicas not enough")
+    }
+
+
+async def test_an_acknowledged_message_that_the_log_lost_is_missing(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "ReadPlan", lambda: ReadPlan(grace_ns=200_000_000))
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 5)
+        lost = group.log[-1]
+        group.log[-1] = lost[:-1] + bytes([lost[-1] ^ 1])
+        place = len(group.log) - 1
+    missing = [row for row in rows(tmp_path, "read") if row["result"] == "missing"]
+    assert [row["queue_offset"] for row in missing] == [place]
