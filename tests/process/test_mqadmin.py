@@ -1,0 +1,137 @@
+"""RocketMQ's own mqadmin, three releases of it, against three of our controllers with brokers that beat."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller_core.remoting import headers
+from testkit.controllers import ControllerCluster
+from testkit.fake_broker import FakeBroker
+from testkit.jars import jars
+from testkit.rocketmq import mqadmin
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+CLUSTER = "c1"
+GROUP = "b1"
+VERSIONS = ("5.2.0", "5.4.0", "5.5.0")
+
+
+class Admin:
+    """mqadmin of one release, pointed at a node that does not lead."""
+
+    def __init__(self, release: Path, directory: Path, cluster: ControllerCluster, follower: str) -> None:
+        self._jars = release
+        self._home = directory
+        self.cluster = cluster
+        self.address = follower
+
+    async def __call__(self, command: str, *arguments: str, address: str = "") -> str:
+        """Run one command and return what it printed."""
+        return await mqadmin(self._jars, self._home, command, "-a", address or self.address, *arguments)
+
+
+@pytest.fixture(params=VERSIONS)
+async def admin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Admin]:
+    release = await jars(request.param)
+    async with ControllerCluster(tmp_path) as cluster:
+        leader = await cluster.wait_leader()
+        follower = cluster.remoting_addresses[(leader + 1) % 3]
+        yield Admin(release, tmp_path / "mqadmin", cluster, follower)
+
+
+async def _two_brokers(cluster: ControllerCluster) -> tuple[FakeBroker, FakeBroker]:
+    brokers = (FakeBroker(cluster.remoting_addresses, GROUP), FakeBroker(cluster.remoting_addresses, GROUP))
+    for broker in brokers:
+        await broker.start()
+    elected = await brokers[0].elect()
+    brokers[0].epoch = headers.ElectMasterResponseHeader.from_ext(elected.ext).master_epoch or 0
+    await cluster.wait_group(CLUSTER, GROUP, lambda group: all(one["alive"] for one in group["replicas"]))
+    await brokers[0].alter((1, 2), set_epoch=1)
+    return brokers
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+async def test_every_controller_command_of_mqadmin_works(admin: Admin) -> None:
+    """One test a release, because a JVM takes a second for each command and the commands build on one another."""
+    cluster = admin.cluster
+    leader = await cluster.wait_leader()
+    first, second = await _two_brokers(cluster)
+    try:
+        await _check_metadata(admin, leader)
+        await _check_sync_state_set(admin, first, second)
+        await _check_election(admin, second)
+        await _check_cleaning(admin, first)
+        await _check_config(admin)
+    finally:
+        await first.die()
+        await second.die()
+
+
+async def _check_metadata(admin: Admin, leader: int) -> None:
+    lines = _lines(await admin("getControllerMetaData"))
+    assert "#ControllerGroup\tcontrollers" in lines
+    assert f"#ControllerLeaderId\tn{leader}" in lines
+    assert f"#ControllerLeaderAddress\t{admin.cluster.remoting_addresses[leader]}" in lines
+    for index, address in enumerate(admin.cluster.remoting_addresses):
+        assert f"#Peer:\tn{index}:{address}" in lines
+
+
+async def _check_sync_state_set(admin: Admin, first: FakeBroker, second: FakeBroker) -> None:
+    lines = _lines(await admin("getSyncStateSet", "-b", GROUP))
+    for line in (
+        f"#brokerName\t{GROUP}",
+        "#MasterBrokerId\t1",
+        f"#MasterAddr\t{first.address}",
+        "#MasterEpoch\t1",
+        "#SyncStateSetEpoch\t2",
+        "#SyncStateSetNums\t2",
+    ):
+        assert line in lines, lines
+    for broker in (first, second):
+        identity = (
+            f"brokerName='{GROUP}', brokerId={broker.broker_id}, brokerAddress='{broker.address}', alive=true"
+        )
+        assert f"InSyncReplica:\tReplicaIdentity{{{identity}}}" in lines, lines
+
+
+async def _check_election(admin: Admin, second: FakeBroker) -> None:
+    lines = _lines(await admin("electMaster", "-b", "2", "-bn", GROUP, "-c", CLUSTER))
+    for line in (
+        f"#ClusterName\t{CLUSTER}",
+        f"#BrokerName\t{GROUP}",
+        f"#BrokerMasterAddr\t{second.address}",
+        "#MasterEpoch\t2",
+        "#SyncStateSetEpoch\t3",
+        f"\t#Broker\t2\t{second.address}",
+    ):
+        assert line in lines, lines
+    assert (await second.wait_notice(2)).header.master_broker_id == 2
+
+
+async def _check_cleaning(admin: Admin, first: FakeBroker) -> None:
+    text = await admin("cleanBrokerMetadata", "-b", "1", "-bn", GROUP, "-c", CLUSTER)
+    assert "is still alive, clean up failure" in text
+    await first.die()
+    await admin.cluster.wait_group(CLUSTER, GROUP, lambda group: not group["replicas"][0]["alive"])
+    text = await admin("cleanBrokerMetadata", "-b", "1", "-bn", GROUP, "-c", CLUSTER)
+    assert f"clear broker {GROUP} metadata from controller success!" in text
+    group = await admin.cluster.group_info(CLUSTER, GROUP)
+    assert group is not None
+    assert [replica["broker_id"] for replica in group["replicas"]] == [2]
+
+
+async def _check_config(admin: Admin) -> None:
+    everyone = ";".join(admin.cluster.remoting_addresses)
+    text = await admin(
+        "updateControllerConfig", "-k", "enableElectUncleanMaster", "-v", "true", address=everyone
+    )
+    assert "update controller config success!" in text
+    lines = _lines(await admin("getControllerConfig", address=everyone))
+    for address in admin.cluster.remoting_addresses:
+        assert any(line.strip("=") == address for line in lines), lines
+    assert sum("enableElectUncleanMaster" in line and line.endswith("true") for line in lines) == 3
