@@ -17,6 +17,7 @@ from pyspark.sql.types import TimestampType
 
 from slo_pipeline.jobs.gold import Gold, Period
 from slo_pipeline.reports import model
+from slo_pipeline.reports.words import octets
 from slo_pipeline.transforms.budget import Objective
 from slo_pipeline.transforms.latency import BOUNDS_MS
 from slo_pipeline.transforms.timing import US_PER_S
@@ -128,6 +129,11 @@ def _group(row: Row, tables: Mapping[str, list[Row]]) -> model.Group:
         bad_seconds=tuple(
             model.BadSecond(one["slice_start"], one["booking"], one["failover_id"]) for one in bad
         ),
+        strip=tuple(
+            model.Stretch(one["ts"], one["good_s"], one["bad_s"], one["unknown_s"])
+            for one in sorted(tables["sli_strip"], key=lambda one: int(one["ts"]))
+            if one["group"] == name
+        ),
         durability=None if kept is None else model.Durability(**_without(kept, "group")),
     )
 
@@ -208,11 +214,15 @@ def _mark(row: Row) -> model.Mark:
     said = {
         "RoleNotified": "notice sent",
         "HandshakeDone": "handshake done",
-        "Truncated": f"truncated {attrs.get('bytes') or attrs.get('truncated_bytes') or '?'} B",
+        "Truncated": f"truncated {_octets(attrs.get('bytes') or attrs.get('truncated_bytes'))}",
         "RoleChanged": f"became {attrs.get('role', 'another role')}",
         "ElectionFailed": f"election failed: {attrs.get('reason', '?')}",
     }
     return model.Mark(row["ts"], kind, row["source"], row["broker_id"], said.get(kind, kind))
+
+
+def _octets(text: str | None) -> str:
+    return octets(float(text)) if text and text.isdecimal() else "an unknown amount"
 
 
 def iso_utc(us: int) -> str:

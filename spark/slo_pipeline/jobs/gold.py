@@ -27,7 +27,7 @@ from slo_pipeline.transforms.budget import S_PER_DAY, Objective
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
 # How many stretches a series over the whole period has at most, about.
-STRETCHES_MAX: Final = 400
+STRETCHES_MAX: Final = 240
 STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 # Around a change of master, sends are kept this far from its interval, and at most this many stretches of them.
 CLOSEUP_US: Final = 11 * US_PER_S
@@ -55,6 +55,7 @@ class Gold:
     """The gold tables and what is drawn beside them, each a frame."""
 
     sli_window: DataFrame
+    sli_strip: DataFrame
     booked: DataFrame
     budget: DataFrame
     slices_1s: DataFrame
@@ -98,9 +99,10 @@ def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
     """Compute all gold tables of a period."""
     probe_ops = _within(inputs.probe_ops, "intended_ts", over).cache()
     samples = _within(inputs.samples, "ts", over)
-    events = inputs.events.localCheckpoint()
-    changes = _within(failovers.marked(events), "elected_ts", over).localCheckpoint()
-    timed = failovers.with_gaps(changes, probe_ops).localCheckpoint()
+    # One partition: the events of a month fit one, and every join and window of theirs then needs no shuffle.
+    events = inputs.events.coalesce(1).localCheckpoint()
+    changes = _within(failovers.marked(events), "elected_ts", over).coalesce(1).localCheckpoint()
+    timed = failovers.with_gaps(changes, probe_ops).coalesce(1).localCheckpoint()
     steps = phases.phases(timed).localCheckpoint()
     judged = slices.slices_1s(probe_ops).cache()
     booked = budget.book(judged, timed).localCheckpoint()
@@ -109,6 +111,7 @@ def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
     points = latency.latency_points(probe_ops).cache()
     return Gold(
         sli_window=slices.sli_window(judged),
+        sli_strip=slices.strip(judged, bucket_us=over.stretch_us),
         booked=booked,
         budget=budget.budget(booked, objective),
         slices_1s=judged,

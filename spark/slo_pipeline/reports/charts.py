@@ -34,35 +34,45 @@ from slo_pipeline.reports.svg import (
 
 LEFT_PX: Final = 88
 RIGHT_PX: Final = 24
-STYLES: Final = 6
+REPLICAS_MAX: Final = 8
+LAG_LEFT_PX: Final = 200
+LAG_ROW_PX: Final = 58
+# An idle group's lag of a few hundred bytes must not fill the picture.
+LAG_SCALE_MIN_BYTES: Final = 1_000_000.0
 SEGMENT_MIN_PX: Final = 3.0
+SPENT_WIDTH_PX: Final = 440
 # A stretch longer than this many buckets without a value breaks the line.
 HOLE_BUCKETS: Final = 1.5
 _KINDS: Final = ("failover", "switchover", "unexplained")
 
 
-def budget_bar(report: Report, group: Group) -> Markup:
-    """Draw one group's whole budget as a bar: what failovers, switchovers and the unexplained took, what is left."""
-    left, right, top, height = 0.0, float(WIDTH), 2.0, 18.0
+def spent_scale_s(report: Report) -> float:
+    """Return the seconds that fill a spending bar: a whole budget if somebody spent a fifth of it, else the most spent."""
+    most = max((group.bad_s for group in report.groups), default=0)
+    return max(report.budget_s, float(most)) if most > report.budget_s / 5 else max(float(most), 1.0)
+
+
+def spent_bar(report: Report, group: Group) -> Markup:
+    """Draw what one group spent: failovers, switchovers, unexplained, in this order, on the scale of all groups."""
+    scale = Linear(0.0, spent_scale_s(report), 0.0, float(SPENT_WIDTH_PX))
     spent = {kind: sum(1 for bad in group.bad_seconds if bad.booking == kind) for kind in _KINDS}
-    per_s = (right - left) / max(report.budget_s, float(sum(spent.values())), 1.0)
-    parts = [rect(left, top, right - left, height, "left-f", radius=4)]
-    x = left
+    parts = [rect(0, 0, SPENT_WIDTH_PX, 16, "left-f", radius=3)]
+    x = 0.0
     for kind in _KINDS:
         if spent[kind]:
-            width = max(SEGMENT_MIN_PX, spent[kind] * per_s)
+            width = max(SEGMENT_MIN_PX, scale(spent[kind]))
             parts.append(
-                rect(x, top, width, height, f"{kind}-f", note=f"{kind}: {words.seconds(spent[kind])}")
+                rect(x, 0, width, 16, f"{kind}-f", note=f"{kind}: {words.seconds(spent[kind])}", radius=3)
             )
-            x += width + 1
+            x += width
     said = ", ".join(f"{kind} {words.seconds(seconds)}" for kind, seconds in spent.items() if seconds)
-    remaining = report.budget_s - group.bad_s
     return figure(
-        f"budget-{group.name}",
-        f"Error budget of {group.name}",
-        f"{said or 'Nothing'} spent of {words.seconds(report.budget_s)}; {words.seconds(remaining)} left.",
-        height + 4,
+        f"spent-{group.name}",
+        f"Budget spent by {group.name}",
+        f"{said or 'Nothing'} spent of {words.seconds(report.budget_s)}.",
+        16,
         *parts,
+        width=SPENT_WIDTH_PX,
     )
 
 
@@ -80,7 +90,7 @@ def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name:
     window_us = report.window_days * 86_400 * 1_000_000
     pace_end = report.budget_s * (1 - (report.end_us - report.start_us) / window_us)
     pace = path([(box.left, y(report.budget_s)), (box.right, y(max(pace_end, y.low)))], "pace")
-    ticks = [tick for tick in nice_ticks(y.low, report.budget_s, 5) if tick <= report.budget_s]
+    ticks = [tick for tick in nice_ticks(y.low, report.budget_s, 4) if tick == round(tick)]
     return figure(
         name,
         f"What is left of {group.name}'s budget",
@@ -112,18 +122,30 @@ def _change_marks(failovers: Sequence[Failover], scale: Linear, box: Box) -> Mar
 
 def latency_over_time(report: Report, group: Group, name: str) -> Markup:
     """Draw median, 99th percentile and maximum of acknowledged sends over the period; failures as crosses on top."""
-    box = Box(LEFT_PX, 46, WIDTH - RIGHT_PX, 230)
+    box = Box(LEFT_PX, 56, WIDTH - RIGHT_PX, 236)
     scale = Linear(report.start_us, report.end_us, box.left, box.right)
     top = max((bucket.max_ms for bucket in group.series if bucket.max_ms is not None), default=10.0)
     low = min((bucket.p50_ms for bucket in group.series if bucket.p50_ms is not None), default=1.0)
-    y = Log(min(1.0, max(0.05, low * 0.8)), max(100.0, top * 1.3), box.bottom, box.top)
+    y = Log(min(1.0, max(0.05, low * 0.8)), max(160.0, top * 1.3), box.bottom, box.top)
     half_us = report.bucket_s * 500_000
-    lines = []
-    for index, quantile in ((1, "p50_ms"), (3, "p99_ms"), (2, "max_ms")):
-        known = [(bucket.us + half_us, getattr(bucket, quantile)) for bucket in group.series]
-        points = [(us, float(value)) for us, value in known if value is not None]
-        lines.append(_broken_line(points, scale, y, report.bucket_s, f"l{index}"))
-    failed = [(scale(bucket.us + half_us), box.top - 12.0) for bucket in group.series if bucket.failed]
+    band = _band(
+        [
+            (b.us + half_us, b.p50_ms, b.max_ms)
+            for b in group.series
+            if b.p50_ms is not None and b.max_ms is not None
+        ],
+        scale,
+        y,
+        report.bucket_s,
+    )
+    median = [(b.us + half_us, b.p50_ms) for b in group.series if b.p50_ms is not None]
+    most = [(b.us + half_us, b.p99_ms) for b in group.series if b.p99_ms is not None]
+    lines = [
+        band,
+        _broken_line(most, scale, y, report.bucket_s, "l1 thin"),
+        _broken_line(median, scale, y, report.bucket_s, "l1"),
+    ]
+    failed = [(scale(bucket.us + half_us), box.top - 18.0) for bucket in group.series if bucket.failed]
     latency = group.latency
     return figure(
         name,
@@ -131,27 +153,46 @@ def latency_over_time(report: Report, group: Group, name: str) -> Markup:
         f"Median {words.ms(latency.p50_ms)}, 99 % {words.ms(latency.p99_ms)}, slowest {words.ms(latency.max_ms)}."
         if latency
         else "No acknowledged send.",
-        270,
+        274,
         value_axis(box, y, [(tick, words.ms(tick)) for tick in decades(y.low, y.high)]),
-        text(box.left - 10, box.top - 8, "failed", "t e"),
+        text(box.left - 10, box.top - 14, "failed", "t e"),
         *lines,
         crosses(failed, "no"),
-        _legend([("l1", "median"), ("l3", "99 %"), ("l2", "slowest")], box),
+        _legend([("l1", "median"), ("l1 thin", "99 %"), ("wideband", "up to the slowest")], box),
         time_axis(box, scale, time_ticks(report.start_us, report.end_us)),
     )
+
+
+def _runs(stretches: Sequence[float], bucket_s: float) -> list[range]:
+    """Return the ranges of neighbouring stretches: a hole ends one."""
+    starts = [0] if stretches else []
+    starts += [
+        index
+        for index in range(1, len(stretches))
+        if stretches[index] - stretches[index - 1] > HOLE_BUCKETS * bucket_s * 1_000_000
+    ]
+    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(stretches)], strict=True)]
 
 
 def _broken_line(
     points: Sequence[tuple[float, float]], x: Linear, y: Linear | Log, bucket_s: float, class_: str
 ) -> Markup:
-    """Draw a line that is broken where buckets are missing; a lone bucket is a dot-sized stroke."""
-    runs: list[list[tuple[float, float]]] = [[]]
-    for index, (us, value) in enumerate(points):
-        if index and us - points[index - 1][0] > HOLE_BUCKETS * bucket_s * 1_000_000:
-            runs.append([])
-        runs[-1].append((x(us), y(value)))
-    drawn = [[*run, (run[-1][0] + 1.5, run[-1][1])] for run in runs if run]
-    return join(path(run, class_) for run in drawn)
+    """Draw a line that is broken where stretches are missing; a lone one is a short stroke."""
+    lines = []
+    for run in _runs([us for us, _ in points], bucket_s):
+        corners = [(x(points[index][0]), y(points[index][1])) for index in run]
+        lines.append(path([*corners, (corners[-1][0] + 1.5, corners[-1][1])], class_))
+    return join(lines)
+
+
+def _band(stretches: Sequence[tuple[float, float, float]], x: Linear, y: Log, bucket_s: float) -> Markup:
+    """Fill what lies between the lower and the upper value of each stretch."""
+    areas = []
+    for run in _runs([us for us, _, _ in stretches], bucket_s):
+        upper = [(x(stretches[index][0]), y(stretches[index][2])) for index in run]
+        lower = [(x(stretches[index][0]), y(stretches[index][1])) for index in reversed(run)]
+        areas.append(path([*upper, *lower], "band"))
+    return join(areas)
 
 
 def _legend(entries: Sequence[tuple[str, str]], box: Box) -> Markup:
@@ -207,24 +248,73 @@ def bucket_labels(group: Group) -> list[tuple[str, int]]:
 
 
 def lag(report: Report, group: Group, name: str) -> Markup:
-    """Draw the worst replication lag of each replica over the period."""
-    shown = group.lag[:STYLES]
-    box = Box(LEFT_PX, 34, WIDTH - RIGHT_PX, 190)
-    scale = Linear(report.start_us, report.end_us, box.left, box.right)
-    top = max((value for series in shown for _, value in series.values), default=0.0)
-    y = Linear(0, max(top * 1.08, 1024.0), box.bottom, box.top)
-    entries = [(f"l{index}", series.name) for index, series in enumerate(shown, start=1)]
+    """Draw the worst replication lag of each replica over the period, one row each, all on one scale."""
+    shown = group.lag[:REPLICAS_MAX]
+    top = max(max((worst_lag(series) for series in shown), default=0.0), LAG_SCALE_MIN_BYTES)
+    scale = Linear(report.start_us, report.end_us, LAG_LEFT_PX, WIDTH - RIGHT_PX)
+    parts: list[Markup] = []
+    for index, series in enumerate(shown):
+        bottom = (index + 1) * LAG_ROW_PX
+        y = Linear(0, top, bottom, bottom - LAG_ROW_PX + 14)
+        parts.append(text(0, bottom - 18, series.name, "b"))
+        parts.append(text(0, bottom - 2, f"at most {words.octets(worst_lag(series))}", "t"))
+        parts.append(line(LAG_LEFT_PX, bottom, WIDTH - RIGHT_PX, bottom, "axis"))
+        parts.append(line(LAG_LEFT_PX, y.end, WIDTH - RIGHT_PX, y.end, "grid"))
+        parts.append(text(WIDTH - RIGHT_PX, y.end - 3, words.octets(top), "t e halo"))
+        parts.append(_columns(series.values, scale, y, report.bucket_s))
+    box = Box(LAG_LEFT_PX, 0, WIDTH - RIGHT_PX, len(shown) * LAG_ROW_PX)
     return figure(
         name,
         f"Replication lag of {group.name}",
         "; ".join(f"{series.name} at most {words.octets(worst_lag(series))}" for series in shown),
-        230,
-        value_axis(box, y, [(tick, words.octets(tick)) for tick in nice_ticks(0, y.high, 4)]),
-        *(
-            _broken_line(series.values, scale, y, report.bucket_s, class_)
-            for series, (class_, _) in zip(shown, entries, strict=True)
+        box.bottom + 30,
+        *parts,
+        time_axis(box, scale, time_ticks(report.start_us, report.end_us)),
+    )
+
+
+def _columns(values: Sequence[tuple[int, float]], x: Linear, y: Linear, bucket_s: float) -> Markup:
+    """Draw one column a stretch as one path; a stretch with a lag is at least a pixel high."""
+    width = max(1.0, x(x.low + bucket_s * 1_000_000) - x.start - 0.4)
+    drawn = ""
+    for us, value in values:
+        height = max(1.0, y.start - y(value)) if value > 0 else 0.4
+        drawn += f"M{number(x(us))} {number(y.start)}v-{number(height)}h{number(width)}v{number(height)}z"
+    return tag("path", d=drawn, class_="bar")
+
+
+def availability_strip(report: Report, group: Group, name: str) -> Markup:
+    """Draw the period as a strip: good stretches, stretches with bad seconds (full height), unknown ones (low)."""
+    scale = Linear(report.start_us, report.end_us, LEFT_PX, WIDTH - RIGHT_PX)
+    top, bottom = 26.0, 62.0
+    width = max(1.2, scale(report.start_us + report.bucket_s * 1_000_000) - scale.start - 0.8)
+    shapes = {"good": (10.0, ""), "unknown": (24.0, ""), "bad": (0.0, "")}
+    for stretch in group.strip:
+        state = "bad" if stretch.bad_s else "unknown" if stretch.unknown_s else "good"
+        start, drawn = shapes[state]
+        high = bottom - top - start
+        corner = f"M{number(scale(stretch.us))} {number(top + start)}"
+        shapes[state] = (start, f"{drawn}{corner}h{number(width)}v{number(high)}h-{number(width)}z")
+    legend = [
+        ("good-f", "all writes acknowledged"),
+        ("bad-f", "writes failed"),
+        ("unknown-f", "not measured"),
+    ]
+    box = Box(LEFT_PX, top, WIDTH - RIGHT_PX, bottom)
+    return figure(
+        name,
+        f"Seconds of {group.name}",
+        f"{group.good_s} good, {group.bad_s} bad, {group.unknown_s} unknown seconds.",
+        94,
+        *[tag("path", d=drawn, class_=f"{state}-f") for state, (_, drawn) in shapes.items() if drawn],
+        join(
+            part
+            for index, (class_, label) in enumerate(legend)
+            for part in (
+                rect(LEFT_PX + index * 190, 2, 10, 10, class_, radius=2),
+                text(LEFT_PX + index * 190 + 16, 12, label, "t"),
+            )
         ),
-        _legend(entries, box),
         time_axis(box, scale, time_ticks(report.start_us, report.end_us)),
     )
 

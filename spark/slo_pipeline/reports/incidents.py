@@ -76,8 +76,8 @@ def card(report: Report, failover: Failover) -> Markup:
         "article",
         kicker(failover),
         tag("h3", heading(failover)),
-        _facts(report, failover),
         story(failover),
+        _facts(report, failover),
         parts.figure(
             timeline(failover, f"{name}-lanes"), _phase_table(failover), summary="Phases as a table"
         ),
@@ -244,7 +244,7 @@ def _legend() -> Markup:
     swatches = [
         tag(
             "span",
-            _swatch(phase),
+            swatch(css(phase), phase),
             f" {phase[3:]}",
             style="white-space:nowrap;margin-right:10px;font-weight:400",
         )
@@ -253,14 +253,15 @@ def _legend() -> Markup:
     return tag("div", join(swatches, " "), class_="sub", style=f"width:{STRIP_WIDTH_PX}px;font-size:12px")
 
 
-def _swatch(phase: str) -> Markup:
+def swatch(class_: str, label: str) -> Markup:
+    """Return a small square in a class's colour, for legends."""
     return tag(
         "svg",
-        tag("title", phase),
-        rect(0, 0, 9, 9, css(phase), radius=2),
+        tag("title", label),
+        rect(0, 0, 9, 9, class_, radius=2),
         width="9",
         height="9",
         view_box="0 0 9 9",
         role="img",
-        aria_label=phase,
+        aria_label=label,
     )

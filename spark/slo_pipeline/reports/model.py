@@ -133,6 +133,16 @@ class LagSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """How many seconds of one stretch of time were good, bad, unknown."""
+
+    us: int
+    good_s: int
+    bad_s: int
+    unknown_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Durability:
     """What became of acknowledged and of ambiguous sends."""
 
@@ -181,6 +191,7 @@ class Group:
     series: tuple[LatencyBucket, ...] = ()
     lag: tuple[LagSeries, ...] = ()
     bad_seconds: tuple[BadSecond, ...] = ()
+    strip: tuple[Stretch, ...] = ()
     durability: Durability | None = None
 
 

@@ -16,6 +16,7 @@ from slo_pipeline.reports.sections import availability, durability, latency, qua
 from slo_pipeline.reports.style import CSS
 from slo_pipeline.reports.timeline import timeline
 
+SPENT_GROUPS_MAX: Final = 8
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -188,19 +189,43 @@ def _tiles(report: Report) -> list[parts.Tile]:
 
 
 def _spending(report: Report) -> Markup:
-    """Show each group's budget as a bar; one line a group."""
-    heads = ("Group", "Error budget", ">Failovers", ">Switchovers", ">Unexplained", ">Left")
+    """Show what each group spent as a bar, all on one scale."""
+    scale_s = charts.spent_scale_s(report)
+    note = (
+        f"A full bar is {words.seconds(scale_s)}, {words.spent(scale_s / report.budget_s)} of a group's budget. "
+        if report.budget_s
+        else ""
+    )
+    most_spent = sorted(report.groups, key=lambda group: (-group.bad_s, group.name))[:SPENT_GROUPS_MAX]
+    more = len(report.groups) - len(most_spent)
     rows = [
-        (group.name, charts.budget_bar(report, group), *_amounts(report, group))
-        for group in report.groups[:12]
+        (group.name, tag("div", charts.spent_bar(report, group)), *_amounts(report, group))
+        for group in most_spent
     ]
-    note = "Grey is what is left; anything spent is drawn at least three pixels wide."
+    heads = (
+        "Group",
+        "Seconds in which writes failed",
+        ">Failovers",
+        ">Switchovers",
+        ">Unexplained",
+        ">Spent",
+    )
     return tag(
         "div",
         tag("h3", "What burned it"),
-        tag("p", note, class_="note"),
+        tag("p", note, _booking_legend(), f" {more} more groups spent less." if more else "", class_="note"),
         parts.table(heads, rows),
         class_="card spend",
+    )
+
+
+def _booking_legend() -> Markup:
+    return tag(
+        "span",
+        *[
+            tag("span", incidents.swatch(f"{kind}-f", kind), f" {kind} ", class_="key")
+            for kind in ("failover", "switchover", "unexplained")
+        ],
     )
 
 
@@ -208,8 +233,8 @@ def _amounts(report: Report, group: Group) -> tuple[str, str, str, str]:
     def amount(kind: str) -> str:
         return words.seconds(sum(1 for bad in group.bad_seconds if bad.booking == kind))
 
-    left = words.seconds(report.budget_s - group.bad_s)
-    return amount("failover"), amount("switchover"), amount("unexplained"), left
+    share = words.spent(group.bad_s / report.budget_s) if report.budget_s else words.NONE
+    return amount("failover"), amount("switchover"), amount("unexplained"), share
 
 
 def _last(report: Report) -> Markup | None:

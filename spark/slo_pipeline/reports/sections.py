@@ -47,7 +47,7 @@ def availability(report: Report) -> Markup:
         words.plain(sum(g.bad_s for g in report.groups)), words.plain(sum(g.unknown_s for g in report.groups)), "", "",
     )  # fmt: skip
     heads = ("Group", ">Availability", ">Good s", ">Bad s", ">Unknown s", ">Burn rate", ">Budget left")
-    blocks = [(f"Budget of {group.name}", _burn_figure(report, group)) for group in detailed(report)]
+    blocks = [(f"Seconds of {group.name}", _burn_figure(report, group)) for group in detailed(report)]
     return parts.section(
         "availability",
         "Availability and budget",
@@ -74,6 +74,7 @@ def _check(report: Report) -> str:
 
 def _burn_figure(report: Report, group: Group) -> Markup:
     changes = [one for one in report.failovers if one.group == group.name]
+    seconds = charts.availability_strip(report, group, f"seconds-{group.name}")
     picture = charts.burn_down(report, group, changes, f"burn-{group.name}")
     listed = [
         (words.iso(bad.us), bad.booking, bad.failover_id or words.NONE)
@@ -81,11 +82,28 @@ def _burn_figure(report: Report, group: Group) -> Markup:
     ]
     more = len(group.bad_seconds) - len(listed)
     data = parts.table(("Bad second (UTC)", "Booked as", "Change of master"), listed)
-    note = "The axis does not begin at 0. Dotted: spending the budget evenly over the window. Triangle: failover, ring: switchover."
+    note = (
+        "The axis does not begin at 0. Dotted: the budget spent evenly. Triangle: failover. Ring: switchover."
+    )
     tail = tag("p", f"{words.plain(more)} more.", class_="note") if more > 0 else None
     return join(
-        (tag("p", note, class_="note"), parts.figure(picture, join(one for one in (data, tail) if one)))
+        (
+            parts.figure(seconds, _strip_table(group), summary="Stretches that were not all good"),
+            tag("h4", "What is left of the budget"),
+            tag("p", note, class_="note"),
+            parts.figure(picture, join(one for one in (data, tail) if one)),
+        )
     )
+
+
+def _strip_table(group: Group) -> Markup:
+    rows = [
+        (words.iso(one.us), words.plain(one.good_s), words.plain(one.bad_s), words.plain(one.unknown_s))
+        for one in group.strip
+        if one.bad_s or one.unknown_s
+    ]
+    foot = ("Whole period", words.plain(group.good_s), words.plain(group.bad_s), words.plain(group.unknown_s))
+    return parts.table(("From (UTC)", ">Good s", ">Bad s", ">Unknown s"), rows[:BAD_LISTED_MAX], foot=foot)
 
 
 def latency(report: Report) -> Markup:

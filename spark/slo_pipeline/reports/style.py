@@ -11,18 +11,16 @@ from typing import Final
 CSS: Final = """
 :root{color-scheme:light dark;
 --page:#f6f7f9;--card:#fff;--ink:#14181f;--soft:#586271;--faint:#8d96a3;--line:#e3e7ec;--grid:#edf0f3;
---ok:#0072b2;--okfill:#0072b226;--bad:#c8420a;--badfill:#d55e001f;--badsoft:#fdf0e8;--good:#0b7a5b;--goodsoft:#e8f5f0;
---warn:#8a6100;--fault:#14181f12;
+--ok:#0072b2;--okfill:#0072b226;--bad:#c8420a;--badfill:#d55e0017;--badsoft:#fdf0e8;--good:#0b7a5b;--goodsoft:#e8f5f0;
+--warn:#8a6100;--fault:#14181f0d;
 --p1:#d55e00;--p2:#e69f00;--p3:#009e73;--p4:#56b4e9;--p5:#0072b2;--p6:#b96592;
---failover:#d55e00;--switchover:#56b4e9;--unexplained:#8d96a3;--left:#e8ecf0;
---s1:#0072b2;--s2:#d55e00;--s3:#009e73;--s4:#b96592;--s5:#8a6100;--s6:#586271}
+--failover:#d55e00;--switchover:#56b4e9;--unexplained:#8d96a3;--left:#e8ecf0}
 @media (prefers-color-scheme:dark){:root{
 --page:#0e1116;--card:#161b22;--ink:#e8ecf1;--soft:#a3adba;--faint:#717c8a;--line:#2a313b;--grid:#222932;
---ok:#6cb6f0;--okfill:#6cb6f02b;--bad:#ff8f57;--badfill:#ff8f5726;--badsoft:#33211a;--good:#4cc9a0;--goodsoft:#15302a;
---warn:#e6b450;--fault:#ffffff12;
+--ok:#6cb6f0;--okfill:#6cb6f02b;--bad:#ff8f57;--badfill:#ff8f571c;--badsoft:#33211a;--good:#4cc9a0;--goodsoft:#15302a;
+--warn:#e6b450;--fault:#ffffff0f;
 --p1:#f0763a;--p2:#f0b429;--p3:#2bbd92;--p4:#7cc7f2;--p5:#3d94d6;--p6:#d58fb4;
---failover:#f0763a;--switchover:#7cc7f2;--unexplained:#8d96a3;--left:#262d36;
---s1:#6cb6f0;--s2:#ff8f57;--s3:#4cc9a0;--s4:#d58fb4;--s5:#e6b450;--s6:#a3adba}}
+--failover:#f0763a;--switchover:#7cc7f2;--unexplained:#8d96a3;--left:#262d36}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--page);color:var(--ink);
@@ -56,8 +54,10 @@ border-radius:14px;overflow:hidden;margin:0 0 18px}
 .tile dd small{display:block;font-size:13px;line-height:1.4;font-weight:400;letter-spacing:0;color:var(--soft);
 margin-top:4px}
 .alarm{color:var(--bad)}.calm{color:var(--good)}
-.story{font-size:17px;line-height:1.6;max-width:74ch}
+.story{font-size:17px;line-height:1.6;max-width:76ch;margin:12px 0 16px}
 .kicker{font-size:13px;color:var(--soft);margin:0 0 4px;display:flex;gap:10px;align-items:center;flex-wrap:wrap}
+.key{white-space:nowrap;margin-right:12px}
+.spend td:nth-child(2){width:42%}.spend td svg{display:block;width:100%;height:auto;margin-top:3px}
 .chip{display:inline-block;font-size:12px;line-height:1;font-weight:620;padding:5px 8px;border-radius:6px;
 background:var(--grid);color:var(--soft);white-space:nowrap}
 .chip.failover{background:var(--badsoft);color:var(--bad)}
@@ -73,6 +73,7 @@ td.n,th.n{text-align:right}
 tfoot td,tfoot th{border-bottom:0;font-weight:650;color:var(--ink)}
 tbody tr:last-child td{border-bottom-color:var(--line)}
 figure{margin:10px 0 0}
+.wide>svg{display:block;width:100%;min-width:760px;height:auto}
 figure .scroll>svg{display:block;width:100%;min-width:760px;height:auto}
 details{margin:6px 0 0;font-size:14px}
 summary{cursor:pointer;color:var(--soft);padding:4px 0;width:max-content}
@@ -86,19 +87,19 @@ fill:var(--ink);font-variant-numeric:tabular-nums}
 svg .t{fill:var(--soft);font-size:12px}svg .b{font-weight:650}svg .m{text-anchor:middle}svg .e{text-anchor:end}
 svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--line)}svg .lane{stroke:var(--line)}
 svg .fault{fill:var(--fault)}svg .faultline{stroke:var(--soft);stroke-dasharray:3 3}
-svg .gap{fill:var(--badfill)}svg .gapbar{fill:var(--badfill);stroke:var(--bad);stroke-width:1.5}
+svg .gap{fill:var(--badfill)}svg .gapbar{fill:var(--badsoft);stroke:var(--bad);stroke-width:1.5}
 svg .ok{stroke:var(--ok);stroke-width:5;stroke-linecap:round;fill:none;opacity:.75}
 svg .no{stroke:var(--bad);stroke-width:1.9;stroke-linecap:round;fill:none}
 svg .step{stroke:var(--ok);stroke-width:2;fill:none;stroke-linejoin:round}svg .area{fill:var(--okfill)}
 svg .mark{fill:var(--card);stroke:var(--ink);stroke-width:1.5}
-svg .bar{fill:var(--ok)}svg .pace{stroke:var(--faint);stroke-dasharray:2 4;stroke-width:1.5;fill:none}
+svg .bar{fill:var(--ok)}svg .band{fill:var(--okfill)}svg .pace{stroke:var(--faint);stroke-dasharray:2 4;stroke-width:1.5;fill:none}
 svg .red{fill:var(--bad)}svg .halo{paint-order:stroke;stroke:var(--card);stroke-width:4px;stroke-linejoin:round}
 .p1{fill:var(--p1)}.p2{fill:var(--p2)}.p3{fill:var(--p3)}.p4{fill:var(--p4)}.p5{fill:var(--p5)}.p6{fill:var(--p6)}
 .failover-f{fill:var(--failover)}.switchover-f{fill:var(--switchover)}.unexplained-f{fill:var(--unexplained)}
 .left-f{fill:var(--left)}
-.l1{stroke:var(--s1)}.l2{stroke:var(--s2);stroke-dasharray:7 3}.l3{stroke:var(--s3);stroke-dasharray:2 3}
-.l4{stroke:var(--s4);stroke-dasharray:9 3 2 3}.l5{stroke:var(--s5);stroke-dasharray:4 4}.l6{stroke:var(--s6)}
-.l1,.l2,.l3,.l4,.l5,.l6{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.good-f{fill:var(--good);opacity:.55}.bad-f{fill:var(--bad)}.unknown-f{fill:var(--faint);opacity:.5}
+.l1{stroke:var(--ok)}.l1{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1;opacity:.75}
+.wideband{stroke:var(--okfill);stroke-width:11}
 @media (max-width:820px){main,header,footer{padding-left:18px;padding-right:18px}.tiles{grid-template-columns:1fr 1fr}
 .verdict p{font-size:30px}.card{padding:20px 16px}footer dl{grid-template-columns:1fr}}
 @media print{:root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--soft:#444;--line:#ccc;--grid:#e6e6e6}

@@ -99,7 +99,7 @@ def timeline(failover: Failover, name: str) -> Markup:
     frame = _Frame(failover, scale, end_ms)
     rows, bottom = _lanes(frame)
     box = Box(LEFT_PX, TOP_PX, WIDTH - 24, bottom)
-    ticks = [(tick, _tick_label(tick, end_ms)) for tick in nice_ticks(low_ms, end_ms * 1.1, 7)]
+    ticks = [(tick, _tick_label(tick, end_ms)) for tick in nice_ticks(low_ms * 0.9, end_ms * 1.1, 7)]
     return figure(
         name,
         f"Timeline of {failover.group}, epoch {failover.epoch}",
@@ -110,7 +110,7 @@ def timeline(failover: Failover, name: str) -> Markup:
         time_axis(box, scale, ticks, grid=True),
         rows,
         _fault_line(frame, box),
-        text(LEFT_PX - 14, bottom + 20, f"since {words.clock(failover.begin_us)} UTC", "t e"),
+        text(0, bottom + 20, f"since {words.clock(failover.begin_us)} UTC", "t"),
     )
 
 
@@ -269,7 +269,7 @@ def _beside(frame: _Frame, left: float, right: float, middle: float, label: str,
         return text(right + 8, middle + 4, label, class_)
     if left - 8 - width >= LEFT_PX:
         return text(left - 8, middle + 4, label, f"{class_} e")
-    return text(right - 10, middle + 4, label, f"{class_} e")
+    return text(right - 10, middle + 4, label, f"{class_.replace('halo', '')} e".replace("  ", " "))
 
 
 def _marks_row(frame: _Frame, lane: str, y: float) -> Markup | None:

@@ -49,6 +49,15 @@ SLI_WINDOW: Final = _schema(
     ("availability", pa.float64()),  # good / (good + bad); null when both are 0
 )
 
+# Grain: one stretch of time of one group.
+SLI_STRIP: Final = _schema(
+    ("group", pa.string()),
+    ("ts", TIMESTAMP_US),
+    ("good_s", pa.int64()),
+    ("bad_s", pa.int64()),
+    ("unknown_s", pa.int64()),
+)
+
 # Grain: one change of master, keyed by (cluster, group, epoch).
 FAILOVERS: Final = _schema(
     ("failover_id", pa.string()),  # <cluster>/<group>/<epoch>

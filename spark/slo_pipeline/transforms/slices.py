@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
-from slo_pipeline.schemas.tables import SLI_WINDOW, SLICES_1S
+from slo_pipeline.schemas.tables import SLI_STRIP, SLI_WINDOW, SLICES_1S
 from slo_pipeline.transforms.timing import US_PER_S, plus_us, slice_of
 
 SLICE_US: Final = US_PER_S
@@ -59,6 +59,20 @@ def _unknown(seen: DataFrame) -> DataFrame:
         F.lit(0).cast("bigint").alias("failed"),
         F.lit("unknown").alias("state"),
     )
+
+
+def strip(slices: DataFrame, *, bucket_us: int) -> DataFrame:
+    """Add up slices in half-open stretches of time: the SLI_STRIP table."""
+    table = (
+        slices.withColumn("ts", slice_of(F.col("slice_start"), bucket_us))
+        .groupBy("group", "ts")
+        .agg(
+            F.count_if(F.col("state") == "good").alias("good_s"),
+            F.count_if(F.col("state") == "bad").alias("bad_s"),
+            F.count_if(F.col("state") == "unknown").alias("unknown_s"),
+        )
+    )
+    return conform(table, SLI_STRIP, table="sli_strip")
 
 
 def sli_window(slices: DataFrame) -> DataFrame:
