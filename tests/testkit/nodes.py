@@ -75,12 +75,14 @@ class NodeCluster:
         directory: Path | None = None,
         *,
         make_store: Callable[[int], Store] | None = None,
+        make_machine: Callable[[], ListMachine] = ListMachine,
         config: NodeConfig | None = None,
     ) -> None:
         self.ids = list(range(1, count + 1))
         self.addresses = {node_id: ("127.0.0.1", free_port()) for node_id in self.ids}
         self.members: dict[int, Member] = {}
         self._directory = directory
+        self._make_machine = make_machine
         self._make_store = make_store or self._default_store
         self._config = config or NodeConfig(1)
         self._kept: dict[int, MemoryStore] = {}
@@ -99,7 +101,7 @@ class NodeCluster:
     async def start(self, node_id: int) -> Member:
         """Start a node, with the log it left."""
         store = self._make_store(node_id)
-        machine = ListMachine()
+        machine = self._make_machine()
         transport = PeerTransport("test", node_id, self.addresses, bind_host="127.0.0.1")
         node = Node(replace(self._config, node_id=node_id), store, machine, transport)
         member = Member(node, machine, transport, store)

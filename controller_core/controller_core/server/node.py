@@ -20,13 +20,11 @@ Never here: what commands mean, and sockets.
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Callable, Sequence
 
 from controller_core.log.errors import LogFullError
 from controller_core.raft.confchange.changer import ConfChangeError
 from controller_core.raft.confchange.changes import decode_conf_change
-from controller_core.raft.config import Config, ReadOnlyOption
 from controller_core.raft.errors import PeerMessageError, RaftError
 from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
 from controller_core.raft.raw_node import RawNode
@@ -81,9 +79,9 @@ class Node:
         self._conf_state = snapshot.conf_state
         self._snapshot_due = snapshot.index + config.snapshot_entries
         self._snapshot_task: asyncio.Task[int] | None = None
-        self._raw = RawNode(_core_config(config, self._applied), store)
+        self._raw = RawNode(config.core_config(self._applied), store)
         self._callers = Callers(self._raw, os.urandom(8))
-        self._ticker = Ticker(config.tick_ms / 1000, self._tick)
+        self._ticker = Ticker(config.tick_ms / 1000, config.ticks_at_once_max, self._tick)
         self._writer = LogWriter(store, config.entries_kept)
         self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -157,8 +155,7 @@ class Node:
 
     def has_read_lease(self) -> bool:
         """Say whether `read_barrier` would return at once."""
-        self._ticker.catch_up()
-        return self.is_leader and self._fatal is None and self._raw.has_valid_lease()
+        return self._ticker.catch_up() and self.is_leader and self._raw.has_valid_lease()
 
     async def transfer_leadership(self, to: int | None = None) -> bool:
         """Hand leadership to `to`, or to the follower that has most of the log; say whether that came about.
@@ -268,16 +265,13 @@ class Node:
             self._bell.set()
 
     def _tick(self, count: int) -> None:
-        # Why a follower skips most of a long pause: messages that came meanwhile are still unread, and a leader's
-        # silence is not yet told from our own. A leader needs every tick, since its lease counts them.
-        follower_ticks_max = max(self.config.election_ticks // 2, 1)
         try:
-            for number in range(count):
-                if number >= follower_ticks_max and not self._raw.is_leader:
-                    break
+            for _ in range(count):
                 self._raw.tick()
         except RaftError as error:
             self._end(error)
+        if not self._raw.is_leader:
+            self._ticker.forgive()
         self._after_input()
 
     def _after_input(self) -> None:
@@ -398,20 +392,3 @@ class Node:
     def _check_leads(self) -> None:
         if self._ended() or not self._raw.is_leader:
             raise NotLeaderError(None if self._ended() else self.leader_id)
-
-
-def _core_config(config: NodeConfig, applied: int) -> Config:
-    """Return the core's settings: pre-vote, check-quorum and leases, and no forwarding of commands."""
-    return Config(
-        id=config.node_id,
-        applied=applied,
-        election_ticks=config.election_ticks,
-        heartbeat_ticks=config.heartbeat_ticks,
-        pre_vote=True,
-        check_quorum=True,
-        read_only=ReadOnlyOption.LEASE_BASED,
-        lease_margin_ticks=config.lease_margin_ticks,
-        disable_proposal_forwarding=True,
-        step_down_on_removal=True,
-        jitter=random.SystemRandom().randrange,
-    )

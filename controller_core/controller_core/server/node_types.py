@@ -1,10 +1,12 @@
 """What a node takes and answers: its settings, its state machine, its transport, its errors, its status."""
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from controller_core.log.view import Batch
+from controller_core.raft.config import Config, ReadOnlyOption
 from controller_core.raft.storage import Storage
 from controller_core.raft.tracker.progress import ProgressStatus
 from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot
@@ -153,9 +155,34 @@ class NodeConfig:
         return max(self.heartbeat_interval_ms // self.tick_ms, 1)
 
     @property
+    def ticks_at_once_max(self) -> int:
+        """Return how many ticks may pass without a look at what others sent: less than half an election timeout."""
+        return max(self.election_ticks // 3, 1)
+
+    @property
     def lease_margin_ticks(self) -> int:
         """Return how much earlier than followers' patience the lease ends: rounding, and clocks 10 % apart."""
         return min(2 + -(-self.election_ticks // 10), self.election_ticks - 1)
+
+    def core_config(self, applied: int) -> Config:
+        """Return the core's settings: pre-vote, check-quorum and leases, and no forwarding of commands.
+
+        Args:
+            applied: index up to which the state machine holds the log already.
+        """
+        return Config(
+            id=self.node_id,
+            election_ticks=self.election_ticks,
+            heartbeat_ticks=self.heartbeat_ticks,
+            pre_vote=True,
+            check_quorum=True,
+            read_only=ReadOnlyOption.LEASE_BASED,
+            lease_margin_ticks=self.lease_margin_ticks,
+            applied=applied,
+            disable_proposal_forwarding=True,
+            step_down_on_removal=True,
+            jitter=random.SystemRandom().randrange,
+        )
 
 
 @dataclass(frozen=True, slots=True)

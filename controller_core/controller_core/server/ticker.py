@@ -1,8 +1,11 @@
 """Turns the loop's monotonic clock into Raft's ticks without ever losing count.
 
-Raft's lease counts ticks, so a tick that comes late must still come: after a pause of the process (a stop signal, a busy
-machine) the ticker gives all the ticks of that time at once. Who asks whether the lease holds calls `catch_up` first, so
-that an answer never rests on a count that has fallen behind the clock.
+Raft's lease counts ticks, so a tick that comes late must still come. But after a pause of the process (a stop signal, a
+busy machine) all of them at once would depose a healthy leader: it would count the time of its own pause as silence of
+the others, whose answers it had no time to read. So a pause is paid off in portions, with the loop's I/O between them.
+While it is not paid off, `catch_up` says so, and whoever asks about the lease has to take that for "no".
+
+A follower's count matters to nobody, so its pause is `forgiven`: it must not count as the leader's silence.
 """
 
 import asyncio
@@ -12,9 +15,11 @@ from collections.abc import Callable
 class Ticker:
     """Calls back with the number of ticks that are due."""
 
-    __slots__ = ("_given", "_handle", "_interval_s", "_on_ticks", "_started_s")
+    __slots__ = ("_given", "_handle", "_interval_s", "_on_ticks", "_portion_ticks", "_started_s")
 
-    def __init__(self, interval_s: float, on_ticks: Callable[[int], None]) -> None:
+    def __init__(self, interval_s: float, portion_ticks: int, on_ticks: Callable[[int], None]) -> None:
+        """Take the length of a tick, and how many to give at most before the loop's I/O has its turn."""
+        self._portion_ticks = portion_ticks
         self._interval_s = interval_s
         self._on_ticks = on_ticks
         self._handle: asyncio.TimerHandle | None = None
@@ -33,15 +38,24 @@ class Ticker:
             self._handle.cancel()
             self._handle = None
 
-    def catch_up(self) -> None:
-        """Give the ticks that are due by now."""
+    def catch_up(self) -> bool:
+        """Give ticks that are due, at most a portion; say whether none is owed any more."""
         if self._handle is None:
-            return
+            return False
+        due = self._owed()
+        portion = min(due, self._portion_ticks)
+        if portion > 0:
+            self._given += portion
+            self._on_ticks(portion)
+        return due == portion
+
+    def forgive(self) -> None:
+        """Let the ticks go that are owed."""
+        self._given += self._owed()
+
+    def _owed(self) -> int:
         elapsed_s = asyncio.get_running_loop().time() - self._started_s
-        due = int(elapsed_s / self._interval_s) - self._given
-        if due > 0:
-            self._given += due
-            self._on_ticks(due)
+        return int(elapsed_s / self._interval_s) - self._given
 
     def _fire(self) -> None:
         self.catch_up()
