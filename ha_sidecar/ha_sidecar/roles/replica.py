@@ -49,7 +49,7 @@ from ha_sidecar.roles.identity import IdentityFiles
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.view import GroupView
 
-RETRY_S: Final = 0.5
+RETRY_S: Final = 0.1
 POLL_S: Final = 1.0
 POLL_JOINING_S: Final = 0.2
 """While connected and not yet in the set."""

@@ -54,8 +54,9 @@ SILENCE_MAX_MS: Final = 20_000
 NO_DATA_MAX_MS: Final = 10_000
 """How long a master that has more may send only heartbeats; two of its beats."""
 ACK_REPEAT_MS: Final = 150
-ACK_IDLE_MS: Final = 5_000
-"""haSendHeartbeatInterval: acks also keep the master's 20 s housekeeping away."""
+ACK_IDLE_MS: Final = 1_000
+"""Acks are what keeps an idle slave caught up for a master whose log is empty (Java beats every 5 s, and falls out of
+the set where haMaxTimeSlaveNotCatchup is less); they also keep the master's 20 s housekeeping away."""
 
 
 class SlaveState(Enum):

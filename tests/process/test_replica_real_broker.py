@@ -1,0 +1,166 @@
+"""The log replica against unmodified Java brokers: it joins, holds the same bytes, resumes, and survives kill -9."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from testkit.controllers import command_path
+from testkit.jars import jars
+from testkit.load import LoadClient, LoadSettings
+from testkit.replica import LogReplica, log_prefix_equal
+from testkit.rocketmq import (
+    QUICK_SETTINGS,
+    ZERO_LOSS_SETTINGS,
+    Broker,
+    BrokerPlace,
+    JavaController,
+    NameServer,
+)
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+CLUSTER, GROUP = "c", "g"
+FILE_BYTES = str(1 << 20)
+"""Small files, so that every test crosses the end of some."""
+
+
+@dataclass
+class Group:
+    """One Java broker with its name server and controller, and a replica that is described but not started."""
+
+    jar_directory: Path
+    directory: Path
+    name_server: NameServer
+    controller: JavaController
+    broker: Broker
+    replica: LogReplica
+
+    def load(self, name: str, **settings: int) -> LoadClient:
+        """Describe a producer."""
+        return LoadClient(
+            self.jar_directory, self.name_server.address, "T", self.directory / name, LoadSettings(**settings)
+        )
+
+
+@asynccontextmanager
+async def group(
+    directory: Path, version: str = "5.5.0", settings: dict[str, str] | None = None
+) -> AsyncIterator[Group]:
+    jar_directory = await jars(version)
+    name_server = NameServer(jar_directory, directory / "ns")
+    controller = JavaController(jar_directory, directory / "controller")
+    place = BrokerPlace(CLUSTER, GROUP, "broker", directory / "broker")
+    broker = Broker(
+        jar_directory,
+        place,
+        name_server.address,
+        {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES, **(settings or {})},
+        controllers=[controller.address],
+    )
+    replica = LogReplica(
+        directory / "replica",
+        CLUSTER,
+        GROUP,
+        [controller.address],
+        {
+            "controller-kind": "java",
+            "heartbeat-timeout-ms": "1500",
+            "heartbeat-interval-ms": "300",
+            "mapped-file-bytes": FILE_BYTES,
+        },
+    )
+    try:
+        await asyncio.gather(name_server.start(), controller.start())
+        await broker.start()
+        yield Group(jar_directory, directory, name_server, controller, broker, replica)
+    finally:
+        await replica.process.stop()
+        await broker.stop()
+        await asyncio.gather(controller.stop(), name_server.stop())
+
+
+async def wait_max_offset(replica: LogReplica, at_least: int, timeout_s: float = 20.0) -> int:
+    """Wait until the replica holds so many bytes and stands still; return its max offset."""
+    async with asyncio.timeout(timeout_s):
+        before = -1
+        while True:
+            now = int((await replica.metrics())["rmqha_ha_max_offset_bytes"])
+            if now >= at_least and now == before:
+                return now
+            before = now
+            await asyncio.sleep(0.3)
+
+
+async def verify(replica: LogReplica) -> dict[str, int]:
+    """Run `ha-sidecar verify` on the stopped replica's store."""
+    process = await asyncio.create_subprocess_exec(
+        command_path("ha-sidecar"), "verify", str(replica.store), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed
+    found: dict[str, int] = json.loads(printed)
+    return found
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "5.4.0", "5.2.0"])
+async def test_a_replica_joins_an_empty_group_and_holds_the_same_bytes(tmp_path: Path, version: str) -> None:
+    # minInSyncReplicas=2: nothing can be written before the replica is in the set.
+    async with group(tmp_path, version) as made:
+        await made.replica.start()
+        await made.replica.wait_in_sync()
+        async with made.load("load", threads=2, payload_bytes=4000) as load:
+            await load.wait_for_acknowledged(1000, 60.0)
+            stats = await load.stop()
+        assert "FLUSH_SLAVE_TIMEOUT" not in stats.statuses
+        max_offset = await wait_max_offset(made.replica, 1000 * 4000)
+        assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
+        assert (made.replica.store / "epochFileCheckpoint").read_text() == (
+            made.broker.store / "epochFileCheckpoint"
+        ).read_text()
+        await made.replica.process.stop()
+        found = await verify(made.replica)
+        assert found["messages"] >= stats.acknowledged
+        assert found["max_offset"] == max_offset
+
+
+async def test_a_killed_replica_resumes_where_its_log_ends(tmp_path: Path) -> None:
+    async with group(tmp_path, settings={"minInSyncReplicas": "1"}) as made:
+        await made.replica.start()
+        await made.replica.wait_in_sync()
+        async with made.load("load", threads=4, payload_bytes=4000) as load:
+            for count in (500, 1500):
+                await load.wait_for_acknowledged(count, 60.0)
+                await made.replica.process.kill()
+                await made.replica.start()
+                await made.replica.wait_in_sync()
+            await load.wait_for_acknowledged(2500, 60.0)
+            stats = await load.stop()
+        max_offset = await wait_max_offset(made.replica, stats.acknowledged * 4000)
+        assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
+        (done,) = [event for event in await made.replica.events() if event["kind"] == "HandshakeDone"]
+        assert int(done["attrs"]["start_offset"]) > 500 * 4000
+        assert done["attrs"]["rule"] == "CommonEpoch"
+
+
+async def test_a_restarted_broker_that_rewrote_its_epoch_is_followed_without_a_resync(tmp_path: Path) -> None:
+    async with group(tmp_path) as made:
+        await made.replica.start()
+        await made.replica.wait_in_sync()
+        async with made.load("load", threads=2) as load:
+            await load.wait_for_acknowledged(500, 60.0)
+            await load.stop()
+        before = await wait_max_offset(made.replica, 500 * 128)
+        await made.broker.kill()
+        await made.broker.start()
+        await made.replica.wait_in_sync()
+        async with made.load("load2", threads=2) as load:
+            await load.wait_for_acknowledged(500, 60.0)
+            await load.stop()
+        max_offset = await wait_max_offset(made.replica, before + 500 * 128)
+        assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
+        assert not (made.replica.store / "diverged").exists()

@@ -1,0 +1,114 @@
+"""Our log replica as a real `ha-sidecar replica` process on loopback, and what tests ask of it."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from testkit.controllers import command_path
+from testkit.ports import free_ports
+from testkit.process import ManagedProcess, ProcessFailedError
+
+_POLL_S = 0.02
+_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+
+
+class LogReplica:
+    """One replica with its own ports and store.
+
+    Attributes:
+        store: the directory that holds its log.
+        http_address: host:port of metrics, probes and events.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        cluster: str,
+        group: str,
+        controllers: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        name: str = "replica",
+    ) -> None:
+        """Describe a replica; nothing runs before `start`."""
+        port, http_port = free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        self.http_address = f"127.0.0.1:{http_port}"
+        self.store = directory / "store"
+        keys = {
+            "cluster": cluster,
+            "group": group,
+            "controllers": ";".join(controllers),
+            "listen": self.address,
+            "store": str(self.store),
+            "http": self.http_address,
+            "mapped-file-bytes": str(64 * 1024 * 1024),
+            **(settings or {}),
+        }
+        command = [command_path("ha-sidecar"), "replica"]
+        for key, value in keys.items():
+            command += [f"--{key}", value]
+        self.process = ManagedProcess(name, command, directory / "replica.log")
+
+    async def start(self) -> None:
+        """Start it; does not wait for anything."""
+        await self.process.start()
+
+    async def wait_in_sync(self, timeout_s: float = 30.0) -> None:
+        """Wait until it says that it is in the SyncStateSet.
+
+        Raises:
+            ProcessFailedError: it ended, or the time is over.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        async with aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session:
+            while await _status(session, f"http://{self.http_address}/readyz") != 200:
+                if not self.process.running or asyncio.get_running_loop().time() > deadline:
+                    raise ProcessFailedError(f"{self.process.name} is not in sync:\n{self.process.tail()}")
+                await asyncio.sleep(_POLL_S)
+
+    async def events(self, after: int = 0) -> list[dict[str, Any]]:
+        """Return its events with a greater sequence number."""
+        async with (
+            aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
+            session.get(f"http://{self.http_address}/v1/events?after={after}") as response,
+        ):
+            return [json.loads(line) for line in (await response.text()).splitlines()]
+
+    async def metrics(self) -> dict[str, float]:
+        """Return its metrics by name, labels left out (every sample of a replica has the same)."""
+        async with (
+            aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
+            session.get(f"http://{self.http_address}/metrics") as response,
+        ):
+            lines = (await response.text()).splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name.partition("{")[0]: float(value) for name, value in pairs}
+
+
+async def _status(session: aiohttp.ClientSession, url: str) -> int:
+    try:
+        async with session.get(url) as response:
+            return response.status
+    except (aiohttp.ClientError, TimeoutError):
+        return 0
+
+
+def log_prefix_equal(one: Path, other: Path, max_offset: int) -> bool:
+    """Say whether two commitlog directories hold the same bytes below `max_offset`, file by file."""
+    done = 0
+    for path in sorted(one.iterdir()):
+        with path.open("rb") as left, (other / path.name).open("rb") as right:
+            while done < max_offset:
+                length = min(1 << 20, max_offset - done)
+                ours, theirs = left.read(length), right.read(length)
+                if ours != theirs:
+                    return False
+                if not ours:
+                    break
+                done += len(ours)
+    return done >= max_offset
