@@ -61,7 +61,8 @@ class Config:
     clocks of different speed. Less than `election_ticks`."""
 
     applied: int = 0
-    """Index up to which the caller's state machine has applied the log already; 0 for "up to the snapshot"."""
+    """Index up to which the caller's state machine has applied the log already: that of the snapshot it started from,
+    which may lie behind the first entry that storage still has. 0 begins with that first entry."""
 
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT
     """Encoded bytes of entries in one append message; one entry always fits. 0 sends entries one by one."""

@@ -372,20 +372,20 @@ class RawNode:
 
 
 def _load(raft: Raft, hard_state: HardState) -> None:
-    """Take over the hard state of storage and the caller's applied index."""
-    if hard_state != HardState():
-        last = raft.log.last_index()
-        invariant(
-            raft.log.committed <= hard_state.commit <= last,
-            "stored commit index does not fit the stored log",
-            commit=hard_state.commit,
-            committed=raft.log.committed,
-            last=last,
-        )
-        raft.log.committed = hard_state.commit
-        raft.term = hard_state.term
-        raft.vote = hard_state.vote
-    if raft.config.applied > 0:
+    """Take over the hard state of storage and the caller's applied index.
+
+    The stored commit index may be behind: it is not worth an fsync. What a snapshot holds, and what the caller has
+    applied, is committed whatever it says.
+    """
+    last = raft.log.last_index()
+    committed = max(hard_state.commit, raft.log.committed, raft.config.applied)
+    invariant(
+        committed <= last, "committed past the stored log: was it truncated?", committed=committed, last=last
+    )
+    raft.log.committed = committed
+    raft.term = hard_state.term
+    raft.vote = hard_state.vote
+    if raft.config.applied > raft.log.applied:
         raft.log.applied_to(raft.config.applied, 0)
     if raft.has_lease_option() and raft.term > 0:
         raft.vote_refused_until_tick = raft.config.election_ticks
