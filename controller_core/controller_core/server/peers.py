@@ -18,14 +18,16 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller_core.raft.types import Message, MessageType
+from controller_core.server.names import Resolver
 from controller_core.server.node_types import Receiver
 from controller_core.server.peer_codec import PROTOCOL_VERSION, Greeting, encode_message
 from controller_core.server.peer_links import IncomingLink, OutgoingLink
 
 DIAL_PAUSE_MIN_S: Final = 0.02
-DIAL_PAUSE_MAX_S: Final = 0.5
-DIAL_MAX_S: Final = 1.0
-"""How long one attempt may take, name resolution and greeting included."""
+DIAL_PAUSE_MAX_S: Final = 0.3
+DIAL_MAX_S: Final = 0.75
+"""How long one attempt may take, greeting included. With the pause it bounds the silence after a network has healed: the
+kernel itself would repeat a lost SYN after 1, 2, 4 ... s."""
 
 Address = tuple[str, int]
 
@@ -67,6 +69,7 @@ class PeerTransport:
         self._incoming: set[IncomingLink] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._refusals: dict[int, str] = {}
+        self._resolver = Resolver()
 
     async def start(self, receiver: Receiver) -> None:
         """Listen and dial.
@@ -185,13 +188,17 @@ class PeerTransport:
 
     async def _try(self, node_id: int) -> OutgoingLink | None:
         """Return an accepted connection, None if there is none to be had now."""
-        host, port = self._peers[node_id]
         greeting = Greeting(PROTOCOL_VERSION, self._cluster, self._node_id, node_id)
         link = OutgoingLink(greeting)
         try:
             async with asyncio.timeout(DIAL_MAX_S):
+                host, port = self._peers[node_id]
+                address = await self._resolver.resolve(host, port)
+                name = host if self._client_ssl else None
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: link, host, port, ssl=self._client_ssl)
+                await loop.create_connection(
+                    lambda: link, *address, ssl=self._client_ssl, server_hostname=name
+                )
                 await link.ready
         except (OSError, TimeoutError) as error:
             self._note_refusal(node_id, error)

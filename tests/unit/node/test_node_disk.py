@@ -1,0 +1,157 @@
+"""A node whose disk is full, slow, stuck or broken: who keeps the office, who ends, and what is never acknowledged."""
+
+import asyncio
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from controller_core.log.errors import LogFailedError
+from controller_core.log.files import OsFiles
+from controller_core.log.store import DiskStore
+from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
+from controller_core.server.node import NotLeaderError, ProposalLostError
+from controller_core.server.node_types import NodeConfig, Store
+from testkit.nodes import NodeCluster
+
+INITIAL = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1), NodeId(2), NodeId(3))))
+
+
+class TroubledFile:
+    """A real file whose disk does what `TroubledFiles` says."""
+
+    def __init__(self, files: "TroubledFiles", inner: object) -> None:
+        self._files = files
+        self._inner = inner
+
+    def write(self, data: bytes) -> None:
+        """Append, or find no space after half of it."""
+        if self._files.full:
+            self._inner.write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "full")
+        self._inner.write(data)
+
+    def sync(self) -> None:
+        """Sync, when and if the disk does."""
+        self._files.unstuck.wait()
+        if self._files.broken:
+            raise OSError(errno.EIO, "broken")
+        self._inner.sync()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+class TroubledFiles(OsFiles):
+    """The real file system with a disk that can be made full, stuck or broken."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.broken = False
+        self.unstuck = threading.Event()
+        self.unstuck.set()
+
+    def create(self, path: Path) -> TroubledFile:
+        """Open a new file on this disk."""
+        return TroubledFile(self, super().create(path))
+
+    def append(self, path: Path) -> TroubledFile:
+        """Open an old file on this disk."""
+        return TroubledFile(self, super().append(path))
+
+
+class TroubledCluster(NodeCluster):
+    """Three nodes, each with a disk of its own to be troubled."""
+
+    def __init__(self, directory: Path, config: NodeConfig | None = None) -> None:
+        self.disks: dict[int, TroubledFiles] = {}
+
+        def make_store(node_id: int) -> Store:
+            disk = self.disks[node_id] = TroubledFiles()
+            return DiskStore.open(directory / f"n{node_id}", INITIAL, files=disk)
+
+        super().__init__(3, make_store=make_store, config=config)
+
+
+async def test_a_leader_whose_disk_is_stuck_loses_its_office_and_the_others_go_on(tmp_path: Path) -> None:
+    async with TroubledCluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        own = leader.node.config.node_id
+        await leader.node.propose(b"before")
+        disk = cluster.disks[own]
+        disk.unstuck.clear()
+        try:
+            command = asyncio.ensure_future(leader.node.propose(b"stuck"))
+            second = await cluster.leader(other_than=own)
+            await second.node.propose(b"after")
+            assert not leader.node.is_leader
+            assert not leader.node.has_read_lease()
+            with pytest.raises((ProposalLostError, NotLeaderError)):
+                await asyncio.wait_for(command, 3)
+        finally:
+            disk.unstuck.set()
+        await leader.machine.reached(len(second.machine.commands))
+        assert leader.machine.commands == second.machine.commands
+
+
+async def test_a_broken_fsync_ends_the_node_and_nothing_is_acknowledged(tmp_path: Path) -> None:
+    async with TroubledCluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        own = leader.node.config.node_id
+        cluster.disks[own].broken = True
+        with pytest.raises(ProposalLostError):
+            await leader.node.propose(b"x")
+        assert isinstance(leader.fatal[0], LogFailedError)
+        second = await cluster.leader(other_than=own)
+        await second.node.propose(b"after")
+
+
+async def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
+    async with TroubledCluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        own = leader.node.config.node_id
+        await leader.node.propose(b"before")
+        cluster.disks[own].full = True
+        lost = asyncio.ensure_future(leader.node.propose(b"full"))
+        second = await cluster.leader(other_than=own)
+        for number in range(10):
+            await second.node.propose(f"after{number}".encode())
+        cluster.disks[own].full = False
+        await leader.machine.reached(len(second.machine.commands))
+        assert leader.machine.commands == second.machine.commands
+        assert not leader.fatal
+        await asyncio.gather(lost, return_exceptions=True)
+
+
+async def test_a_snapshot_without_space_is_given_up_and_made_later(tmp_path: Path) -> None:
+    config = NodeConfig(1, snapshot_entries=10, entries_kept=0)
+    async with TroubledCluster(tmp_path, config) as cluster:
+        leader = await cluster.leader()
+        disk = cluster.disks[leader.node.config.node_id]
+        create = disk.create
+
+        def full(path: Path) -> TroubledFile:
+            raise OSError(errno.ENOSPC, str(path))
+
+        disk.create = full  # type: ignore[method-assign] # new files find no space, the log's own goes on
+        for number in range(30):
+            await leader.node.propose(f"c{number}".encode())
+        assert leader.node.status().snapshot_index == 1
+        assert not leader.fatal
+        disk.create = create  # type: ignore[method-assign] # and now they do
+        index = await leader.node.make_snapshot()
+        assert leader.node.status().snapshot_index == index > 30
+
+
+async def test_followers_of_a_slow_disk_do_not_hold_the_leader(tmp_path: Path) -> None:
+    async with TroubledCluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        slow = next(node_id for node_id, member in cluster.members.items() if member is not leader)
+        cluster.disks[slow].unstuck.clear()
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(200)))
+        finally:
+            cluster.disks[slow].unstuck.set()
+        await cluster.settle(200)

@@ -1,0 +1,309 @@
+"""The transport between controllers: who may speak, what is dropped, and that no peer holds up another."""
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_core.raft.types import (
+    ConfState,
+    Entry,
+    EntryType,
+    LogIndex,
+    Message,
+    MessageType,
+    NodeId,
+    Snapshot,
+    Term,
+)
+from controller_core.server import peer_codec, peer_links
+from controller_core.server.peer_codec import FrameReader, Greeting, PeerProtocolError
+from controller_core.server.peers import PeerTransport
+from testkit.ports import free_port
+
+NUMBERS = st.integers(0, 2**63 - 1)
+IDS = st.lists(NUMBERS.map(NodeId), max_size=4).map(tuple)
+ENTRIES = st.builds(
+    Entry, NUMBERS.map(Term), NUMBERS.map(LogIndex), st.sampled_from(EntryType), st.binary(max_size=50)
+)
+SNAPSHOTS = st.builds(
+    Snapshot,
+    NUMBERS.map(LogIndex),
+    NUMBERS.map(Term),
+    st.builds(ConfState, IDS, IDS, IDS, IDS, st.booleans()),
+    st.binary(max_size=100),
+)
+MESSAGES = st.builds(
+    Message,
+    st.sampled_from(MessageType),
+    NUMBERS.map(NodeId),
+    NUMBERS.map(NodeId),
+    NUMBERS.map(Term),
+    NUMBERS.map(Term),
+    NUMBERS.map(LogIndex),
+    st.lists(ENTRIES, max_size=4).map(tuple),
+    NUMBERS.map(LogIndex),
+    NUMBERS.map(NodeId),
+    st.none() | SNAPSHOTS,
+    st.booleans(),
+    NUMBERS.map(LogIndex),
+    st.binary(max_size=20),
+)
+
+
+class Ear:
+    """A receiver that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.unreachable: asyncio.Queue[int] = asyncio.Queue()
+        self.snapshots: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
+
+    def receive(self, message: Message) -> None:
+        """Keep a message."""
+        self.messages.put_nowait(message)
+
+    def peer_unreachable(self, node_id: int) -> None:
+        """Keep a report."""
+        self.unreachable.put_nowait(node_id)
+
+    def snapshot_sent(self, node_id: int, ok: bool) -> None:
+        """Keep a report."""
+        self.snapshots.put_nowait((node_id, ok))
+
+
+@contextlib.asynccontextmanager
+async def transports(
+    count: int = 2, clusters: dict[int, str] | None = None
+) -> AsyncIterator[list[tuple[PeerTransport, Ear]]]:
+    addresses = {node_id: ("127.0.0.1", free_port()) for node_id in range(1, count + 1)}
+    made = []
+    for node_id in addresses:
+        cluster = (clusters or {}).get(node_id, "main")
+        made.append((PeerTransport(cluster, node_id, addresses, bind_host="127.0.0.1"), Ear()))
+    for transport, ear in made:
+        await transport.start(ear)
+    try:
+        yield made
+    finally:
+        for transport, _ in made:
+            await transport.stop()
+
+
+def beat(from_: int, to: int, term: int = 1) -> Message:
+    return Message(MessageType.HEARTBEAT, NodeId(to), NodeId(from_), Term(term))
+
+
+async def send_until_heard(transport: PeerTransport, message: Message, ear: Ear) -> Message:
+    """Send again and again, as Raft does, until the other end hears it."""
+    async with asyncio.timeout(5):
+        while ear.messages.empty():
+            transport.send([message])
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(ear.messages.get(), 0.02)
+    return ear.messages.get_nowait()
+
+
+async def refuse(port: int, frame: bytes) -> str:
+    """Greet a node by hand and return its reason to refuse, "" if it accepts."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(frame)
+        (length,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), 5))
+        return peer_codec.decode_reply(await reader.readexactly(length))
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@given(MESSAGES)
+def test_every_message_comes_out_as_it_went_in(message: Message) -> None:
+    (frame,) = FrameReader(1 << 20).feed(peer_codec.encode_message(message))
+    assert peer_codec.decode_message(frame) == message
+
+
+@given(st.binary(max_size=300))
+def test_rubbish_is_refused_by_its_own_error(data: bytes) -> None:
+    for decode in (peer_codec.decode_message, peer_codec.decode_greeting, peer_codec.decode_reply):
+        with pytest.raises(PeerProtocolError):
+            decode(data)
+
+
+@given(st.lists(st.binary(max_size=50), max_size=6), st.lists(st.integers(1, 30), min_size=1))
+def test_frames_survive_any_cut(bodies: list[bytes], sizes: list[int]) -> None:
+    stream = b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+    reader, found, position, turn = FrameReader(1000), [], 0, 0
+    while position < len(stream):
+        size = sizes[turn % len(sizes)]
+        found += reader.feed(stream[position : position + size])
+        position, turn = position + size, turn + 1
+    assert found == bodies
+
+
+def test_a_frame_too_long_is_refused_before_it_is_there() -> None:
+    with pytest.raises(PeerProtocolError, match="over 1000"):
+        FrameReader(1000).feed(struct.pack(">I", 1001))
+
+
+async def test_messages_arrive_in_order() -> None:
+    async with transports() as [(first, _), (_, ear)]:
+        await send_until_heard(first, beat(1, 2, 0), ear)
+        first.send([beat(1, 2, term) for term in range(1, 500)])
+        assert [(await ear.messages.get()).term for _ in range(1, 500)] == list(range(1, 500))
+
+
+async def test_a_message_to_a_peer_that_is_away_is_dropped_and_reported() -> None:
+    async with transports() as [(first, ear), (second, _)]:
+        await second.stop()
+        async with asyncio.timeout(5):
+            while ear.unreachable.empty():
+                first.send([beat(1, 2)])
+                await asyncio.sleep(0.01)
+        assert ear.unreachable.get_nowait() == 2
+
+
+async def test_a_peer_that_comes_back_is_dialled_again() -> None:
+    addresses = {1: ("127.0.0.1", free_port()), 2: ("127.0.0.1", free_port())}
+    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), Ear()
+    await first.start(own)
+    for _ in range(3):
+        second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), Ear()
+        await second.start(ear)
+        await send_until_heard(first, beat(1, 2), ear)
+        await second.stop()
+    await first.stop()
+
+
+async def test_a_snapshot_that_left_is_reported() -> None:
+    snapshot = Snapshot(LogIndex(9), Term(1), ConfState(voters=(NodeId(1),)), bytes(3_000_000))
+    message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=snapshot)
+    async with transports() as [(first, own), (_, ear)]:
+        await send_until_heard(first, beat(1, 2), ear)
+        first.send([message])
+        assert (await asyncio.wait_for(ear.messages.get(), 5)).snapshot == snapshot
+        assert await asyncio.wait_for(own.snapshots.get(), 5) == (2, True)
+
+
+async def test_a_snapshot_to_a_peer_that_is_away_is_reported_as_failed() -> None:
+    message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=Snapshot(LogIndex(9)))
+    async with transports() as [(first, own), (second, _)]:
+        await second.stop()
+        await asyncio.sleep(0.05)
+        first.send([message])
+        assert await asyncio.wait_for(own.snapshots.get(), 5) == (2, False)
+
+
+async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_links, "SEND_BUFFER_MAX_BYTES", 1_000_000)
+    addresses = {node_id: ("127.0.0.1", free_port()) for node_id in (1, 2, 3)}
+
+    async def accept_and_fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(peer_codec.encode_reply(""))
+        reader._transport.pause_reading()  # type: ignore[attr-defined] # a process that was stopped
+        writers.append(writer)
+
+    writers: list[asyncio.StreamWriter] = []
+    deaf = await asyncio.start_server(accept_and_fall_silent, *addresses[3])
+    first, own = PeerTransport("main", 1, addresses, bind_host="127.0.0.1"), Ear()
+    second, ear = PeerTransport("main", 2, addresses, bind_host="127.0.0.1"), Ear()
+    await first.start(own)
+    await second.start(ear)
+    await send_until_heard(first, beat(1, 2), ear)
+    while not own.unreachable.empty():
+        own.unreachable.get_nowait()
+    large = Message(
+        MessageType.APP, NodeId(3), NodeId(1), entries=(Entry(Term(1), LogIndex(1), data=bytes(500_000)),)
+    )
+    for term in range(100):
+        first.send([large, beat(1, 2, term)])
+    heard = [(await asyncio.wait_for(ear.messages.get(), 5)).term for _ in range(100)]
+    assert heard == list(range(100))
+    reported = await asyncio.wait_for(own.unreachable.get(), 5)
+    await first.stop()
+    await second.stop()
+    for writer in writers:
+        writer.transport.abort()
+    deaf.close()
+    await deaf.wait_closed()
+    assert reported == 3
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [
+        (Greeting(1, "other", 2, 1), "cluster 'other', this node belongs to 'main'"),
+        (Greeting(2, "main", 2, 1), "protocol version 2, this node speaks 1"),
+        (Greeting(1, "main", 2, 3), "meant for node 3, this is node 1"),
+        (Greeting(1, "main", 7, 1), "node 7 is none of the peers of node 1"),
+        (Greeting(1, "main", 1, 1), "node 1 is none of the peers of node 1"),
+        (Greeting(1, "main", 2, 1), ""),
+    ],
+)
+async def test_a_greeting_is_refused_with_its_reason(greeting: Greeting, reason: str) -> None:
+    async with transports() as [(first, _), _]:
+        assert await refuse(first.port, peer_codec.encode_greeting(greeting)) == reason
+
+
+async def test_a_refusal_is_logged_once_on_both_sides(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        async with transports(2, {2: "other"}):
+            await asyncio.sleep(0.3)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("node 2 refuses us: cluster 'main'" in text for text in said) == 1
+    assert sum("node 1 refuses us: cluster 'other'" in text for text in said) == 1
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">I", 3) + b"abc",
+        struct.pack(">I", 1 << 20),
+        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + struct.pack(">I", 3) + b"abc",
+        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + peer_codec.encode_message(beat(3, 1)),
+        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + peer_codec.encode_message(beat(2, 3)),
+        peer_codec.encode_greeting(Greeting(1, "main", 2, 1))
+        + struct.pack(">I", len(msgspec.msgpack.encode((3, 99))))
+        + msgspec.msgpack.encode((3, 99)),
+    ],
+)
+async def test_who_talks_rubbish_is_cut_off_and_nothing_reaches_the_node(frames: bytes) -> None:
+    async with transports() as [(first, ear), _]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+        writer.write(frames)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        assert ear.messages.empty()
+
+
+async def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_links, "GREETING_MAX_S", 0.05)
+    async with transports() as [(first, _), _]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_peers_can_move_join_and_leave() -> None:
+    async with transports(3) as [(first, own), (second, ear), (third, other)]:
+        await send_until_heard(first, beat(1, 2), ear)
+        first.remove_peer(2)
+        first.send([beat(1, 2)])
+        assert await asyncio.wait_for(own.unreachable.get(), 5) == 2
+        first.set_peer(2, ("127.0.0.1", second.port))
+        await send_until_heard(first, beat(1, 2), ear)
+        await send_until_heard(first, beat(1, 3), other)
+        assert third.port != second.port

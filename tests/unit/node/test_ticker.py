@@ -1,0 +1,82 @@
+"""Ticks that come late still come, in portions, and a follower's are let go."""
+
+import asyncio
+from typing import Self
+
+from controller_core.server.ticker import Ticker
+
+
+class FakeLoopTime:
+    """Replaces the running loop's clock while it is entered."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.now_s = 1000.0
+
+    def __enter__(self) -> Self:
+        self.loop.time = lambda: self.now_s  # type: ignore[method-assign] # the test's own clock
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self.loop.time
+
+
+async def test_a_pause_is_paid_off_in_portions() -> None:
+    given: list[int] = []
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, given.append)
+        ticker.start()
+        clock.now_s += 0.255
+        assert not ticker.catch_up()
+        assert not ticker.catch_up()
+        assert ticker.catch_up()
+        assert given == [10, 10, 5]
+        ticker.stop()
+
+
+async def test_no_tick_is_lost_to_rounding() -> None:
+    given: list[int] = []
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, given.append)
+        ticker.start()
+        for _ in range(1000):
+            clock.now_s += 0.0037
+            ticker.catch_up()
+        assert sum(given) in (369, 370)
+        ticker.stop()
+
+
+async def test_what_is_forgiven_does_not_come() -> None:
+    given: list[int] = []
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, given.append)
+        ticker.start()
+        clock.now_s += 5.0
+        ticker.catch_up()
+        ticker.forgive()
+        assert ticker.catch_up()
+        assert given == [10]
+        ticker.stop()
+
+
+async def test_a_stopped_ticker_owes_an_answer_to_nobody() -> None:
+    ticker = Ticker(0.01, 10, lambda _: None)
+    assert not ticker.catch_up()
+    ticker.start()
+    ticker.stop()
+    assert not ticker.catch_up()
+
+
+async def test_ticks_come_by_themselves() -> None:
+    enough = asyncio.Event()
+    given: list[int] = []
+
+    def take(count: int) -> None:
+        given.append(count)
+        if sum(given) >= 5:
+            enough.set()
+
+    ticker = Ticker(0.001, 10, take)
+    ticker.start()
+    await asyncio.wait_for(enough.wait(), 2)
+    ticker.stop()
