@@ -26,7 +26,7 @@ from ha_sidecar.commitlog.layout import (
 )
 from ha_sidecar.commitlog.records import Record
 from ha_sidecar.epoch import EpochList, file_format
-from ha_sidecar.transfer.slave import OwnLog
+from ha_sidecar.transfer.reconcile import OwnLog
 
 LOG_DIRECTORY: Final = "commitlog"
 EPOCH_FILE: Final = "epochFileCheckpoint"

@@ -34,7 +34,7 @@ from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.roles.metrics import ReplicaMetrics
 from ha_sidecar.roles.view import GroupView, Role
 from ha_sidecar.transfer.actions import HandshakeDone
-from ha_sidecar.transfer.slave import SlaveConfig
+from ha_sidecar.transfer.reconcile import SlaveConfig
 
 ASK_ADDRESS_S: Final = 0.01
 CONNECT_TIMEOUT_S: Final = 0.5

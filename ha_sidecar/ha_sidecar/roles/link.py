@@ -35,7 +35,8 @@ from ha_sidecar.transfer.actions import (
     Truncate,
 )
 from ha_sidecar.transfer.errors import HaProtocolError
-from ha_sidecar.transfer.slave import SlaveConfig, SlaveMachine
+from ha_sidecar.transfer.reconcile import SlaveConfig
+from ha_sidecar.transfer.slave import SlaveMachine
 
 RECEIVE_BUFFER_BYTES: Final = 2 << 20
 CONNECT_TIMEOUT_S: Final = 1.0

@@ -6,7 +6,7 @@ Theory of operation. A connection lives through four states, and only the table 
       any state --close--> CLOSED
 
 The slave sends one handshake. The reply holds the master's whole epoch list and the end of its log; from these alone
-`_reconcile` finds the common prefix, cuts what lies behind it and decides the first ack, which is the offset at which
+`reconcile.decide` finds the common prefix and the first ack, which is the offset at which
 the master starts. From then on the master streams frames, and every byte of a body goes to the log at `position`. A
 body may end anywhere in a message, and is passed on as it comes: nothing here ever holds a whole frame.
 
@@ -27,11 +27,10 @@ more than that. The machine never decides what happens to a diverged log: it nam
 Source: AutoSwitchHAClient.java 5.4.0; docs/en/controller/design.md "Log replication".
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ha_sidecar.epoch import EpochEntry, EpochList, PointRule, TruncationPoint, truncation_point
+from ha_sidecar.epoch import EpochEntry, EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import (
     Action,
@@ -47,6 +46,7 @@ from ha_sidecar.transfer.actions import (
     Truncate,
 )
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
+from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig, decide
 
 REPLY_TIMEOUT_MS: Final = 5_000
 SILENCE_MAX_MS: Final = 20_000
@@ -84,39 +84,6 @@ TRANSITIONS: Final = {
     (SlaveState.TRANSFER, SlaveEvent.CLOSE): SlaveState.CLOSED,
     (SlaveState.CLOSED, SlaveEvent.CLOSE): SlaveState.CLOSED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SlaveConfig:
-    """How one connection is to be led.
-
-    Attributes:
-        broker_id: the id the controller gave, from 1.
-        mapped_file_bytes: size of a log file; must equal the master's mappedFileSizeCommitLog, since bodies never
-            cross a file's end and an empty log must start at a file's start.
-        restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if none.
-        start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
-            for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
-    """
-
-    broker_id: int
-    mapped_file_bytes: int
-    restarted_epoch: int | None = None
-    start_at_file: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OwnLog:
-    """What the replica holds, all of it durable: [min_offset, max_offset) and its epochs; equal offsets if empty."""
-
-    min_offset: int
-    max_offset: int
-    epochs: EpochList
-
-    @property
-    def is_empty(self) -> bool:
-        """Say whether there is no byte."""
-        return self.max_offset == self.min_offset
 
 
 class SlaveMachine:
@@ -288,57 +255,24 @@ class SlaveMachine:
     # What follows is the handshake's decision.
 
     def _reconcile(self, reply: codec.HandshakeReply, actions: list[Action], now_ms: int) -> None:
-        """Find the common prefix, cut to it, take the master's epochs, send the first ack."""
+        """Cut to the common prefix, take the master's epochs, send the first ack."""
         self._move(SlaveEvent.REPLY)
         self._truth = reply.epochs
         self.master_max_offset = reply.max_offset
         self._progress_ms = now_ms
-        point = self._common_point(reply)
-        refused = self._refusal(reply, point)
-        if refused is not None:
+        plan = decide(self._own, reply, self._config)
+        if isinstance(plan, DivergenceReason):
             detail = f"own {self._own.epochs} to {self._own.max_offset}, {reply.epochs} to {reply.max_offset}"
-            actions.extend(self._diverge(refused, detail))
+            actions.extend(self._diverge(plan, detail))
             return
-        start_offset = self._empty_start(reply) if point is None or point.offset is None else point.offset
-        rule = None if point is None else point.rule
-        actions.append(HandshakeDone(reply.epochs, reply.max_offset, start_offset, rule))
-        if point is not None and start_offset < self._own.max_offset:
-            actions.append(Truncate(start_offset))
+        actions.append(HandshakeDone(reply.epochs, reply.max_offset, plan.start_offset, plan.rule))
         if not self._empty:
-            self.position = start_offset
+            if plan.start_offset < self._own.max_offset:
+                actions.append(Truncate(plan.start_offset))
+            self.position = plan.start_offset
         self._adopt_up_to(self.position, actions)
-        actions.append(self._ack(start_offset, now_ms))
+        actions.append(self._ack(plan.start_offset, now_ms))
         self._note_caught_up(actions)
-
-    def _common_point(self, reply: codec.HandshakeReply) -> TruncationPoint | None:
-        if self._empty:
-            return None
-        own = self._own
-        return truncation_point(
-            own.epochs, own.max_offset, reply.epochs, reply.max_offset, self._config.restarted_epoch
-        )
-
-    def _refusal(self, reply: codec.HandshakeReply, point: TruncationPoint | None) -> DivergenceReason | None:
-        if point is None:
-            return None
-        if not len(self._own.epochs):
-            return DivergenceReason.UNLABELLED_LOG
-        if point.offset is None:
-            moved = point.rule is PointRule.EPOCH_START_MOVED_BACK
-            return DivergenceReason.EPOCH_START_MOVED_BACK if moved else DivergenceReason.NO_COMMON_EPOCH
-        # A first ack below the master's first epoch, but above 0, makes Java compute a negative body size and then
-        # stream without bound.
-        if reply.epochs.first is not None and point.offset < reply.epochs.first.start_offset:
-            return DivergenceReason.BEHIND_FIRST_EPOCH
-        # An ack of 0 would not resume there: it means "from your first byte".
-        return DivergenceReason.TRUNCATES_TO_NOTHING if point.offset <= self._own.min_offset else None
-
-    def _empty_start(self, reply: codec.HandshakeReply) -> int:
-        first = reply.epochs.first
-        if first is None or not self._config.start_at_file:
-            return 0
-        files = -(-first.start_offset // self._config.mapped_file_bytes)
-        return files * self._config.mapped_file_bytes
 
     # What follows judges frames.
 

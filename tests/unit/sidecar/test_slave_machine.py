@@ -23,7 +23,8 @@ from ha_sidecar.transfer.actions import (
 )
 from ha_sidecar.transfer.codec import FrameHeader, HandshakeReply
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
-from ha_sidecar.transfer.slave import OwnLog, SlaveConfig, SlaveMachine, SlaveState
+from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
+from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
 
 FILE_BYTES = 4096
 

@@ -1,0 +1,86 @@
+"""The handshake's decision: from two epoch lists to a start offset, or to the reason why there is none.
+
+This is where a log can be lost, so it is kept apart from the stream: one pure function from what the replica holds
+and what the master answered to a `Plan`.
+
+A plan never keeps a byte that the lists do not prove to be the master's, and never asks a Java master to start where
+it cannot: a first ack below its first epoch, but above 0, makes it compute a negative body size and then stream
+without bound.
+
+Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the start; see `truncation_point`.
+"""
+
+from dataclasses import dataclass
+
+from ha_sidecar.epoch import EpochList, PointRule, truncation_point
+from ha_sidecar.transfer.actions import DivergenceReason
+from ha_sidecar.transfer.codec import HandshakeReply
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveConfig:
+    """How one connection is to be led.
+
+    Attributes:
+        broker_id: the id the controller gave, from 1.
+        mapped_file_bytes: size of a log file; must equal the master's mappedFileSizeCommitLog, since bodies never
+            cross a file's end and an empty log must start at a file's start.
+        restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if none.
+        start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
+            for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
+    """
+
+    broker_id: int
+    mapped_file_bytes: int
+    restarted_epoch: int | None = None
+    start_at_file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLog:
+    """What the replica holds, all of it durable: [min_offset, max_offset) and its epochs; equal offsets if empty."""
+
+    min_offset: int
+    max_offset: int
+    epochs: EpochList
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is no byte."""
+        return self.max_offset == self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to go on: the first ack in bytes and the rule it follows from (None for an empty log)."""
+
+    start_offset: int
+    rule: PointRule | None
+
+
+def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | DivergenceReason:
+    """Return where the replica goes on from this master, or why it cannot."""
+    if own.is_empty:
+        return Plan(_empty_start(reply, config), None)
+    if not len(own.epochs):
+        return DivergenceReason.UNLABELLED_LOG
+    point = truncation_point(
+        own.epochs, own.max_offset, reply.epochs, reply.max_offset, config.restarted_epoch
+    )
+    if point.offset is None:
+        moved = point.rule is PointRule.EPOCH_START_MOVED_BACK
+        return DivergenceReason.EPOCH_START_MOVED_BACK if moved else DivergenceReason.NO_COMMON_EPOCH
+    if reply.epochs.first is not None and point.offset < reply.epochs.first.start_offset:
+        return DivergenceReason.BEHIND_FIRST_EPOCH
+    # An ack of 0 would not resume there: it means "from your first byte".
+    if point.offset <= own.min_offset:
+        return DivergenceReason.TRUNCATES_TO_NOTHING
+    return Plan(point.offset, point.rule)
+
+
+def _empty_start(reply: HandshakeReply, config: SlaveConfig) -> int:
+    first = reply.epochs.first
+    if first is None or not config.start_at_file:
+        return 0
+    files = -(-first.start_offset // config.mapped_file_bytes)
+    return files * config.mapped_file_bytes
