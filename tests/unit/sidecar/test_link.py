@@ -1,0 +1,268 @@
+"""The HA link over a real socket against a master written by hand: bytes to disk, acks after sync, ends and restarts."""
+
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.commitlog.syncer import Syncer
+from ha_sidecar.epoch import EpochList
+from ha_sidecar.roles.link import HaLink, LinkEnd
+from ha_sidecar.transfer import codec
+from ha_sidecar.transfer.actions import DivergenceReason, HandshakeDone
+from ha_sidecar.transfer.codec import FrameHeader, HandshakeReply
+from ha_sidecar.transfer.reconcile import SlaveConfig
+from testkit.messages import boundaries, log_bytes
+
+FILE_BYTES = 4096
+WAIT_S = 5.0
+
+
+class Master:
+    """A listening socket that speaks the master's side, step by step, on the test's thread."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(WAIT_S)
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self.peer = socket.socket()
+
+    def accept(self) -> codec.Handshake | codec.LegacyHandshake:
+        """Take the slave's connection and its handshake."""
+        self.peer.close()
+        self.peer, _ = self._listener.accept()
+        self.peer.settimeout(WAIT_S)
+        found = codec.decode_handshake(self._read(codec.HANDSHAKE_BYTES))
+        assert found is not None
+        return found[0]
+
+    def reply(self, max_offset: int, *epochs: tuple[int, int]) -> None:
+        """Answer the handshake."""
+        self.peer.sendall(codec.encode_reply(HandshakeReply(max_offset, EpochList.of(*epochs))))
+
+    def send_log(self, log: bytes, start_offset: int, epoch: int, batch_bytes: int = 333) -> None:
+        """Send log bytes in small batches, none across a file's end."""
+        at = 0
+        while at < len(log):
+            offset = start_offset + at
+            length = min(batch_bytes, len(log) - at, FILE_BYTES - offset % FILE_BYTES)
+            header = FrameHeader(length, offset, epoch, 0, offset)
+            self.peer.sendall(codec.encode_frame_header(header) + log[at : at + length])
+            at += length
+
+    def ack(self) -> int:
+        """Return the next ack."""
+        return codec.decode_ack(self._read(codec.ACK_BYTES))
+
+    def ack_of(self, offset: int) -> None:
+        """Read acks until one says `offset`; they never go back."""
+        last = -1
+        while last != offset:
+            now = self.ack()
+            assert last <= now <= offset
+            last = now
+
+    def close(self) -> None:
+        """Close everything."""
+        self.peer.close()
+        self._listener.close()
+
+    def _read(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            part = self.peer.recv(length - len(data))
+            assert part, "the slave closed the connection"
+            data += part
+        return data
+
+
+class Notes:
+    """Keeps what a link reports."""
+
+    def __init__(self) -> None:
+        self.handshakes: queue.Queue[HandshakeDone] = queue.Queue()
+        self.cuts: list[tuple[int, int]] = []
+        self.caught_up: queue.Queue[int] = queue.Queue()
+        self.ends: queue.Queue[LinkEnd] = queue.Queue()
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        """Keep it."""
+        self.handshakes.put(done)
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        """Keep it."""
+        self.cuts.append((from_offset, to_offset))
+
+    def on_caught_up(self, offset: int) -> None:
+        """Keep it."""
+        self.caught_up.put(offset)
+
+    def on_end(self, end: LinkEnd) -> None:
+        """Keep it."""
+        self.ends.put(end)
+
+    def end(self) -> LinkEnd:
+        """Wait for the end."""
+        return self.ends.get(timeout=WAIT_S)
+
+
+@pytest.fixture
+def master() -> Iterator[Master]:
+    made = Master()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ReplicaStore]:
+    made = ReplicaStore(tmp_path, FILE_BYTES)
+    yield made
+    made.close()
+
+
+def start(master: Master, store: ReplicaStore, notes: Notes, **config: int) -> HaLink:
+    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES, **config), notes, None)
+    link.start()
+    return link
+
+
+def stored_bytes(store: ReplicaStore) -> bytes:
+    paths = sorted(store.log.layout.directory.iterdir())
+    return b"".join(path.read_bytes() for path in paths)[: store.log.max_offset]
+
+
+def test_a_log_crosses_files_and_arrives_byte_for_byte(master: Master, store: ReplicaStore) -> None:
+    log, notes = log_bytes(100, FILE_BYTES), Notes()
+    link = start(master, store, notes)
+    assert master.accept() == codec.Handshake(2)
+    master.reply(len(log), (1, 0))
+    master.ack_of(0)
+    master.send_log(log, 0, 1)
+    master.ack_of(len(log))
+    assert notes.caught_up.get(timeout=WAIT_S) == len(log)
+    link.stop()
+    assert notes.end().reason == "Stopped"
+    assert stored_bytes(store) == log
+    assert store.epochs == EpochList.of((1, 0))
+
+
+def test_an_ack_waits_for_the_disk(master: Master, store: ReplicaStore) -> None:
+    log, notes = log_bytes(5, FILE_BYTES), Notes()
+    wanted, allowed = threading.Event(), threading.Event()
+
+    def sync() -> int:
+        wanted.set()
+        assert allowed.wait(WAIT_S)
+        return store.log.sync()
+
+    link: HaLink | None = None
+
+    def synced(_offset: int, _duration_s: float) -> None:
+        assert link is not None
+        link.synced()
+
+    syncer = Syncer(sync, synced, lambda error: pytest.fail(str(error)))
+    syncer.start()
+    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, syncer.wake)
+    link.set_in_sync(True)
+    link.start()
+    master.accept()
+    master.reply(len(log), (1, 0))
+    assert master.ack() == 0
+    master.send_log(log, 0, 1)
+    assert wanted.wait(WAIT_S)
+    assert notes.caught_up.get(timeout=WAIT_S) == len(log)
+    master.peer.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        master.ack()
+    master.peer.settimeout(WAIT_S)
+    allowed.set()
+    master.ack_of(len(log))
+    link.stop()
+    notes.end()
+    syncer.stop()
+
+
+def test_a_diverged_tail_is_gone_from_disk_before_the_first_ack(master: Master, store: ReplicaStore) -> None:
+    common, notes = log_bytes(10, FILE_BYTES), Notes()
+    cut = boundaries(common, FILE_BYTES)[6]
+    new = log_bytes(8, FILE_BYTES, cut, mark=b"new")
+    store.log.append(0, [memoryview(common)])
+    store.adopt(EpochList.of((1, 0)))
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(cut + len(new), (1, 0), (2, cut))
+    assert master.ack() == cut
+    assert store.epochs == EpochList.of((1, 0), (2, cut))
+    assert store.log.layout.path(0).read_bytes()[cut:] == bytes(FILE_BYTES - cut)
+    assert notes.cuts == [(len(common), cut)]
+    master.peer.sendall(codec.encode_frame_header(FrameHeader(len(new), cut, 2, cut, 0)) + new)
+    master.ack_of(cut + len(new))
+    link.stop()
+    notes.end()
+    assert stored_bytes(store) == common[:cut] + new
+
+
+def test_a_cut_inside_a_record_is_refused_and_nothing_is_cut(master: Master, store: ReplicaStore) -> None:
+    common, notes = log_bytes(10, FILE_BYTES), Notes()
+    store.log.append(0, [memoryview(common)])
+    store.adopt(EpochList.of((1, 0)))
+    start(master, store, notes)
+    master.accept()
+    master.reply(500, (1, 0))
+    assert notes.end().diverged is DivergenceReason.CUT_INSIDE_RECORD
+    assert stored_bytes(store) == common
+
+
+def test_a_second_link_resumes_where_the_first_ended(master: Master, store: ReplicaStore) -> None:
+    log, notes = log_bytes(30, FILE_BYTES), Notes()
+    start(master, store, notes)
+    master.accept()
+    master.reply(len(log), (1, 0))
+    master.send_log(log[:1234], 0, 1)
+    master.ack_of(1234)
+    master.peer.close()
+    assert notes.end().reason in {"ClosedByMaster", "ConnectionLost"}
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(len(log), (1, 0))
+    assert master.ack() == 1234
+    master.send_log(log[1234:], 1234, 1)
+    master.ack_of(len(log))
+    link.stop()
+    notes.end()
+    assert stored_bytes(store) == log
+
+
+def test_rubbish_ends_the_link_and_leaves_the_log(master: Master, store: ReplicaStore) -> None:
+    notes = Notes()
+    start(master, store, notes)
+    master.accept()
+    master.reply(100, (1, 0))
+    master.ack_of(0)
+    master.peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(64))
+    assert notes.end().reason == "ProtocolError"
+    assert store.log.is_empty
+
+
+def test_a_master_that_is_not_there_is_said_so(store: ReplicaStore) -> None:
+    notes = Notes()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    HaLink(address, store, SlaveConfig(2, FILE_BYTES), notes, None).start()
+    end = notes.end()
+    assert (end.reason, end.connected) == ("ConnectFailed", False)
+
+
+def test_a_link_stopped_before_it_connects_never_shakes_hands(master: Master, store: ReplicaStore) -> None:
+    notes = Notes()
+    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, None)
+    link.stop()
+    link.start()
+    assert notes.end().reason == "Stopped"
+    with pytest.raises(AssertionError, match="closed the connection"):
+        master.accept()
