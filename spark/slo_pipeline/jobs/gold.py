@@ -16,6 +16,7 @@ from slo_pipeline.sources.segments import Inputs
 from slo_pipeline.transforms import (
     budget,
     durability,
+    elections,
     failovers,
     lag,
     latency,
@@ -101,7 +102,8 @@ def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
     samples = _within(inputs.samples, "ts", over)
     # One partition: the events of a month fit one, and every join and window of theirs then needs no shuffle.
     events = inputs.events.coalesce(1).localCheckpoint()
-    changes = _within(failovers.marked(events), "elected_ts", over).coalesce(1).localCheckpoint()
+    elected = elections.elections(events).localCheckpoint()
+    changes = _within(failovers.marked(elected, events), "elected_ts", over).coalesce(1).localCheckpoint()
     timed = failovers.with_gaps(changes, probe_ops).coalesce(1).localCheckpoint()
     steps = phases.phases(timed).localCheckpoint()
     judged = slices.slices_1s(probe_ops).cache()

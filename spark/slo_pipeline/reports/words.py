@@ -5,6 +5,7 @@ Shape: one function a quantity; units always stand beside the number, joined by 
 Never: no rounding that turns something into nothing: a spent second is never shown as 0.
 """
 
+import math
 from datetime import UTC, datetime
 from typing import Final
 
@@ -50,7 +51,7 @@ def percent(share: float | None, *, decimals: int = 3) -> str:
     if share is None:
         return NONE
     scale = 10.0**decimals
-    cut = int(share * 100.0 * scale + 1e-9) / scale
+    cut = math.floor(share * 100.0 * scale + 1e-9) / scale
     return f"{plain(cut, decimals)}{NBSP}%"
 
 

@@ -2,9 +2,10 @@
 
 Problem: "no message lost" is a claim about messages, so it needs each one read back, and an answer for those that cannot
 be judged yet.
-Shape: a send that was acknowledged and never read successfully is lost, unless the reader had not come that far at the
-end of the input: then it is pending. A send that failed without a verdict may still be stored: ambiguous, and counted as
-found when it is read.
+Shape: a send that was acknowledged is lost if its reader says `missing`, or if that reader went on reading for
+UNREAD_MAX_US after the acknowledgement without finding it; otherwise, unread, it is pending. A reader is the process that
+sent (`clock_id`): one that was restarted owes no answer for its predecessor's messages. A send that failed without a
+verdict may still be stored: ambiguous, and counted as found when it is read.
 Never: a group that nobody reads back has no lost count at all; 0 would be a lie.
 """
 
@@ -17,8 +18,8 @@ from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import DURABILITY, LOST
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
-# A reader polls: what was acknowledged this shortly before the last read may simply not have been fetched yet.
-READ_GRACE_US: Final = 10 * US_PER_S
+# Longer than any wait for a new master after which a reader still expects to find a message.
+UNREAD_MAX_US: Final = 120 * US_PER_S
 # The broker refused, so nothing was stored; every other failure leaves the message's fate open.
 DEFINITE_REFUSALS: Final = ("refused", "no_route", "not_master")
 
@@ -35,14 +36,18 @@ def verdicts(probe_ops: DataFrame) -> DataFrame:
         F.bool_or(F.col("result") == "ok").alias("was_read"),
         F.bool_or(F.col("result") == "missing").alias("was_missed"),
     )
-    progress = reads.groupBy("group").agg(F.max(F.coalesce("end_ts", "start_ts")).alias("last_read_ts"))
+    progress = reads.groupBy("group", "clock_id").agg(
+        F.max(F.coalesce("end_ts", "start_ts")).alias("last_read_ts")
+    )
+    read_groups = reads.select("group").distinct()
     found = F.coalesce("was_read", F.lit(False))
     missed = F.coalesce("was_missed", F.lit(False))
-    overdue = F.col("end_ts") <= plus_us(F.col("last_read_ts"), -READ_GRACE_US)
+    overdue = F.coalesce(F.col("end_ts") <= plus_us(F.col("last_read_ts"), -UNREAD_MAX_US), F.lit(False))
     acknowledged = F.col("result") == "ok"
     verdict = (
-        F.when(acknowledged & found, "read_back")
-        .when(acknowledged & (missed | overdue), "lost")
+        F.when(acknowledged & missed, "lost")
+        .when(acknowledged & found, "read_back")
+        .when(acknowledged & overdue, "lost")
         .when(acknowledged, "pending")
         .when(found, "ambiguous_found")
         .when(F.col("result").isin(*DEFINITE_REFUSALS), "refused")
@@ -50,7 +55,8 @@ def verdicts(probe_ops: DataFrame) -> DataFrame:
     )
     return (
         probe_ops.where(F.col("op") == "send")
-        .join(F.broadcast(progress), on="group", how="inner")
+        .join(F.broadcast(read_groups), on="group", how="inner")
+        .join(F.broadcast(progress), on=["group", "clock_id"], how="left")
         .join(by_message, on=["group", "seq"], how="left")
         .select(
             "group",

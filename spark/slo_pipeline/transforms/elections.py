@@ -140,9 +140,9 @@ def routes_seen(changes: DataFrame, events: DataFrame) -> DataFrame:
     A name server's route knows no epoch, so the address decides, within the change's own bounds.
     """
     told = events.where(F.col("kind") == "RouteSeen").alias("e")
-    addresses = F.map_values(F.col("e.attrs"))
+    address = F.coalesce(F.col("e.attrs")["master_address"], F.col("e.attrs")["address"])
     by_epoch = F.col("e.epoch") == F.col("c.epoch")
-    by_address = F.col("e.epoch").isNull() & F.array_contains(addresses, F.col("c.new_master_address"))
+    by_address = F.col("e.epoch").isNull() & (address == F.col("c.new_master_address"))
     after = F.col("e.ts") >= plus_us(F.col("c.elected_ts"), -CLOCK_SLACK_US)
     before_next = F.coalesce(F.col("e.ts") < F.col("c.next_elected_ts"), F.lit(True))
     belongs = (F.col("e.group") == F.col("c.group")) & after & before_next & (by_epoch | by_address)

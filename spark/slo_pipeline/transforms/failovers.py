@@ -29,13 +29,16 @@ MARGIN_US: Final = US_PER_S
 SETTLE_MAX_US: Final = 60 * US_PER_S
 
 
-def marked(events: DataFrame) -> DataFrame:
+def marked(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Gather what all programs but the canary's sends say about each change of master.
+
+    Args:
+        changes: result of `elections.elections`.
+        events: rows of the events segment, one an event_id.
 
     Returns:
         `elections` plus fault, *_ts and *_clock of each mark, lower_ts and upper_ts. One row a change of master.
     """
-    changes = elections.elections(events)
     joined = changes
     for finder in (
         elections.suspicions,

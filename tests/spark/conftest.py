@@ -1,0 +1,67 @@
+"""One Spark session for all tests of this folder, and one story computed once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from slo_pipeline.jobs import gather
+from slo_pipeline.jobs.gold import Period, gold, period
+from slo_pipeline.jobs.session import session
+from slo_pipeline.reports.model import Report
+from slo_pipeline.reports.page import render
+from slo_pipeline.sources.segments import read_inputs
+from slo_pipeline.transforms.budget import Objective
+from testkit import synthetic
+
+# Spark's Python side leaves sockets to its gateway for the collector to close, and warns about the pandas it does not use
+# here. Neither says anything about our code.
+IGNORED = (
+    "ignore::ResourceWarning",
+    "ignore:PySpark does not yet fully support pandas:FutureWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+# The first test pays for the start of a JVM and of Python workers.
+TIMEOUT_S = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+            for rule in IGNORED:
+                item.add_marker(pytest.mark.filterwarnings(rule))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    made = session(master="local[2]", name="tests", shuffle_partitions=2)
+    yield made
+    made.stop()
+
+
+class Told(NamedTuple):
+    """A story, and everything the jobs found in its segments."""
+
+    story: synthetic.Story
+    directory: Path
+    tables: dict[str, list[gather.Row]]
+    over: Period
+    report: Report
+    page: str
+
+
+@pytest.fixture(scope="session")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    story = synthetic.with_losses(synthetic.two_failovers_and_a_switchover(), "payments", (100, 101))
+    directory = tmp_path_factory.mktemp("story")
+    synthetic.write(story, directory)
+    inputs = read_inputs(spark, directory)
+    over = period(inputs, window_days=30)
+    assert over is not None
+    tables = gather.collect(gold(inputs, over, Objective()))
+    report = gather.report(tables, over, Objective(), "Story")
+    return Told(story, directory, tables, over, report, render(report))

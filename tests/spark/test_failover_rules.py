@@ -1,0 +1,124 @@
+"""Which elections are changes of master, which marks belong to them, and what is never said."""
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from slo_pipeline.jobs.gather import rows
+from slo_pipeline.transforms import budget, elections, failovers, phases, slices
+from testkit.segment_rows import Row, elected, event, inputs, send, us
+
+
+def _timed(spark: Any, directory: Any, events: list[Row], ops: list[Row]) -> Any:
+    read = inputs(spark, directory, events=events, probe_ops=ops)
+    return failovers.with_gaps(
+        failovers.marked(elections.elections(read.events), read.events), read.probe_ops
+    ), read.probe_ops
+
+
+def _steady(until_ms: int, *, without: range = range(0)) -> list[Row]:
+    """Return a send every 100 ms; those in the hole fail."""
+    return [
+        send(seq, at, "ok", 2) if at not in without else send(seq, at, "timeout", None)
+        for seq, at in enumerate(range(0, until_ms, 100))
+    ]
+
+
+def test_first_elections_and_reelections_of_the_same_master_are_no_failovers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [elected(0, 1, None, 1), elected(5_000, 2, 1, 1), elected(9_000, 3, None, 2)]
+    timed, _ = _timed(spark, tmp_path, events, _steady(12_000))
+    found = rows(timed.select("epoch", "old_master_id", "new_master_id"))
+    assert found == [{"epoch": 3, "old_master_id": 1, "new_master_id": 2}]
+
+
+def test_marks_belong_by_epoch_even_when_two_failovers_follow_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [
+        elected(0, 1, None, 1),
+        elected(10_000, 2, 1, 2),
+        elected(10_050, 3, 2, 3),
+        event("RoleTaken", 10_090, epoch=3, broker=3),
+        event("RoleTaken", 10_200, epoch=2, broker=2),
+    ]
+    timed, _ = _timed(spark, tmp_path, events, _steady(12_000))
+    found = {row["epoch"]: row["role_taken_ts"] for row in rows(timed.select("epoch", "role_taken_ts"))}
+    assert found == {2: us(10_200), 3: us(10_090)}
+
+
+def test_the_same_event_from_three_nodes_is_one_failover(spark: SparkSession, tmp_path: Path) -> None:
+    copies = [elected(10_000, 2, 1, 2) | {"sequence": node} for node in (1, 2, 3)]
+    timed, _ = _timed(spark, tmp_path, copies, _steady(11_000))
+    assert timed.count() == 1
+
+
+def test_a_mark_before_the_furthest_one_is_uncertain_by_another_clock_and_overtaken_by_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [
+        elected(
+            10_000, 2, 1, 2, last_heartbeat_ns=str(us(9_900) * 1_000), suspected_ns=str(us(9_990) * 1_000)
+        ),
+        event("RoleTaken", 9_970, epoch=2, broker=2, clock_id="elsewhere"),
+        event("RouteSeen", 10_700, broker=0, source="canary", attrs={"master_address": "10.0.0.2:10911"}),
+    ]
+    timed, _ = _timed(spark, tmp_path, events, _steady(12_000, without=range(9_900, 10_300)))
+    found = {row["phase"]: row for row in rows(phases.phases(timed))}
+    assert (found["P3 promotion"]["order"], found["P3 promotion"]["skew_ms"]) == ("uncertain", 30.0)
+    assert found["P5 first write"]["order"] == "overtaken"
+    assert {row["duration_ms"] for row in found.values() if row["order"] != "in_order"} == {0.0, None}
+    assert found["P6 redundancy"]["order"] == "absent"
+
+
+def test_a_fault_long_before_the_last_heartbeat_did_not_cause_the_election(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    beat = str(us(99_000) * 1_000)
+    events = [
+        event("FaultInjected", 20_000, source="nemesis", attrs={"fault": "slow disk"}),
+        elected(100_000, 2, 1, 2, last_heartbeat_ns=beat),
+        event("FaultInjected", 199_800, source="nemesis", attrs={"fault": "kill"}),
+        elected(200_000, 3, 2, 1, last_heartbeat_ns=str(us(199_000) * 1_000)),
+    ]
+    timed, _ = _timed(spark, tmp_path, events, [])
+    assert {row["epoch"]: row["fault"] for row in rows(timed.select("epoch", "fault"))} == {
+        2: None,
+        3: "kill",
+    }
+
+
+def test_without_a_canary_there_is_no_gap_and_without_an_acknowledgement_after_it_no_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [elected(2_000, 2, 1, 2)]
+    silent, _ = _timed(spark, tmp_path / "silent", events, [])
+    assert rows(silent.select("gap_start_ts", "write_gap_ms")) == [
+        {"gap_start_ts": None, "write_gap_ms": None}
+    ]
+    broken, _ = _timed(spark, tmp_path / "broken", events, _steady(9_000, without=range(2_000, 9_000)))
+    found = rows(broken.select("gap_start_ts", "first_ack_ts", "write_gap_ms"))
+    assert found == [{"gap_start_ts": us(1_902), "first_ack_ts": None, "write_gap_ms": None}]
+
+
+def test_a_slice_in_two_changes_is_booked_to_the_later_one_only(spark: SparkSession, tmp_path: Path) -> None:
+    events = [elected(10_100, 2, 1, 2), elected(10_400, 3, 2, 1)]
+    timed, ops = _timed(spark, tmp_path, events, _steady(20_000, without=range(10_000, 11_000)))
+    judged = slices.slices_1s(ops)
+    booked = budget.book(judged, timed)
+    assert [row["failover_id"] for row in rows(booked)] == ["main/orders/3"]
+    assert budget.check(budget.budget(booked, budget.Objective()), judged) == (1, 1)
+
+
+def test_a_bad_second_far_from_any_change_stays_unexplained(spark: SparkSession, tmp_path: Path) -> None:
+    timed, ops = _timed(
+        spark, tmp_path, [elected(10_000, 2, 1, 2)], _steady(90_000, without=range(80_000, 80_100))
+    )
+    booked = rows(budget.book(slices.slices_1s(ops), timed))
+    assert [(row["booking"], row["failover_id"]) for row in booked] == [("unexplained", None)]
+
+
+def test_the_default_objective_allows_1296_seconds_in_30_days() -> None:
+    assert budget.Objective().budget_s == 1_296.0

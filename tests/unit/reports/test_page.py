@@ -1,0 +1,172 @@
+"""The page as such: complete, safe, small, the same bytes for the same values. No Spark here."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from slo_pipeline.reports.incidents import CARDS_MAX
+from slo_pipeline.reports.model import Report
+from slo_pipeline.reports.page import render, verdict
+from slo_pipeline.reports.style import CSS
+from testkit.sample_report import report, sample_failover
+
+PAGE_BYTES_MAX = 1_000_000
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(report())
+
+
+def _tree(page: str) -> ElementTree.Element:
+    """Parse the page as XML: it is well-formed up to its doctype."""
+    return ElementTree.fromstring(page.removeprefix("<!doctype html>\n"))  # noqa: S314 - our own page
+
+
+def test_the_same_values_make_the_same_bytes(page: str) -> None:
+    assert render(report()) == page
+
+
+def test_the_page_is_well_formed_and_every_id_is_used_once(page: str) -> None:
+    ids = [element.get("id") for element in _tree(page).iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_picture_says_what_it_shows(page: str) -> None:
+    pictures = list(_tree(page).iter(f"{SVG}svg"))
+    assert len(pictures) > 10
+    for picture in pictures:
+        names = {element.get("id") for element in picture}
+        assert picture.get("role") == "img"
+        assert picture.findtext(f"{SVG}title")
+        assert picture.findtext(f"{SVG}desc")
+        assert set((picture.get("aria-labelledby") or "").split()) <= names
+
+
+def test_every_figure_has_its_numbers_in_a_table(page: str) -> None:
+    figures = list(_tree(page).iter("figure"))
+    assert figures
+    assert all(figure.find(".//table") is not None for figure in figures)
+
+
+def test_links_lead_to_places_on_the_page(page: str) -> None:
+    tree = _tree(page)
+    ids = {element.get("id") for element in tree.iter()}
+    links = [element.get("href", "") for element in tree.iter("a")]
+    assert links
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+
+
+def test_nothing_is_fetched_and_nothing_runs(page: str) -> None:
+    assert not re.search(r'(?:src|href)="(?!#)', page)
+    assert not re.search(r"url\(|@import|<script|\son\w+=", page)
+    assert "default-src &#x27;none&#x27;" in page
+
+
+def test_names_from_the_cluster_never_become_markup() -> None:
+    evil = "<img src=x onerror=alert(1)>\"'&"
+    failover = replace(
+        sample_failover(), group=evil, fault=evil, new_master_address=evil, failover_id=f"c/{evil}/2"
+    )
+    shown = report()
+    group = replace(shown.groups[0], name=evil)
+    page = render(replace(shown, title=evil, failovers=(failover,), groups=(group,)))
+    _tree(page)
+    assert "<img" not in page
+    assert "&lt;img src=x" in page
+
+
+def test_a_year_of_failovers_stays_under_a_megabyte_and_the_list_names_all() -> None:
+    one = sample_failover()
+    many = tuple(
+        replace(
+            one,
+            failover_id=f"demo/orders/{epoch}",
+            epoch=epoch,
+            elected_us=one.elected_us + epoch * 60_000_000,
+        )
+        for epoch in range(2, 152)
+    )
+    page = render(replace(report(), failovers=many))
+    assert len(page.encode()) < PAGE_BYTES_MAX
+    assert page.count("<article") == CARDS_MAX
+    assert all(f"orders, {failover.epoch}<" in page for failover in many)
+
+
+def test_both_colour_schemes_define_the_same_colours() -> None:
+    light, dark = (
+        set(re.findall(r"(--[\w]+):", block)) for block in CSS.split("@media (prefers-color-scheme:dark)")[:2]
+    )
+    used = set(re.findall(r"var\((--\w+)\)", CSS))
+    assert used <= light
+    assert light <= dark | {"--page"}
+
+
+def _judged(**changes: object) -> Report:
+    shown = report()
+    return replace(shown, groups=(replace(shown.groups[0], **changes),))
+
+
+def test_the_headline_is_good_news_only_inside_the_budget_and_with_nothing_lost() -> None:
+    shown = report()
+    assert verdict(shown) == ("Inside the error budget", True)
+    assert verdict(_judged(bad_s=1_297)) == ("Outside the error budget", False)
+    durability = shown.groups[0].durability
+    assert durability is not None
+    assert verdict(_judged(durability=replace(durability, lost=2))) == ("2 acknowledged messages lost", False)
+    assert verdict(replace(shown, groups=())) == ("Nothing was measured", False)
+
+
+def test_a_pipeline_that_does_not_add_up_says_so(page: str) -> None:
+    assert "They agree." in page
+    assert "this report is wrong" in render(replace(report(), booked_s=3))
+
+
+class _Tables(HTMLParser):
+    """Collects the rows of the table that follows a heading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self._in = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in = tag == "td"
+        if tag == "tr":
+            self.cells.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if self._in:
+            self.cells.append(data)
+
+
+def test_the_sums_under_the_tables_are_the_sums_of_their_rows(page: str) -> None:
+    start = page.index('id="availability"')
+    parser = _Tables()
+    parser.feed(page[start : page.index("</table>", start)])
+    rows = [row.split("\t") for row in "\t".join(parser.cells).split("\n")]
+    numbers = [
+        [int(cell.replace(",", "")) for cell in row[3:6]]
+        for row in rows
+        if len(row) > 6 and "All groups" not in row
+    ]
+    total = next(row for row in rows if "All groups" in row)
+    summed = [sum(column) for column in zip(*numbers, strict=True)]
+    assert [int(cell.replace(",", "")) for cell in total if cell.replace(",", "").isdecimal()] == summed
+
+
+def test_a_report_without_any_failover_or_sample_says_so() -> None:
+    shown = report()
+    bare = replace(shown.groups[0], latency=None, lag=(), durability=None, series=(), bad_seconds=(), bad_s=0)
+    page = render(replace(shown, failovers=(), groups=(bare,), coverage=(), booked_s=0, counted_s=0))
+    for words in (
+        "No master changed",
+        "No replica reported its lag",
+        "Nothing was scraped",
+        "nobody knows whether",
+    ):
+        assert words in page
