@@ -25,10 +25,11 @@ from typing import Final
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from ha_sidecar.commitlog.layout import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles.config import ReplicaConfig, host_port
+from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
 from ha_sidecar.roles.events import EventLog, now_ns
 from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.roles.metrics import ReplicaMetrics
@@ -40,6 +41,7 @@ ASK_ADDRESS_S: Final = 0.01
 CONNECT_TIMEOUT_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 0.5
 SAME_ROLE_WAIT_S: Final = 1.0
+CONNECT_AGAIN_S: Final = 0.1
 FOLLOWED_FILE: Final = "followedMaster"
 
 _log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class Follower:
         self._before_link: Final = before_link
         self._link_ended: Final = link_ended
         self._loop: Final = asyncio.get_running_loop()
+        self._ended: asyncio.Future[LinkEnd] | None = None
         self._start_at_file = False
 
     async def run(self) -> None:
@@ -128,7 +131,7 @@ class Follower:
         self._start_at_file = starts_below_first_epoch(end) or (self._start_at_file and not end.connected)
         if end.diverged is not None:
             await self._start_over(role, end)
-        await asyncio.sleep(SAME_ROLE_WAIT_S)
+        await asyncio.sleep(SAME_ROLE_WAIT_S if end.connected else CONNECT_AGAIN_S)
 
     async def _stop_link(self) -> None:
         link, self.link = self.link, None
@@ -136,11 +139,10 @@ class Follower:
             return
         link.stop()
         # A link that has no socket yet will never send its handshake; a dead host must not hold the next one up.
-        if link.is_connected:
+        if link.is_connected and self._ended is not None:
             await asyncio.shield(self._ended)
 
     async def _ask_ha_address(self, role: Role) -> tuple[str, int]:
-        host, port = host_port(role.master_address or "")
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
@@ -149,12 +151,12 @@ class Follower:
             while True:
                 try:
                     if connection is None or connection.is_closed:
-                        connection = await connect(host, port, CONNECT_TIMEOUT_S)
+                        connection = await connect(*host_port(role.master_address or ""), CONNECT_TIMEOUT_S)
                     answer = await connection.call(command, CALL_TIMEOUT_S)
                     header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
                     if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
                         return host_port(header.master_ha_address)
-                except ChannelError as error:
+                except (ChannelError, RemotingProtocolError, ConfigError) as error:
                     _log.debug("906 to %s: %s", role.master_address, error)
                 await asyncio.sleep(ASK_ADDRESS_S)
         finally:

@@ -56,6 +56,7 @@ POLL_JOINING_S: Final = 0.2
 POLL_HURRIED_S: Final = 0.02
 HURRY_S: Final = 5.0
 """How long polls are hurried after an HA link ended: longer than any election takes."""
+BEAT_ANSWER_TIMEOUT_S: Final = 0.5
 NEVER_FIRST_EPOCH: Final = -1
 """Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
 
@@ -87,13 +88,12 @@ class Replica:
         self._controllers.start()
         syncer = Syncer(lambda: self._store.log.sync(), self._on_synced, self._on_sync_failure)
         syncer.start()
-        http: HttpServer | None = None
+        http = HttpServer(self._metrics_text, self._readiness, self._events)
         try:
-            self._view.broker_id = self._events.broker_id = await self._register(files)
+            await http.start(*config.http)
+            self._events.broker_id = await self._register(files)
             labels = (config.cluster, config.group, str(self._view.broker_id))
             metrics = self._metrics = ReplicaMetrics(labels, self._numbers)
-            http = HttpServer(metrics.text, self._readiness, self._events)
-            await http.start(*config.http)
             self._follower = Follower(
                 config,
                 self._store,
@@ -121,9 +121,8 @@ class Replica:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _stop(self, server: Server, http: HttpServer | None) -> None:
-        if http is not None:
-            await http.stop()
+    async def _stop(self, server: Server, http: HttpServer) -> None:
+        await http.stop()
         await self._controllers.stop()
         await server.close()
 
@@ -178,18 +177,13 @@ class Replica:
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
 
     async def _beat_answered(self) -> None:
-        """Return when the leader has answered a heartbeat of ours."""
-        while True:
-            command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext())
-            try:
-                await self._controllers.call(command)
-            except ControllersUnavailableError as error:
-                # Replication goes on without controllers; only changes of the set have to wait for them.
-                _log.warning("no controller answers a heartbeat: %s", error)
-            self._controllers.send_to_all(
-                RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext(), oneway=True)
-            )
-            return
+        """Return when the leader has answered a heartbeat of ours, or takes too long."""
+        command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext())
+        try:
+            await asyncio.wait_for(self._controllers.call(command), BEAT_ANSWER_TIMEOUT_S)
+        except (ControllersUnavailableError, TimeoutError) as error:
+            # Replication goes on without controllers; only changes of the set have to wait for them.
+            _log.warning("no controller answers a heartbeat: %s", error)
 
     def _hurry(self) -> None:
         self._hurry_until_s = time.monotonic() + HURRY_S
@@ -310,6 +304,9 @@ class Replica:
 
     # What others see.
 
+    def _metrics_text(self) -> bytes:
+        return b"" if self._metrics is None else self._metrics.text()
+
     def _numbers(self) -> Numbers:
         link = self._follower.link if self._follower is not None else None
         max_offset = self._store.log.max_offset
@@ -324,6 +321,8 @@ class Replica:
 
     def _readiness(self) -> tuple[bool, str]:
         view = self._view
+        if not view.broker_id:
+            return False, "not registered"
         members = ",".join(str(member) for member in sorted(view.members))
         return (
             view.in_sync,
