@@ -10,6 +10,7 @@ from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Sna
 from controller_core.server.clock import Clock
 from controller_core.server.config import load
 from controller_core.server.controller import Controller
+from controller_core.server.hearing import Hearing
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.node import Node
@@ -39,6 +40,7 @@ class OneNode:
     machine: GroupsMachine
     node: Node
     config: LiveConfig
+    hearing: Hearing
     remoting: str
     http: str
 
@@ -67,7 +69,8 @@ async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[O
     controller = Controller(config, Clock("unit"), node, machine)
     await controller.start()
     try:
-        running = OneNode(controller, machine, node, config, f"127.0.0.1:{port}", f"127.0.0.1:{http_port}")
+        remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"
+        running = OneNode(controller, machine, node, config, controller.hearing, remoting, http)
         probe = running.broker()
         await probe.start(register=False)
         await probe.replica_info_or_refusal()  # held until this node leads

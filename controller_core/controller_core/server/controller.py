@@ -42,6 +42,7 @@ class Controller:
 
     Attributes:
         failed: done, with the reason, when the node must end by itself: its log failed, or an entry was not applicable.
+        hearing: who is alive, as this node hears it.
     """
 
     def __init__(self, config: LiveConfig, clock: Clock, node: Node, machine: GroupsMachine) -> None:
@@ -62,27 +63,25 @@ class Controller:
         self._self = settings.self_peer
         self._metrics = Metrics()
         self._forwarder = Forwarder(settings.self_id, {peer.raft_id: peer.address for peer in settings.peers})
-        self._hearing = Hearing(machine.state, clock)
-        self._maker = CommandMaker(
-            clock, self._hearing.alive_of, lambda: config.settings.elect_unclean_master
-        )
+        self.hearing = Hearing(machine.state, clock)
+        self._maker = CommandMaker(clock, self.hearing.alive_of, lambda: config.settings.elect_unclean_master)
         self._submitting = Submitting(
             node, clock, self._metrics, may_notify=lambda: config.settings.notify_role_changed
         )
         self._failover = Failover(
             node=node,
             machine=machine,
-            hearing=self._hearing,
+            hearing=self.hearing,
             submitting=self._submitting,
             maker=self._maker,
             config=config,
             clock=clock,
         )
-        self._remoting = RemotingServer(self._make_handlers(), self._hearing, self._metrics)
+        self._remoting = RemotingServer(self._make_handlers(), self.hearing, self._metrics)
         self._view = NodeView(
             node=node,
             machine=machine,
-            hearing=self._hearing,
+            hearing=self.hearing,
             submitting=self._submitting,
             maker=self._maker,
             config=config,
@@ -96,7 +95,7 @@ class Controller:
         return Handlers(
             node=self._node,
             machine=self._machine,
-            hearing=self._hearing,
+            hearing=self.hearing,
             submitter=self._submitting,
             rule=LeaderRule(self._node, self._self.raft_id, self._forwarder),
             maker=self._maker,
@@ -111,13 +110,13 @@ class Controller:
             OSError: a port cannot be had.
         """
         settings = self._config.settings
-        self._hearing.on_deaths = self._failover.on_deaths
-        self._hearing.on_revival = self._failover.on_revival
+        self.hearing.on_deaths = self._failover.on_deaths
+        self.hearing.on_revival = self._failover.on_revival
         self._node.on_leadership(self._leadership_changed)
         self._node.on_fatal(self._fail)
         await self._node.start()
         self._tasks = [
-            asyncio.create_task(self._hearing.run(), name="hearing"),
+            asyncio.create_task(self.hearing.run(), name="hearing"),
             asyncio.create_task(self._failover.run(), name="failover"),
         ]
         for task in self._tasks:

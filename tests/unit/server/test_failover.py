@@ -1,0 +1,133 @@
+"""Elections that no broker asks for: silence, cold start, deaths that follow one another, what is recorded."""
+
+import asyncio
+
+import pytest
+
+from controller_core.groups.history import FailoverRecord
+from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.remoting.codes import ResponseCode
+from testkit.fake_broker import FakeBroker
+from testkit.one_node import OneNode
+
+B1 = GroupKey("c1", "b1")
+
+
+async def _master_and_slave(one: OneNode, timeout_ms: int = 10_000) -> tuple[FakeBroker, FakeBroker]:
+    master, slave = one.broker(timeout_ms=timeout_ms), one.broker(timeout_ms=timeout_ms)
+    await master.start()
+    await master.elect()
+    master.epoch = 1
+    await slave.start()
+    assert (await master.alter((1, 2), set_epoch=1)).code == ResponseCode.SUCCESS
+    return master, slave
+
+
+async def _record(one: OneNode, epoch: int) -> FailoverRecord:
+    """Return the record of the group's election once its times are complete."""
+    async with asyncio.timeout(2):
+        while True:
+            record = one.machine.state.history.failover(B1, epoch)
+            if record is not None and record.role_taken_ns is not None:
+                return record
+            await one.machine.news()
+
+
+async def test_silence_is_a_death_when_the_announced_time_is_over(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one, timeout_ms=300)
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    await master.fall_silent()
+    notice = await slave.wait_notice(2)
+    assert 0.2 < notice.at_s - begin_s < 0.8
+    record = await _record(one, 2)
+    assert record.cause == "HeartbeatTimeout"
+    await slave.die()
+    await master.die()
+
+
+async def test_the_times_of_a_failover_are_recorded_in_their_order(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    await master.die()
+    await slave.wait_notice(2)
+    record = await _record(one, 2)
+    times = [
+        record.last_heartbeat_ns,
+        record.suspected_ns,
+        record.proposed_ns,
+        record.committed_ns,
+        record.noticed_ns,
+        record.role_taken_ns,
+    ]
+    assert None not in times
+    assert times == sorted(times, key=lambda one_ns: one_ns or 0)
+    assert record.cause == "ConnectionClosed"
+    await slave.die()
+
+
+async def test_an_alter_in_the_new_epoch_shows_that_the_role_is_taken(one: OneNode) -> None:
+    async with one.broker(beats=False) as broker:
+        await broker.elect()
+        broker.epoch = 1
+        await broker.alter((1,), set_epoch=1)  # refused, being equal, but sent as master of epoch 1
+        broker.beat()
+        assert (await _record(one, 1)).role_taken_ns is not None
+
+
+async def test_when_all_die_the_old_master_is_fenced_by_a_new_epoch(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    await slave.die()
+    await master.die()
+    await _epoch(one, 2)
+    group = one.machine.state.get(B1)
+    assert group is not None
+    assert (group.master_id, group.sync_state_set) == (None, (1, 2))
+
+
+async def _epoch(one: OneNode, epoch: int) -> None:
+    async with asyncio.timeout(2):
+        while (group := one.machine.state.get(B1)) is None or group.master_epoch < epoch:
+            await one.machine.news()
+
+
+async def test_the_winner_that_dies_before_it_is_elected_is_replaced_too(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    third = one.broker()
+    await third.start()
+    assert (await master.alter((1, 2, 3), set_epoch=2)).code == ResponseCode.SUCCESS
+    await asyncio.gather(master.die(), slave.die())
+    notice = await third.wait_notice(2)
+    async with asyncio.timeout(2):
+        while notice.header.master_broker_id != 3:
+            notice = await third.wait_notice((notice.header.master_epoch or 0) + 1)
+    await third.die()
+
+
+async def test_who_only_just_began_to_listen_does_not_judge_by_silence(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    table = one.hearing.table
+    # As after a cold start: the state is there, the master has not been heard and not been seen to die.
+    master_entry = table.get(ReplicaKey(*B1, 1))
+    assert master_entry is not None
+    await master.fall_silent()
+    table.channel_closed(master_entry.channel_id, one.hearing.listening_since_ms)
+    table.__dict__["_deaths"].clear()
+    refused = await slave.elect()
+    assert refused.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    one.hearing.listening_since_ms -= 60_000
+    assert (await slave.elect()).code == ResponseCode.SUCCESS
+    await master.die()
+    await slave.die()
+
+
+@pytest.mark.parametrize("given", [{"scanInactiveMasterInterval": "100"}])
+async def test_the_scan_finds_what_no_death_told(one: OneNode) -> None:
+    master, slave = await _master_and_slave(one)
+    entry = one.hearing.table.get(ReplicaKey(*B1, 1))
+    assert entry is not None
+    await master.fall_silent()
+    one.hearing.table.channel_closed(entry.channel_id, entry.last_beat_ms)  # nobody is told of this death
+    notice = await slave.wait_notice(2)
+    assert notice.header.master_broker_id == 2
+    await master.die()
+    await slave.die()
