@@ -11,7 +11,7 @@ from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings, first_acknowledged_after, read_back
 from testkit.rocketmq import Broker, BrokerPlace, NameServer
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture

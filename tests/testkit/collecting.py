@@ -67,10 +67,16 @@ class Stream:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one connection."""
-        after, generation, sent = int(request.query["after"]), self._generation, 0
+        after = int(request.query["after"])
         self.asked_after.append(after)
         response = web.StreamResponse()
-        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):
+            await response.prepare(request)
+            await self._serve(response, after)
+        return response
+
+    async def _serve(self, response: web.StreamResponse, after: int) -> None:
+        generation, sent = self._generation, 0
         while generation == self._generation:
             for one in self.events[sent:]:
                 if int(str(one["sequence"])) > after:
@@ -80,7 +86,6 @@ class Stream:
                 await self._changed.wait_for(
                     lambda: len(self.events) > sent or generation != self._generation  # noqa: B023 - awaited here
                 )
-        return response
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ every acknowledged message can be read afterwards. `LoadClient` runs the produce
 every send; `read_back` reads the whole topic with the Java consumer and compares keys with the ledger.
 
 The Java sources lie beside this module in `java/` and are compiled once for each release into the cache: starting from
-source would compile at every start, which costs about a second and a half.
+source would compile at every start, which costs three seconds of a processor.
 """
 
 import asyncio
