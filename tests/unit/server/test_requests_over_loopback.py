@@ -1,10 +1,12 @@
 """One node, real sockets: every request of the protocol, its answers, and what must never be answered."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from controller_core.channel.endpoints import connect
+from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
     BrokerReplicasInfo,
@@ -15,6 +17,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.server.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.properties import parse
 from testkit.one_node import OneNode
 
@@ -187,3 +190,35 @@ async def test_the_late_close_of_an_old_connection_kills_nobody(one: OneNode) ->
         await asyncio.sleep(0.05)
         info, _ = await broker.replica_info()
         assert (info.master_broker_id, info.master_epoch) == (1, 1)
+
+
+async def test_a_request_that_another_node_sent_on_is_a_sign_of_life_but_not_a_lifeline(one: OneNode) -> None:
+    async with one.broker(beats=False) as broker:
+        await broker.fall_silent()
+        for connection in broker.disconnect_without_closing():
+            connection.abort()
+        member = ReplicaKey("c1", "b1", 1)
+        await _until(lambda: not one.hearing.table.is_alive(member))
+        ext = headers.ElectMasterRequestHeader("b1", "c1", 1).to_ext() | {FORWARDED_BY_FIELD: "n1"}
+        assert (await _ask(one, 1002, ext)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0.05)  # the connection of `_ask` is closed by now
+        assert one.hearing.table.is_alive(member)
+
+
+async def test_a_registration_that_moves_a_broker_is_heard_after_it_is_applied(one: OneNode) -> None:
+    """Else the election that the revival starts would name the address that the broker has left."""
+    async with one.broker() as broker:
+        await broker.elect()
+    back = one.broker(beats=False)
+    back.broker_id = 1
+    await back.start(register=False)
+    await back.register()
+    notice = await back.wait_notice(3)
+    assert notice.header.master_address == back.address
+    await back.die()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(2):
+        while not condition():  # noqa: ASYNC110 - a table has no event
+            await asyncio.sleep(0.005)
