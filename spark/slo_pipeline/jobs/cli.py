@@ -38,6 +38,16 @@ BRANCHES: Final = {
 EXIT_UNUSABLE: Final = 2
 EXIT_FAILED: Final = 1
 ERROR_CHARACTERS_MAX: Final = 300
+# Spark's word for a damaged file; it may reach us as a Java error that has no class of its own here.
+UNREADABLE_FILE: Final = "[FAILED_READ_FILE"
+EXPECTED: Final = frozenset(
+    {
+        "slo_pipeline.sources.segments.InputError",
+        "slo_pipeline.schemas.frames.SchemaMismatchError",
+        "pyspark.errors.exceptions.base.PySparkException",
+        "builtins.OSError",
+    }
+)
 
 
 def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, object]:
@@ -67,20 +77,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except Exception as error:
-        if not _is_expected(error):
+        said = _one_line(error)
+        if said is None:
             raise
-        first = str(error).strip().split("\n", 1)[0][:ERROR_CHARACTERS_MAX]
-        sys.stderr.write(f"slo-pipeline {args.branch}: {first}\n")
+        sys.stderr.write(f"slo-pipeline {args.branch}: {said}\n")
         return EXIT_UNUSABLE
 
 
-def _is_expected(error: Exception) -> bool:
-    """Tell an input that cannot be used from a fault of ours, without importing Spark to know its errors."""
+def _one_line(error: Exception) -> str | None:
+    """Return what is wrong with the input in one line; None for a fault of ours, which deserves its traceback.
+
+    Spark's errors are known by name, so that nothing has to be imported for it.
+    """
+    text = str(error).strip()
+    unreadable = text.find(UNREADABLE_FILE)
     names = {f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__}
-    expected = {
-        "slo_pipeline.sources.segments.InputError",
-        "slo_pipeline.schemas.frames.SchemaMismatchError",
-        "pyspark.errors.exceptions.base.PySparkException",
-        "builtins.OSError",
-    }
-    return bool(names & expected)
+    if unreadable >= 0:
+        text = text[unreadable:]
+    elif not names & EXPECTED:
+        return None
+    return text.split("\n", 1)[0][:ERROR_CHARACTERS_MAX]

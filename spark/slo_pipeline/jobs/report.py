@@ -4,7 +4,6 @@ Exit status: 0 a page was written, 2 the input cannot be used.
 """
 
 import argparse
-import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,8 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
     check_directory(args.input, "probe_ops", "events", "samples")
-    # Spark writes each analysis error to the log as JSON before it raises it; the one line below says it better.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     page = make(
         args.input, args.out, Objective(args.target, args.window_days), args.title, master=args.master
     )

@@ -5,8 +5,11 @@ Shape: every configuration that changes a result or opens a port is fixed here.
 Never: no other module calls `SparkSession.builder`.
 """
 
+import logging
 import os
 import sys
+import warnings
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -21,8 +24,9 @@ CONFIGURATION: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "FATAL",
 }
+LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 # Spark's default of 200 costs seconds a shuffle on one machine.
 SHUFFLE_PARTITIONS_DEFAULT: Final = 4
 
@@ -45,4 +49,15 @@ def session(
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in CONFIGURATION.items():
         builder = builder.config(key, value)
-    return builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions)).getOrCreate()
+    builder = builder.config(
+        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    )
+    builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it better.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        # Said at import, about conversions to pandas that no job here makes.
+        warnings.filterwarnings(
+            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
+        )
+        return builder.getOrCreate()
