@@ -45,7 +45,9 @@ def test_a_text_that_needs_asynchronous_storage_is_not_counted_as_passed(tmp_pat
 
 def test_a_rewritten_text_passes(tmp_path: Path) -> None:
     path = tmp_path / "again.txt"
-    path.write_text("# Purpose.\n\nadd-nodes 1 voters=(1) index=5\n----\nwrong\n\nraft-state\n----\nwrong\n\n# End.\n")
+    path.write_text(
+        "# Purpose.\n\nadd-nodes 1 voters=(1) index=5\n----\nwrong\n\nraft-state\n----\nwrong\n\n# End.\n"
+    )
     path.write_text(replay(path).rewritten)
     assert replay(path).verdict is Verdict.PASSED
     assert path.read_text() == (
