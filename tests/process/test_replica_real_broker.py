@@ -22,9 +22,10 @@ from testkit.rocketmq import (
     NameServer,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 CLUSTER, GROUP = "c", "g"
+BOOT_TIMEOUT_S = 150.0
 FILE_BYTES = str(1 << 20)
 """Small files, so that every test crosses the end of some."""
 
@@ -76,7 +77,7 @@ async def group(
     )
     try:
         await asyncio.gather(name_server.start(), controller.start())
-        await broker.start()
+        await broker.start(BOOT_TIMEOUT_S)
         yield Group(jar_directory, directory, name_server, controller, broker, replica)
     finally:
         await replica.process.stop()
@@ -156,7 +157,7 @@ async def test_a_restarted_broker_that_rewrote_its_epoch_is_followed_without_a_r
             await load.stop()
         before = await wait_max_offset(made.replica, 500 * 128)
         await made.broker.kill()
-        await made.broker.start()
+        await made.broker.start(BOOT_TIMEOUT_S)
         await made.replica.wait_in_sync()
         async with made.load("load2", threads=2) as load:
             await load.wait_for_acknowledged(500, 60.0)
