@@ -43,6 +43,7 @@ class Controller:
     Attributes:
         failed: done, with the reason, when the node must end by itself: its log failed, or an entry was not applicable.
         hearing: who is alive, as this node hears it.
+        failover: the elections that this node holds while it leads.
     """
 
     def __init__(self, config: LiveConfig, clock: Clock, node: Node, machine: GroupsMachine) -> None:
@@ -68,7 +69,7 @@ class Controller:
         self._submitting = Submitting(
             node, clock, self._metrics, may_notify=lambda: config.settings.notify_role_changed
         )
-        self._failover = Failover(
+        self.failover = Failover(
             node=node,
             machine=machine,
             hearing=self.hearing,
@@ -110,14 +111,14 @@ class Controller:
             OSError: a port cannot be had.
         """
         settings = self._config.settings
-        self.hearing.on_deaths = self._failover.on_deaths
-        self.hearing.on_revival = self._failover.on_revival
+        self.hearing.on_deaths = self.failover.on_deaths
+        self.hearing.on_revival = self.failover.on_revival
         self._node.on_leadership(self._leadership_changed)
         self._node.on_fatal(self._fail)
         await self._node.start()
         self._tasks = [
             asyncio.create_task(self.hearing.run(), name="hearing"),
-            asyncio.create_task(self._failover.run(), name="failover"),
+            asyncio.create_task(self.failover.run(), name="failover"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -136,7 +137,7 @@ class Controller:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._failover.stop()
+        await self.failover.stop()
         await self._submitting.stop()
         self._forwarder.close()
         await self._http.stop()
@@ -150,7 +151,7 @@ class Controller:
     def _leadership_changed(self, leads: bool, term: int) -> None:
         _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
         if leads:
-            self._failover.wake()
+            self.failover.wake()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -21,6 +21,7 @@ from controller_core.groups.commands import Suspicion
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.liveness import Death
+from controller_core.groups.replies import RoleNotice
 from controller_core.groups.scan import ElectionNeed, election_need, groups_needing_election, may_elect
 from controller_core.server.clock import Clock
 from controller_core.server.hearing import Hearing
@@ -32,6 +33,8 @@ from controller_core.server.requests import CommandMaker
 from controller_core.server.submitting import Submitting
 
 RETRY_S: Final = 0.02
+TELL_AGAIN_NS: Final = 10_000_000_000
+"""How old an election may be for a new leader to tell of it again; brokers' own poll finds out after 5 s."""
 _MS_PER_S = 1_000
 _NS_PER_MS = 1_000_000
 
@@ -71,6 +74,7 @@ class Failover:
         self._running: dict[GroupKey, asyncio.Task[None]] = {}
         self._again: set[GroupKey] = set()
         self._wake = asyncio.Event()
+        self._gained = False
 
     def on_deaths(self, deaths: list[Death]) -> None:
         """Act on members that died, if this node leads."""
@@ -79,7 +83,7 @@ class Failover:
                 "a broker is dead",
                 extra=bind(
                     cluster=death.key.cluster,
-                    group=death.key.broker_name,
+                    broker_group=death.key.broker_name,
                     id=death.key.broker_id,
                     cause=str(death.cause),
                 ),
@@ -96,7 +100,8 @@ class Failover:
             self._look_at(key.group)
 
     def wake(self) -> None:
-        """Scan now: leadership was gained."""
+        """Leadership was gained: make up for what the leader before left undone."""
+        self._gained = True
         self._wake.set()
 
     async def run(self) -> None:
@@ -104,6 +109,9 @@ class Failover:
         while True:
             self._wake.clear()
             if self._node.is_leader:
+                if self._gained:
+                    self._gained = False
+                    self._tell_again()
                 self._scan()
             interval_s = self._config.settings.scan_inactive_master_interval_ms / _MS_PER_S
             try:
@@ -118,6 +126,14 @@ class Failover:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell_again(self) -> None:
+        """Tell brokers of elections whose leader may have died before it told them."""
+        oldest_ns = self._clock.stamp().utc_ns - TELL_AGAIN_NS
+        for group in self._machine.state.groups():
+            record = self._machine.state.history.failover(group.key, group.master_epoch)
+            if record is not None and record.role_taken_ns is None and record.proposed_ns >= oldest_ns:
+                self._submitting.follow_up(_notices(group, self._hearing), None)
 
     def _scan(self) -> None:
         unclean = self._config.settings.elect_unclean_master
@@ -179,13 +195,13 @@ class Failover:
             except (NotLeaderError, ProposalLostError) as error:
                 _log.info(
                     "an election is left to the next leader",
-                    extra=bind(group=str(need.key), error=str(error)),
+                    extra=bind(broker_group=str(need.key), error=str(error)),
                 )
                 return
             _log.info(
                 "an election was held",
                 extra=bind(
-                    group=str(need.key),
+                    broker_group=str(need.key),
                     cause=str(need.cause),
                     code=int(outcome.reply.code),
                     remark=outcome.reply.remark,
@@ -207,3 +223,25 @@ class Failover:
 
 def _need_after(group: Group, death: Death) -> ElectionNeed:
     return ElectionNeed(group.key, group.master_id, group.master_epoch, death.cause, death)
+
+
+def _notices(group: Group, hearing: Hearing) -> tuple[RoleNotice, ...]:
+    """Return what the living members are to be told, the master first."""
+    if group.master_id is None:
+        return ()
+    master_id, address = group.master_id, group.master_address or ""
+    alive = sorted(hearing.table.alive_ids(group.key), key=lambda member: (member != master_id, member))
+    return tuple(
+        RoleNotice(
+            key=group.key,
+            broker_id=member,
+            address=group.replicas[member].address,
+            master_id=master_id,
+            master_address=address,
+            master_epoch=group.master_epoch,
+            set_epoch=group.set_epoch,
+            sync_state_set=group.sync_state_set,
+        )
+        for member in alive
+        if member in group.replicas
+    )

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
+from controller_core.groups.history import EventKind
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome, RoleNotice
 from controller_core.remoting.codes import ResponseCode
@@ -28,8 +29,12 @@ from controller_core.server.notifier import Notifier
 
 RECORD_SOON_S: Final = 0.3
 """After how long the times known by then are written down, so that readers need not wait for the rest."""
-ROLE_TAKEN_WITHIN_S: Final = 60.0
-"""How long a new master is watched for; a broker that needs longer is found by the next election."""
+ROLE_TAKEN_WITHIN_S: Final = 300.0
+"""How long a new master is watched for its first act in the new epoch.
+
+Why so long: a Java broker whose log has not grown since the epoch before opens no new epoch entry, so its heartbeats
+keep telling the old epoch until something is written, or until it asks for another SyncStateSet.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +53,7 @@ class _Watch:
 
     member: ReplicaKey
     epoch: int
-    committed: Stamp
+    committed: Stamp | None
     expires_s: float
     noticed: Stamp | None = None
     role_taken: Stamp | None = None
@@ -82,7 +87,8 @@ class Submitting:
         if isinstance(command, ElectMaster):
             self._metrics.election(_election_result(outcome), str(command.cause))
             if outcome.reply.code == ResponseCode.SUCCESS:
-                self._follow_up(outcome)
+                self.follow_up(outcome.notices, self._clock.stamp())
+                _log_election(outcome)
         return outcome
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
@@ -123,22 +129,13 @@ class Submitting:
             raise TypeError(f"applying {type(command).__name__} gave {outcome!r}")
         return outcome
 
-    def _follow_up(self, outcome: Outcome) -> None:
-        committed = self._clock.stamp()
+    def follow_up(self, notices: tuple[RoleNotice, ...], committed: Stamp | None) -> None:
+        """Tell brokers of their master and watch for its first acts; `committed` None if another node saw that."""
         if self._may_notify():
-            self.notifier.notify(outcome.notices)
-        master = next((notice for notice in outcome.notices if notice.broker_id == notice.master_id), None)
+            self.notifier.notify(notices)
+        master = next((notice for notice in notices if notice.broker_id == notice.master_id), None)
         if master is None:
             return
-        _log.info(
-            "a master was elected",
-            extra=bind(
-                cluster=master.key.cluster,
-                group=master.key.broker_name,
-                epoch=master.master_epoch,
-                id=master.master_id,
-            ),
-        )
         member = ReplicaKey(*master.key, master.master_id)
         expires_s = asyncio.get_running_loop().time() + ROLE_TAKEN_WITHIN_S
         watch = _Watch(member, master.master_epoch, committed, expires_s)
@@ -180,7 +177,7 @@ class Submitting:
         try:
             await self._propose(record)
         except (NotLeaderError, ProposalDroppedError, ProposalLostError) as error:
-            fields = bind(group=watch.member.broker_name, epoch=watch.epoch, error=str(error))
+            fields = bind(broker_group=watch.member.broker_name, epoch=watch.epoch, error=str(error))
             _log.info("times of a failover are not recorded", extra=fields)
 
 
@@ -192,6 +189,13 @@ async def _within(event: asyncio.Event, deadline_s: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def _log_election(outcome: Outcome) -> None:
+    for event in outcome.events:
+        if event.kind is EventKind.MASTER_ELECTED:
+            fields = bind(cluster=event.cluster, broker_group=event.group, epoch=event.epoch, **event.attrs)
+            _log.info("a master was elected", extra=fields)
 
 
 def _election_result(outcome: Outcome) -> str:

@@ -131,3 +131,14 @@ async def test_the_scan_finds_what_no_death_told(one: OneNode) -> None:
     assert notice.header.master_broker_id == 2
     await master.die()
     await slave.die()
+
+
+@pytest.mark.parametrize("given", [{"notifyBrokerRoleChanged": "false"}])
+async def test_a_new_leader_tells_of_an_election_that_the_one_before_did_not(one: OneNode) -> None:
+    async with one.broker() as broker:
+        await broker.elect()
+        assert broker.notices == []
+        one.config.update("notifyBrokerRoleChanged=true")
+        one.controller.failover.wake()  # as on gaining leadership
+        assert (await broker.wait_notice(1)).header.master_address == broker.address
+        assert (await _record(one, 1)).noticed_ns is not None
