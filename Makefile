@@ -9,6 +9,7 @@ OUT ?= out
 DIR ?= tests/testdata/raft
 GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
 SEEDS ?= 2000
+FIRST ?= 0
 PACKAGES := controller_core ha_sidecar slo_pipeline testkit
 
 .PHONY: help setup demo test lint types e2e bench sim raft-scenarios conformance docs clean
@@ -48,7 +49,7 @@ bench: .venv/.ready ## measure the controller: requests a second and latency on 
 	@$(PYTHON) tests/bench/controller.py
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core
-	@$(PYTHON) -m testkit.sim --seeds $(SEEDS)
+	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
 
 raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the Raft core
 	@$(PYTHON) -m testkit.raft_scenarios $(DIR)

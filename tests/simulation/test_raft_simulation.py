@@ -8,54 +8,15 @@ import os
 
 import pytest
 
-from controller_core.raft.errors import RaftError
 from controller_core.raft.types import Message, MessageType
 from testkit.sim import raft_cluster
 from testkit.sim.raft_checks import SafetyChecks, SafetyViolation
-from testkit.sim.raft_cluster import RaftCluster
+from testkit.sim.schedules import run_schedule
 
 SCHEDULES = int(os.environ.get("RAFT_SIM_COUNT", "200"))
 BATCH = 20
-DISTURBED_TICKS = 100
-HEAL_TICKS = 80
-SETTLE_TICKS = 15
 CANARY_SCHEDULES_MAX = 400
 SEEDS = [int(os.environ["RAFT_SIM_SEED"])] if "RAFT_SIM_SEED" in os.environ else list(range(SCHEDULES))
-
-
-def run_schedule(seed: int) -> RaftCluster:
-    """Run one schedule to its end; every check is made on the way.
-
-    Raises:
-        SafetyViolation: with the seed in its text.
-    """
-    cluster = RaftCluster(seed)
-    try:
-        cluster.disturb(DISTURBED_TICKS)
-        cluster.heal()
-        cluster.run(cluster.scheduler.now + HEAL_TICKS)
-        while cluster.retire_removed_leader():
-            cluster.run(cluster.scheduler.now + HEAL_TICKS)
-        assert_works(cluster)
-        cluster.checks.logs_match(node.store for node in cluster.nodes.values())
-    except (AssertionError, RaftError) as error:
-        raise SafetyViolation(
-            f"seed {seed} ({cluster.plan}) at {cluster.scheduler.now:.1f}: {error}"
-        ) from error
-    return cluster
-
-
-def assert_works(cluster: RaftCluster) -> None:
-    """A leader is there, and what it proposes is applied by all its voters and learners (but one that was retired)."""
-    leader = cluster.leader()
-    assert leader is not None, "no leader after healing"
-    data = cluster.propose(leader)
-    assert data is not None, "the leader drops proposals after healing"
-    cluster.run(cluster.scheduler.now + SETTLE_TICKS)
-    conf_state = leader.raw.status().conf_state
-    members = [cluster.nodes[node] for node in (*conf_state.voters, *conf_state.learners)]
-    assert data in leader.acknowledged, "a proposal is not committed after healing"
-    assert {node.digest for node in members if node.alive} == {leader.digest}, "members differ after healing"
 
 
 @pytest.mark.parametrize(

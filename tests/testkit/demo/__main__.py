@@ -26,7 +26,8 @@ from testkit.load import LoadClient, LoadSettings, ReadBackResult, read_back
 from testkit.process import ManagedProcess, ProcessFailedError
 
 _TOPIC = "demo"
-_WARM_UP_ACKS = 2_000
+_WARM_UP_ACKS = 1_000
+_WARM_UP_TIMEOUT_S = 90.0
 _REPORT_TIMEOUT_S = 180.0
 # The Java client asks for routes every 30 s on its defaults. On Kubernetes the operator moves the dead master's address
 # instead; on loopback there is nobody to do that, so here the client asks more often.
@@ -111,7 +112,7 @@ async def _send_and_break(cluster: DemoCluster, load: LoadClient, progress: Prog
     with progress.step("Java client, canary and collector"):
         await load.start()
         await cluster.start_measuring()
-        await load.wait_for_acknowledged(_WARM_UP_ACKS)
+        await load.wait_for_acknowledged(_WARM_UP_ACKS, _WARM_UP_TIMEOUT_S)
     happened = await Story(cluster, load, progress).tell()
     stats = await load.stop()
     progress.say(f"load: {stats.acknowledged} acknowledged, {stats.failed} failed {stats.statuses or ''}")

@@ -1,6 +1,5 @@
 """What the demo says while it runs: one line a step, with the time since the start."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,5 @@ class Progress:
         self.say(f"{text}: done in {time.monotonic() - started_s:.1f} s")
 
     def fail(self, text: str) -> None:
-        """Print what went wrong, on stderr too when that is another stream."""
+        """Print what went wrong."""
         self.say(f"FAILED: {text}")
-        if not sys.stderr.isatty():
-            print(f"demo: {text}", file=sys.stderr, flush=True)
