@@ -22,6 +22,7 @@ from testkit.rocketmq import Broker, BrokerPlace, NameServer
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 RATE = 20
+BOOT_S_MAX = 150.0
 Rows = list[dict[str, Any]]
 
 
@@ -39,7 +40,7 @@ async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broke
     # The canary must make its topic itself, as on a broker in production.
     settings = {"brokerRole": "ASYNC_MASTER", "autoCreateTopicEnable": "false"}
     process = Broker(await jars(), place, name_server.address, settings)
-    await process.start()
+    await process.start(BOOT_S_MAX)
     yield process
     await process.stop()
 
@@ -88,7 +89,7 @@ async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_
         # The name server drops a broker whose connection is closed.
         await wait_for_sends(tmp_path, "no_route", RATE)
         before = len(sends(tmp_path, "ok"))
-        await broker.start()
+        await broker.start(BOOT_S_MAX)
         await wait_for_sends(tmp_path, "ok", before + 3 * RATE)
         probe.signal(signal.SIGTERM)
         assert await probe.wait(90) == 0, probe.tail()
@@ -126,7 +127,7 @@ async def test_a_broker_that_comes_back_without_its_disk_is_found_out(
         await wait_for_sends(tmp_path, "no_route", RATE)
         promised = {row["seq"] for row in sends(tmp_path, "ok")}
         shutil.rmtree(broker.store)
-        await broker.start()
+        await broker.start(BOOT_S_MAX)
         await wait_for_sends(tmp_path, "ok", len(promised) + 2 * RATE)
         probe.signal(signal.SIGTERM)
         assert await probe.wait(90) == 0, probe.tail()

@@ -13,6 +13,8 @@ from testkit.rocketmq import Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
+BOOT_S_MAX = 150.0
+
 
 @pytest_asyncio.fixture
 async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
@@ -26,7 +28,7 @@ async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
 async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broker]:
     place = BrokerPlace("test", "orders", "orders-0", tmp_path / "broker")
     process = Broker(await jars(), place, name_server.address, {"brokerRole": "ASYNC_MASTER"})
-    await process.start()
+    await process.start(BOOT_S_MAX)
     yield process
     await process.stop()
 
@@ -56,7 +58,7 @@ async def test_a_restart_of_the_broker_shows_as_one_gap_and_loses_nothing(
         await load.wait_for_acknowledged(100)
         stopped_ns = time.time_ns()
         await broker.stop()
-        await broker.start()
+        await broker.start(BOOT_S_MAX)
         await load.wait_for_acknowledged(100, after_ns=time.time_ns())
         stats = await load.stop()
         sends = load.sends()
