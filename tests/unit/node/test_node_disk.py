@@ -155,3 +155,20 @@ async def test_followers_of_a_slow_disk_do_not_hold_the_leader(tmp_path: Path) -
         finally:
             cluster.disks[slow].unstuck.set()
         await cluster.settle(200)
+
+
+async def test_an_entry_is_not_acknowledged_while_only_one_disk_has_it(tmp_path: Path) -> None:
+    async with TroubledCluster(tmp_path) as cluster:
+        leader = await cluster.leader()
+        await leader.node.propose(b"before")
+        follower, gone = (node_id for node_id, member in cluster.members.items() if member is not leader)
+        await cluster.stop(gone)
+        disk = cluster.disks[follower]
+        disk.unstuck.clear()
+        try:
+            command = asyncio.ensure_future(leader.node.propose(b"x"))
+            done, _ = await asyncio.wait((command,), timeout=0.15)
+            assert not done, "acknowledged although no other disk has it"
+        finally:
+            disk.unstuck.set()
+        await asyncio.gather(command, return_exceptions=True)
