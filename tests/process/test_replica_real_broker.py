@@ -148,7 +148,7 @@ async def test_a_killed_replica_resumes_where_its_log_ends(tmp_path: Path) -> No
         assert done["attrs"]["rule"] == "CommonEpoch"
 
 
-async def test_a_restarted_broker_that_rewrote_its_epoch_is_followed_without_a_resync(tmp_path: Path) -> None:
+async def test_a_restarted_broker_is_followed_without_a_resync(tmp_path: Path) -> None:
     async with group(tmp_path) as made:
         await made.replica.start()
         await made.replica.wait_in_sync()
