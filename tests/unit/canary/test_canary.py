@@ -35,6 +35,9 @@ class Group:
         self.master = ""
         self.answer: Callable[[RemotingCommand], RemotingCommand | None] = self.store
         self.broker: Server | None = None
+        self.frozen: set[Connection] = set()
+        self.clients: set[Connection] = set()
+        self.late_s = 0.0
 
     def store(self, request: RemotingCommand) -> RemotingCommand:
         """Keep a message, as a healthy broker."""
@@ -42,10 +45,16 @@ class Group:
         ext = {"msgId": "m", "queueId": "0", "queueOffset": str(len(self.log) - 1)}
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, ext)
 
-    def serve_client(self, _: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    def serve_client(self, client: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Answer as broker or name server."""
         match request.code:
+            case RequestCode.SEND_MESSAGE_V2 if client in self.frozen:
+                return None
+            case RequestCode.SEND_MESSAGE_V2 if self.late_s:
+                asyncio.get_running_loop().call_later(self.late_s, client.send, self.store(request))
+                return None
             case RequestCode.SEND_MESSAGE_V2:
+                self.clients.add(client)
                 return self.answer(request)
             case RequestCode.PULL_MESSAGE:
                 return self._pull(request)
@@ -160,6 +169,32 @@ async def test_a_silent_broker_delays_no_later_send(
     assert steps == {1.0}
     # Each began at its own time, not when the one before was over.
     assert max((row["start_ts"] - row["intended_ts"]).total_seconds() for row in sends) < 0.15
+
+
+async def test_a_connection_that_went_silent_is_replaced_though_the_address_stays(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "DEADLINE_NS", 200_000_000)
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 5)
+        group.frozen = set(group.clients)
+        await until_rows(sink, 60)
+    results = [row["result"] for row in rows(tmp_path, "send")]
+    assert "timeout" in results
+    assert results[-20:] == ["ok"] * 20
+
+
+async def test_an_answer_after_the_deadline_is_a_timeout(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "DEADLINE_NS", 100_000_000)
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 3)
+        before = sink.buffered()["probe_ops"]
+        group.late_s = 0.3
+        await until_rows(sink, before + 15)
+    results = [row["result"] for row in rows(tmp_path, "send")]
+    assert set(results[before + 5 :]) == {"timeout"}
 
 
 async def test_a_port_that_nobody_listens_on_is_a_refusal(group: Group, tmp_path: Path) -> None:
