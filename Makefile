@@ -46,7 +46,7 @@ e2e: .venv/.ready ## only the tests with real processes (controllers, Java broke
 	@$(PYTHON) -m pytest tests/process -p no:cacheprovider
 
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
-	@$(PYTHON) tests/bench/controller.py
+	@$(PYTHON) tests/bench/bench_controller.py
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)

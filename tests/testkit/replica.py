@@ -75,7 +75,7 @@ class LogReplica:
         """Return its events with a greater sequence number."""
         async with (
             aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
-            session.get(f"http://{self.http_address}/v1/events?after={after}") as response,
+            session.get(f"http://{self.http_address}/v1/events?after={after}&follow=false") as response,
         ):
             return [json.loads(line) for line in (await response.text()).splitlines()]
 

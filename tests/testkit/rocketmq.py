@@ -12,7 +12,7 @@ from pathlib import Path
 from testkit.ports import free_port, free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
-_BOOT_TIMEOUT_S = 60.0
+_BOOT_TIMEOUT_S = 150.0
 _MQADMIN_TIMEOUT_S = 60.0
 _JVM_OPTIONS = (
     "-Xms256m",
@@ -38,7 +38,7 @@ ZERO_LOSS_SETTINGS: Mapping[str, str] = {
 
 QUICK_SETTINGS: Mapping[str, str] = {
     "brokerHeartbeatInterval": "300",
-    "controllerHeartBeatTimeoutMills": "1500",
+    "controllerHeartBeatTimeoutMills": "3000",
     "sendHeartbeatTimeoutMillis": "1000",
     "syncBrokerMetadataPeriod": "1000",
     "checkSyncStateSetPeriod": "1000",

@@ -3,7 +3,8 @@
 /metrics        Prometheus text
 /livez          200 while the process works
 /readyz         200 while the replica is in the SyncStateSet, 503 otherwise; the text says which
-/v1/events      one JSON object a line; `?after=N` skips what was seen, `?follow=1` keeps the answer open
+/v1/events      one JSON object a line, as they come; `?after=N` skips what was seen, `?follow=false` ends at the last one,
+                as on a controller
 """
 
 import asyncio
@@ -60,7 +61,10 @@ class HttpServer:
             after = int(request.query.get("after", "0"))
         except ValueError:
             return web.Response(status=400, text="after: a number is expected\n")
-        if request.query.get("follow") != "1":
+        follow = request.query.get("follow", "true")
+        if follow not in ("true", "false"):
+            return web.Response(status=400, text=f"follow: true or false is expected, not {follow!r}\n")
+        if follow == "false":
             lines = [json.dumps(event) + "\n" for event in self._events.after(after)]
             return web.Response(text="".join(lines), content_type="application/x-ndjson")
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})

@@ -9,10 +9,9 @@ Fields: `name` (the `instance` of its samples), `uid` (changes when the process 
 may be left out), `kind`:
 
 - `metrics`: `url` is a page of Prometheus text.
-- `events`: `url` answers `after=N`, added to its query, with JSON lines and stays open (a replica's does so when its `url` ends
-  in `?follow=1`). Targets of one `stream` serve the same sequence
-  numbers (the controllers of one cluster): their position is kept and shared. Without `stream` the sequence lives only
-  in that process, and is read from its beginning at each connection.
+- `events`: `url` answers `after=N`, added to its query, with JSON lines and stays open. Targets of one `stream` serve the
+  same sequence numbers (the controllers of one cluster): their position is kept and shared. Without `stream` the sequence
+  lives only in that process (a replica's), and is read from its beginning at each connection.
 - `file`: `url` is the path of a file of JSON lines that grows.
 """
 

@@ -4,6 +4,7 @@ Three controllers, a name server, two unmodified brokers, a log replica, the col
 under one folder, ports are chosen free, and `stop` ends whatever was started, also when `start` failed half-way.
 """
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -17,7 +18,6 @@ CLUSTER = "demo"
 GROUP = "orders"
 CANARY_TOPIC = "canary"
 _MAPPED_FILE_BYTES = 64 * 1024 * 1024
-_READY_TIMEOUT_S = 60.0
 
 
 class DemoCluster:
@@ -71,7 +71,7 @@ class DemoCluster:
             "--http": self.replica_http,
             "--mapped-file-bytes": str(_MAPPED_FILE_BYTES),
             "--heartbeat-interval-ms": "300",
-            "--heartbeat-timeout-ms": "1500",
+            "--heartbeat-timeout-ms": "3000",
         }
         command = [
             command_path("ha-sidecar"),
@@ -129,16 +129,22 @@ class DemoCluster:
 
     def write_targets(self) -> None:
         """Write the collector's list: metrics of every process, events of controllers, replica and fault log."""
-        events = {
-            **{name: f"http://{address}/v1/events" for name, address in self._controller_http().items()},
-            self.replica.name: f"http://{self.replica_http}/v1/events",
-        }
+        replica_events = f"http://{self.replica_http}/v1/events"
         targets = [
             *({"name": name, "url": url, "kind": "metrics"} for name, url in self.metrics_urls().items()),
-            *({"name": name, "url": url, "kind": "events"} for name, url in events.items()),
+            *(
+                {
+                    "name": name,
+                    "url": f"http://{address}/v1/events",
+                    "kind": "events",
+                    "stream": "controllers",
+                }
+                for name, address in self._controller_http().items()
+            ),
+            {"name": self.replica.name, "url": replica_events, "kind": "events"},
             {"name": "faults", "url": str(self.fault_log), "kind": "file"},
         ]
-        (self.directory / "targets.json").write_text(json.dumps(targets, indent=1))
+        (self.directory / "targets.json").write_text(json.dumps({"targets": targets}, indent=1))
 
     def _controller_http(self) -> dict[str, str]:
         return {
@@ -150,13 +156,9 @@ class DemoCluster:
         self.fault_log.parent.mkdir(parents=True, exist_ok=True)
         self.fault_log.touch()
         with self._progress.step("3 controllers and a name server"):
-            await self.controllers.start()
-            await self.name_server.start()
-        with self._progress.step("2 brokers, unmodified, in controller mode"):
-            for broker in self.brokers:
-                await broker.start(_READY_TIMEOUT_S)
-        with self._progress.step("1 log replica"):
-            await self.replica.start()
+            await asyncio.gather(self.controllers.start(), self.name_server.start())
+        with self._progress.step("2 brokers, unmodified, in controller mode, and a log replica"):
+            await asyncio.gather(self.replica.start(), *(broker.start() for broker in self.brokers))
 
     async def start_measuring(self) -> None:
         """Start the collector and the canary; the group must take writes by now."""
@@ -172,8 +174,6 @@ class DemoCluster:
     async def stop(self) -> None:
         """End every process that was started; never raises for one that has ended."""
         await self.stop_measuring()
-        await self.replica.stop()
-        for broker in self.brokers:
-            await broker.stop()
-        await self.name_server.stop()
-        await self.controllers.stop()
+        members = [self.replica, *(broker.process for broker in self.brokers)]
+        await asyncio.gather(*(process.stop() for process in members))
+        await asyncio.gather(self.name_server.stop(), self.controllers.stop())
