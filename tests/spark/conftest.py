@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session(master="local[2]", name="tests", shuffle_partitions=2)
+    made = session(master="local[2]", name="tests", shuffle_partitions=2, quick=True)
     yield made
     made.stop()
 

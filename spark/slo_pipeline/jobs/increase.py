@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.session import session
-from slo_pipeline.sources.segments import InputError, check_directory, read_inputs
+from slo_pipeline.sources.segments import InputError, check_directory, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.timing import US_PER_S
 
@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         InputError: no segments, or none of this metric.
     """
     check_directory(args.input, "samples")
-    samples = read_inputs(session(master=args.master), args.input).samples
+    spark = session(master=args.master, quick=is_small(args.input, "samples"))
+    samples = read_inputs(spark, args.input).samples
     counter = samples.where(F.col("metric") == args.metric)
     pairs = increments(counter, births(samples))
     found = gather.rows(increase(pairs, window_us=args.window * US_PER_S, by=tuple(args.by)))

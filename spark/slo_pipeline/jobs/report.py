@@ -17,7 +17,7 @@ from slo_pipeline.jobs.gold import gold, period
 from slo_pipeline.jobs.session import session
 from slo_pipeline.reports.page import render
 from slo_pipeline.schemas import tables as gold_tables
-from slo_pipeline.sources.segments import InputError, check_directory, read_inputs
+from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
 from slo_pipeline.transforms.budget import Objective
 
 PAGE: Final = "index.html"
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
-    check_directory(args.input, "probe_ops", "events", "samples")
+    check_directory(args.input, *KINDS)
     page = make(
         args.input, args.out, Objective(args.target, args.window_days), args.title, master=args.master
     )
@@ -101,7 +101,7 @@ def make(source: Path, out: Path, objective: Objective, title: str, *, master: s
     Raises:
         InputError: the directory holds nothing to report on.
     """
-    spark = session(master=master)
+    spark = session(master=master, quick=is_small(source, *KINDS))
     inputs = read_inputs(spark, source)
     over = period(inputs, objective.window_days)
     if over is None:

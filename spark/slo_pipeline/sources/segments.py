@@ -17,6 +17,9 @@ from slo_pipeline.schemas.frames import conform, struct_type
 from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
 
 SEGMENT_GLOB: Final = "day=*/[!._]*.parquet"
+# About a day of a small installation.
+SMALL_INPUT_BYTES_MAX: Final = 100_000_000
+KINDS: Final = ("probe_ops", "events", "samples")
 
 
 class InputError(Exception):
@@ -49,6 +52,17 @@ def check_directory(directory: Path, *kinds: str) -> None:
         raise InputError(f"{directory}: holds no {wanted}")
 
 
+def is_small(directory: Path, *kinds: str) -> bool:
+    """Tell whether the segments of these kinds are so few that starting up is most of a job's work."""
+    size_bytes = 0
+    for kind in kinds:
+        for path in (directory / kind).glob(SEGMENT_GLOB):
+            size_bytes += path.stat().st_size
+            if size_bytes > SMALL_INPUT_BYTES_MAX:
+                return False
+    return True
+
+
 def _read(spark: SparkSession, directory: Path, kind: str, schema: pa.Schema) -> DataFrame:
     fields = struct_type(schema)
     if not has_segments(directory, kind):
@@ -70,7 +84,7 @@ def read_inputs(spark: SparkSession, directory: Path) -> Inputs:
     Raises:
         InputError: the directory is missing or holds no segment of any kind.
     """
-    check_directory(directory, "probe_ops", "events", "samples")
+    check_directory(directory, *KINDS)
     return Inputs(
         samples=_read(spark, directory, "samples", SAMPLES),
         events=one_per_event(_read(spark, directory, "events", EVENTS)),
