@@ -45,6 +45,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "syncControllerMetadataPeriod": "1000",
     "haSendHeartbeatInterval": "1000",
     "haMaxTimeSlaveNotCatchup": "3000",
+    "registerNameServerPeriod": "10000",
 }
 """Broker timers shortened so that what takes default brokers tens of seconds is seen within a test."""
 
