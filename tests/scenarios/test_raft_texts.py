@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from testkit.raft_scenarios.runner import Verdict, replay, texts_under
 
 TEXTS = texts_under(Path(__file__).parent.parent / "testdata" / "raft")

@@ -3,9 +3,8 @@
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULE_LINES_MAX = 400
@@ -21,46 +20,59 @@ def _tracked(*patterns: str) -> list[Path]:
 
 
 PYTHON_FILES = _tracked("*.py")
-TEXT_FILES = [path for path in _tracked() if path.suffix not in {".png", ".parquet", ".lock"} and path.name != "LICENSE"]
+TEXT_FILES = [
+    path for path in _tracked() if path.suffix not in {".png", ".parquet", ".lock"} and path.name != "LICENSE"
+]
 
 
 def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
-def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
-    lines = path.read_text().count("\n")
-    assert lines <= MODULE_LINES_MAX, f"{_name(path)} has {lines} lines"
+def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
-def test_a_function_fits_a_screen(path: Path) -> None:
+def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_a_module_can_be_read_in_one_sitting() -> None:
+    lines = {_name(path): path.read_text().count("\n") for path in PYTHON_FILES}
+    assert {name: count for name, count in lines.items() if count > MODULE_LINES_MAX} == {}
+
+
+def test_a_function_fits_a_screen() -> None:
     too_long = [
-        f"{node.name} ({node.end_lineno - node.lineno + 1} lines)"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+        f"{_name(path)}:{node.lineno} {node.name} ({_lines(node)} lines)"
+        for path in PYTHON_FILES
+        for node in _functions(path)
+        if _lines(node) > FUNCTION_LINES_MAX
     ]
     assert too_long == []
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
-def test_libraries_do_not_print(path: Path) -> None:
+def test_libraries_do_not_print() -> None:
     prints = [
-        node.lineno
+        f"{_name(path)}:{node.lineno}"
+        for path in PYTHON_FILES
+        if not PRINTS.search(_name(path))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
-    assert not prints or PRINTS.search(_name(path)), f"print at lines {prints}"
+    assert prints == []
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
-def test_a_public_module_says_what_it_is_for(path: Path) -> None:
-    if path.name == "__init__.py" or path.name == "conftest.py":
-        return
-    assert ast.get_docstring(ast.parse(path.read_text())), "no module docstring"
+def test_a_module_says_what_it_is_for() -> None:
+    silent = [
+        _name(path)
+        for path in PYTHON_FILES
+        if path.name not in {"__init__.py", "conftest.py"}
+        and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
 
 
 def test_no_unfinished_marks() -> None:

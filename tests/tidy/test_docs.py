@@ -32,12 +32,28 @@ def test_commands_in_documents_are_subcommands_of_the_programs() -> None:
     shown = {match.groups() for document in DOCUMENTS for match in SCRIPTS.finditer(document.read_text())}
     for program, subcommand in sorted(shown):
         called = subprocess.run(
-            [ROOT / ".venv" / "bin" / program, subcommand, "--help"], capture_output=True, text=True, check=False
+            [ROOT / ".venv" / "bin" / program, subcommand, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert called.returncode == 0, f"{program} {subcommand} --help: {called.stderr}"
 
 
 def test_make_without_arguments_has_a_line_for_each_command() -> None:
     printed = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
-    for target in "setup demo test lint types e2e bench sim raft-scenarios conformance docs clean".split():
+    for target in [
+        "setup",
+        "demo",
+        "test",
+        "lint",
+        "types",
+        "e2e",
+        "bench",
+        "sim",
+        "raft-scenarios",
+        "conformance",
+        "docs",
+        "clean",
+    ]:
         assert re.search(rf"^{target}\s+\S", printed, re.MULTILINE), target

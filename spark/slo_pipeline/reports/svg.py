@@ -29,6 +29,7 @@ class Scale(Protocol):
 
     def __call__(self, value: float) -> float:
         """Return the pixel of a value."""
+        ...
 
 
 class Linear(NamedTuple):
