@@ -10,7 +10,7 @@ DIR ?= tests/testdata/raft
 GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
 SEEDS ?= 2000
 FIRST ?= 0
-PACKAGES := controller_core ha_sidecar slo_pipeline testkit
+PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
 .PHONY: help setup demo test lint types e2e bench sim raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help

@@ -27,6 +27,7 @@ def test_packages_are_found_where_the_tree_has_them() -> None:
     places = {
         "controller_core": "controller_core",
         "ha_sidecar": "ha_sidecar",
+        "rocketmq_operator": "operator",
         "slo_pipeline": "spark",
         "testkit": "tests",
     }

@@ -1,0 +1,1 @@
+"""How the operator speaks to Kubernetes and to the controllers."""

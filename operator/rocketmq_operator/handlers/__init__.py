@@ -1,0 +1,1 @@
+"""The running operator: watches, carries out plans, moves addresses, shows its own health."""
