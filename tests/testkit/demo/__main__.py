@@ -67,11 +67,19 @@ def main() -> int:
 
 
 async def _interruptible(run: Coroutine[Any, Any, int]) -> int:
-    """Run to the end, or be cancelled by Ctrl-C or SIGTERM, so that everything is stopped in order."""
+    """Run to the end, or be cancelled by the first Ctrl-C or SIGTERM; later ones do not disturb the clean-up."""
     task = asyncio.create_task(run)
     loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, interrupt)
     return await task
 
 
