@@ -85,18 +85,6 @@ async def group(
         await asyncio.gather(controller.stop(), name_server.stop())
 
 
-async def wait_max_offset(replica: LogReplica, at_least: int, timeout_s: float = 20.0) -> int:
-    """Wait until the replica holds so many bytes and stands still; return its max offset."""
-    async with asyncio.timeout(timeout_s):
-        before = -1
-        while True:
-            now = int((await replica.metrics())["rmqha_ha_max_offset_bytes"])
-            if now >= at_least and now == before:
-                return now
-            before = now
-            await asyncio.sleep(0.3)
-
-
 async def verify(replica: LogReplica) -> dict[str, int]:
     """Run `ha-sidecar verify` on the stopped replica's store."""
     process = await asyncio.create_subprocess_exec(
@@ -118,7 +106,7 @@ async def test_a_replica_joins_an_empty_group_and_holds_the_same_bytes(tmp_path:
             await load.wait_for_acknowledged(1000, 60.0)
             stats = await load.stop()
         assert "FLUSH_SLAVE_TIMEOUT" not in stats.statuses
-        max_offset = await wait_max_offset(made.replica, 1000 * 4000)
+        max_offset = await made.replica.wait_max_offset(1000 * 4000)
         assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
         assert (made.replica.store / "epochFileCheckpoint").read_text() == (
             made.broker.store / "epochFileCheckpoint"
@@ -141,7 +129,7 @@ async def test_a_killed_replica_resumes_where_its_log_ends(tmp_path: Path) -> No
                 await made.replica.wait_in_sync()
             await load.wait_for_acknowledged(2500, 60.0)
             stats = await load.stop()
-        max_offset = await wait_max_offset(made.replica, stats.acknowledged * 4000)
+        max_offset = await made.replica.wait_max_offset(stats.acknowledged * 4000)
         assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
         (done,) = [event for event in await made.replica.events() if event["kind"] == "HandshakeDone"]
         assert int(done["attrs"]["start_offset"]) > 500 * 4000
@@ -155,13 +143,13 @@ async def test_a_restarted_broker_is_followed_without_a_resync(tmp_path: Path) -
         async with made.load("load", threads=2) as load:
             await load.wait_for_acknowledged(500, 60.0)
             await load.stop()
-        before = await wait_max_offset(made.replica, 500 * 128)
+        before = await made.replica.wait_max_offset(500 * 128)
         await made.broker.kill()
         await made.broker.start(BOOT_TIMEOUT_S)
         await made.replica.wait_in_sync()
         async with made.load("load2", threads=2) as load:
             await load.wait_for_acknowledged(500, 60.0)
             await load.stop()
-        max_offset = await wait_max_offset(made.replica, before + 500 * 128)
+        max_offset = await made.replica.wait_max_offset(before + 500 * 128)
         assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
         assert not (made.replica.store / "diverged").exists()

@@ -12,6 +12,7 @@ from testkit.controllers import command_path
 from testkit.ports import free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
+_STILL_S = 0.3
 _POLL_S = 0.02
 _HTTP_TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 
@@ -70,6 +71,21 @@ class LogReplica:
                 if not self.process.running or asyncio.get_running_loop().time() > deadline:
                     raise ProcessFailedError(f"{self.process.name} is not in sync:\n{self.process.tail()}")
                 await asyncio.sleep(_POLL_S)
+
+    async def wait_max_offset(self, at_least: int = 0, timeout_s: float = 20.0) -> int:
+        """Wait until it holds so many bytes and, with no writer at work, stands still; return its max offset.
+
+        Raises:
+            TimeoutError: it did not get there, or somebody writes.
+        """
+        async with asyncio.timeout(timeout_s):
+            before = -1
+            while True:
+                now = int((await self.metrics())["rmqha_ha_max_offset_bytes"])
+                if now >= at_least and now == before:
+                    return now
+                before = now
+                await asyncio.sleep(_STILL_S)
 
     async def events(self, after: int = 0) -> list[dict[str, Any]]:
         """Return its events with a greater sequence number."""
