@@ -1,0 +1,261 @@
+"""BrokerGroup: brokers with the same log, one of them the master, and log replicas beside them."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
+from rocketmq_operator.api.common import (
+    NAME_LENGTH_MAX,
+    PROPERTIES_MAX,
+    PROPERTY_VALUE_LENGTH_MAX,
+    DeletionPolicy,
+    Placement,
+    Resources,
+    Storage,
+)
+from rocketmq_operator.api.conditions import CONDITIONS_MAX, Condition
+from rocketmq_operator.api.rules import unchangeable
+
+REPLICAS_MAX: Final = 7
+LOG_REPLICAS_MAX: Final = 3
+MEMBERS_MAX: Final = REPLICAS_MAX + LOG_REPLICAS_MAX
+LOG_FILE_BYTES_DEFAULT: Final = 1 << 30
+LOG_FILE_KEY: Final = "mappedFileSizeCommitLog"
+"""Source: RocketMQ 5.4.0 MessageStoreConfig.java, 1 GiB."""
+
+OWNED_KEYS: Final = (
+    "allAckInSyncStateSet",
+    "brokerClusterName",
+    "brokerHeartbeatInterval",
+    "brokerId",
+    "brokerIP1",
+    "brokerIP2",
+    "brokerName",
+    "brokerRole",
+    "controllerAddr",
+    "controllerHeartBeatTimeoutMills",
+    "enableControllerMode",
+    "haListenPort",
+    "inSyncReplicas",
+    "listenPort",
+    "minInSyncReplicas",
+    "namesrvAddr",
+    "storePathCommitLog",
+    "storePathRootDir",
+)
+"""Keys of broker.conf that the operator writes itself."""
+_OWNED_IN_CEL: Final = "[" + ", ".join(f"'{key}'" for key in OWNED_KEYS) + "]"
+
+
+class Durability(StrEnum):
+    """What an acknowledgement means."""
+
+    ASYNC = "Async"
+    """The master has it. A failover may lose what was acknowledged last."""
+    QUORUM = "Quorum"
+    """Two members have it; a failover loses nothing while one of those that have it lives."""
+    ALL_IN_SYNC = "AllInSync"
+    """Every member that may be elected has it, at least two. No single loss takes an acknowledged message."""
+
+
+class Failover(SpecModel):
+    """When a silent master is taken for dead. One whose connection ends is taken for dead at once."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            name="TimeoutTooShort",
+            expression="self.heartbeatTimeoutMs >= 3 * self.heartbeatIntervalMs",
+            message="'failover.heartbeatTimeoutMs is ' + string(self.heartbeatTimeoutMs) + "
+            "': it must be at least 3 * heartbeatIntervalMs = ' + string(3 * self.heartbeatIntervalMs)",
+            holds=lambda spec: spec.heartbeat_timeout_ms >= 3 * spec.heartbeat_interval_ms,
+            problem=lambda spec: (
+                f"failover.heartbeatTimeoutMs is {spec.heartbeat_timeout_ms}: it must be at least "
+                f"3 * heartbeatIntervalMs = {3 * spec.heartbeat_interval_ms}"
+            ),
+        ),
+    )
+
+    heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
+    """Between two heartbeats to each controller, in milliseconds."""
+    heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
+    """Silence after which a master is taken for dead, in milliseconds. Shorter fails over sooner, and for less."""
+
+
+_MEMBERS_FOR_TWO_COPIES = Rule(
+    name="TooFewMembers",
+    expression="self.durability == 'Async' || self.replicas + self.logReplicas >= 2",
+    message="'durability is ' + self.durability + ' with replicas ' + string(self.replicas) + ' and logReplicas ' + "
+    "string(self.logReplicas) + ': two copies need two members; add one or take Async'",
+    holds=lambda spec: spec.durability == Durability.ASYNC or spec.replicas + spec.log_replicas >= 2,
+    problem=lambda spec: (
+        f"durability is {spec.durability} with replicas {spec.replicas} and logReplicas {spec.log_replicas}: "
+        "two copies need two members"
+    ),
+)
+_OWNED_KEY = Rule(
+    name="OwnedKey",
+    expression=f"!self.config.exists(key, key in {_OWNED_IN_CEL})",
+    message=f"'config.' + self.config.filter(key, key in {_OWNED_IN_CEL})[0] + "
+    "' is written by the operator: remove it'",
+    holds=lambda spec: not set(spec.config) & set(OWNED_KEYS),
+    problem=lambda spec: (
+        f"config.{min(set(spec.config) & set(OWNED_KEYS))} is written by the operator: remove it"
+    ),
+    reason="FieldValueForbidden",
+)
+_LOG_FILE_SIZE = Rule(
+    name="Unchangeable",
+    expression=f"(has(self.config.{LOG_FILE_KEY}) ? self.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}') == "
+    f"(has(oldSelf.config.{LOG_FILE_KEY}) ? oldSelf.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}')",
+    message=f"'config.{LOG_FILE_KEY} cannot change to ' + "
+    f"(has(self.config.{LOG_FILE_KEY}) ? self.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}') + "
+    "': the files of the log have the length they were made with'",
+    reason="FieldValueForbidden",
+)
+_LOG_FILE_NUMBER = Rule(
+    name="NotANumber",
+    expression=f"!has(self.config.{LOG_FILE_KEY}) || self.config.{LOG_FILE_KEY}.matches('^[1-9][0-9]{{3,9}}$')",
+    message=f"'config.{LOG_FILE_KEY} is ' + self.config.{LOG_FILE_KEY} + ': it must be a number of bytes from 1000'",
+    holds=lambda spec: (
+        (text := spec.config.get(LOG_FILE_KEY, "1073741824")).isascii()
+        and text.isdigit()
+        and 4 <= len(text.lstrip("0")) == len(text) <= 10
+    ),
+    problem=lambda spec: (
+        f"config.{LOG_FILE_KEY} is {spec.config[LOG_FILE_KEY]!r}: it must be a number of bytes from 1000"
+    ),
+)
+
+
+class BrokerGroupSpec(SpecModel):
+    """What a person asks of a group."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        _MEMBERS_FOR_TWO_COPIES,
+        _OWNED_KEY,
+        _LOG_FILE_NUMBER,
+        _LOG_FILE_SIZE,
+    )
+
+    cluster: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=NAME_LENGTH_MAX,
+            json_schema_extra=schema_extra(unchangeable("cluster", "a store belongs to one cluster")),
+        ),
+    ]
+    """Name of a RocketMQCluster of this namespace. Cannot change."""
+    replicas: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] = 2
+    """Brokers: those that can be master."""
+    log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
+    """Members that keep the log only, for tens of megabytes of memory each."""
+    durability: Durability = Durability.ALL_IN_SYNC
+    """What an acknowledgement means: Async, Quorum or AllInSync."""
+    storage: Storage
+    """Volume of each member, log replicas included."""
+    resources: Resources = Resources(cpu="1", memory="4Gi")
+    """Of each broker."""
+    log_resources: Resources = Resources(cpu="100m", memory="256Mi")
+    """Of each log replica."""
+    config: Annotated[
+        dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
+        Field(max_length=PROPERTIES_MAX),
+    ] = Field(default={})
+    """Further keys of broker.conf. Keys that the operator writes are refused."""
+    placement: Placement = Placement()
+    """Where members run."""
+    failover: Failover = Failover()
+    """When a silent master is taken for dead."""
+    deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
+    """What becomes of the volumes when the group is deleted."""
+    paused: bool = False
+    """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def log_file_bytes(self) -> int:
+        """Length of a file of the log, the same for brokers and log replicas."""
+        return int(self.config.get(LOG_FILE_KEY, LOG_FILE_BYTES_DEFAULT))
+
+
+class MasterStatus(StatusModel):
+    """The group's master as the controllers say."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """The pod's name."""
+    broker_id: Annotated[int, Field(ge=0)] = 0
+    """Its id in the controllers."""
+    epoch: Annotated[int, Field(ge=0)] = 0
+    """The master epoch, raised by each election."""
+    since: datetime | None = None
+    """When it was elected, if the controllers still know."""
+
+
+class MemberStatus(StatusModel):
+    """One member."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """The pod's name."""
+    role: Annotated[str, Field(max_length=16)]
+    """Master, Slave, Log or Unknown."""
+    broker_id: Annotated[int, Field(ge=0)] | None = None
+    """Its id in the controllers."""
+    in_sync: bool = False
+    """Whether it is in the SyncStateSet."""
+    ready: bool = False
+    """Whether its pod is ready."""
+    lag_bytes: Annotated[int, Field(ge=0)] | None = None
+    """How far its log is behind the master's by the last heartbeats, in bytes."""
+    takeover: Annotated[str, Field(max_length=253)] = ""
+    """The member that serves its address, when it is another."""
+
+
+class PlanStatus(StatusModel):
+    """What the operator is about to do."""
+
+    steps: Annotated[tuple[Annotated[str, Field(max_length=256)], ...], Field(max_length=64)] = ()
+    """The steps that are left, the next one first."""
+    waiting_for: Annotated[str, Field(max_length=256)] = ""
+    """Why the next step is not taken yet."""
+
+
+class BrokerGroupStatus(StatusModel):
+    """What the operator says of a group."""
+
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    """The generation that was acted on."""
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(
+            max_length=CONDITIONS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    """Ready, MasterElected, InSync, Progressing, MetadataInSync and Paused."""
+    replicas: Annotated[int, Field(ge=0)] = 0
+    """Brokers that exist, for the scale subresource."""
+    selector: Annotated[str, Field(max_length=256)] = ""
+    """Selector of the brokers' pods, for the scale subresource."""
+    version: Annotated[str, Field(max_length=32)] = ""
+    """Version of RocketMQ that the brokers are asked to run."""
+    master: MasterStatus = MasterStatus()
+    """The group's master."""
+    in_sync: Annotated[str, Field(max_length=16)] = ""
+    """Members in the SyncStateSet of all, for instance 3/3."""
+    members: Annotated[
+        tuple[MemberStatus, ...],
+        Field(
+            max_length=MEMBERS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """Every member."""
+    plan: PlanStatus = PlanStatus()
+    """What the operator is about to do."""
+    last_failover: Annotated[str, Field(max_length=253)] = ""
+    """Name of the newest Failover of the group."""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """One word why the group is not ready; empty when it is."""

@@ -1,0 +1,114 @@
+"""RocketMQCluster: name servers and controllers that broker groups of a namespace share."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
+from rocketmq_operator.api.common import Resources, Storage
+from rocketmq_operator.api.conditions import CONDITIONS_MAX, Condition
+from rocketmq_operator.api.rules import unchangeable
+
+VERSION_DEFAULT = "5.5.0"
+IMAGE_LENGTH_MAX = 512
+Image = Annotated[str, Field(min_length=1, max_length=IMAGE_LENGTH_MAX)]
+Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
+CONTROLLER_COUNTS = (1, 3, 5)
+
+
+class NameServers(SpecModel):
+    """The name servers: what clients ask for routes. They keep nothing on disk."""
+
+    replicas: Annotated[int, Field(ge=1, le=5)] = 2
+    """How many. One more than may fail."""
+    resources: Resources = Resources(cpu="250m", memory="1Gi")
+    """Of each name server."""
+
+
+class Controllers(SpecModel):
+    """The controllers: who elects masters."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            name="EvenControllers",
+            expression="self.replicas in [1, 3, 5]",
+            message="'controllers.replicas is ' + string(self.replicas) + "
+            "': it must be 1, 3 or 5, so that a majority is clear'",
+            holds=lambda spec: spec.replicas in CONTROLLER_COUNTS,
+            problem=lambda spec: f"controllers.replicas is {spec.replicas}: it must be 1, 3 or 5",
+        ),
+    )
+
+    replicas: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=5,
+            json_schema_extra=schema_extra(
+                unchangeable("controllers.replicas", "members are fixed when the cluster is made")
+            ),
+        ),
+    ] = 3
+    """How many: 1, 3 or 5. Cannot change."""
+    storage: Storage = Storage(size="10Gi")
+    """Volume of each controller: its log and snapshots."""
+    resources: Resources = Resources(cpu="250m", memory="512Mi")
+    """Of each controller."""
+
+
+class Images(SpecModel):
+    """Images, where they are not the public ones."""
+
+    rocketmq: Image | None = None
+    """Name servers and brokers; docker.io/apache/rocketmq of `version` when absent."""
+    controller: Image = "rocketmq-ha/controller-core:0.1.0"
+    """Controllers; has a shell and the command controller-core."""
+    replica: Image = "rocketmq-ha/ha-sidecar:0.1.0"
+    """Log replicas; has the command ha-sidecar."""
+
+
+class RocketMQClusterSpec(SpecModel):
+    """What a person asks of a cluster."""
+
+    version: Version = VERSION_DEFAULT
+    """Version of RocketMQ."""
+    images: Images = Images()
+    """Images, where they are not the public ones."""
+    name_servers: NameServers = NameServers()
+    """What clients ask for routes."""
+    controllers: Controllers = Controllers()
+    """Who elects masters."""
+    paused: bool = False
+    """Whether the operator only looks and reports, and changes nothing."""
+
+    @property
+    def rocketmq_image(self) -> str:
+        """The image of name servers and brokers."""
+        return self.images.rocketmq or f"docker.io/apache/rocketmq:{self.version}"
+
+
+class RocketMQClusterStatus(StatusModel):
+    """What the operator says of a cluster."""
+
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    """The generation that was acted on."""
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(
+            max_length=CONDITIONS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    """Ready, QuorumHealthy, Progressing, VersionSound and Paused."""
+    version: Annotated[str, Field(max_length=32)] = ""
+    """Version of RocketMQ that is asked for."""
+    leader: Annotated[str, Field(max_length=253)] = ""
+    """The controllers' leader, a pod's name."""
+    term: Annotated[int, Field(ge=0)] = 0
+    """Raft's term."""
+    controllers: Annotated[str, Field(max_length=16)] = ""
+    """Ready controllers of all, for instance 3/3."""
+    name_servers: Annotated[str, Field(max_length=16)] = ""
+    """Ready name servers of all."""
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """One word why the cluster is not ready; empty when it is."""

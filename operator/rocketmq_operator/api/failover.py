@@ -1,0 +1,82 @@
+"""Failover: the record of one change of master, made by the operator from the controllers' history.
+
+The spec holds what the election decided and never changes; the status holds what became known afterwards.
+"""
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel
+from rocketmq_operator.api.broker_group import MEMBERS_MAX
+
+Name = Annotated[str, Field(max_length=253)]
+BrokerIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=4 * MEMBERS_MAX)]
+PHASES_MAX: Final = 7
+
+
+class FailoverSpec(SpecModel):
+    """What the election decided."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            name="Unchangeable",
+            expression="self == oldSelf",
+            message="'the record of ' + self.group + ' epoch ' + string(self.newEpoch) + ' cannot change'",
+            reason="FieldValueForbidden",
+        ),
+    )
+
+    cluster: Name
+    """Name of the cluster."""
+    group: Name
+    """Name of the group."""
+    correlation_id: Name
+    """What joins this with events, samples and reports: <cluster>/<group>/<new epoch>."""
+    cause: Name
+    """Why the old master was lost or replaced."""
+    from_: Annotated[Name, Field(alias="from")] = ""
+    """The old master."""
+    to: Name
+    """The new master."""
+    old_epoch: Annotated[int, Field(ge=0)]
+    """Master epoch before."""
+    new_epoch: Annotated[int, Field(ge=0)]
+    """Master epoch after."""
+    sync_state_set_before: BrokerIds = ()
+    """Broker ids in the SyncStateSet before."""
+    sync_state_set_after: BrokerIds = ()
+    """Broker ids in the SyncStateSet after."""
+    unclean: bool = False
+    """Whether the new master was outside the SyncStateSet."""
+
+
+class Phase(StatusModel):
+    """One moment of a failover."""
+
+    name: Annotated[str, Field(max_length=32)]
+    """LastHeartbeat, Suspected, Proposed, Committed, Noticed, RoleTaken or FirstBeat."""
+    at: datetime
+    """When, by the clock of the controllers' leader, in microseconds."""
+    after_ms: int
+    """Milliseconds after the suspicion, or after the proposal where nobody was suspected."""
+
+
+class FailoverStatus(StatusModel):
+    """What became known afterwards."""
+
+    phases: Annotated[
+        tuple[Phase, ...],
+        Field(
+            max_length=PHASES_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """The moments that were seen, in their order."""
+    took: Annotated[str, Field(max_length=32)] = ""
+    """From suspicion to the new master's first act in its epoch, for instance 120ms."""
+    write_gap: Annotated[str, Field(max_length=32)] | None = None
+    """Longest time without an acknowledged write, measured by the canary."""
+    lost_messages: Annotated[int, Field(ge=0)] | None = None
+    """Acknowledged messages that are gone, counted by the canary."""

@@ -1,0 +1,32 @@
+"""Names that people, Kubernetes and the operator share: group, version, labels, annotations, kinds.
+
+Never here: names of single children; those belong to the plan.
+"""
+
+from typing import Final, NamedTuple
+
+GROUP: Final = "rocketmq-ha.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+CATEGORY: Final = "rocketmq"
+FIELD_MANAGER: Final = "rocketmq-ha"
+"""One stable manager of server-side apply, so that what we no longer write is removed."""
+
+CLUSTER_LABEL: Final = f"{GROUP}/cluster"
+GROUP_LABEL: Final = f"{GROUP}/group"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
+
+
+class KindNames(NamedTuple):
+    """How a kind of ours is spelt."""
+
+    kind: str
+    plural: str
+    singular: str
+    short: str
+
+
+CLUSTER_KIND: Final = KindNames("RocketMQCluster", "rocketmqclusters", "rocketmqcluster", "rmqc")
+GROUP_KIND: Final = KindNames("BrokerGroup", "brokergroups", "brokergroup", "rmqbg")
+FAILOVER_KIND: Final = KindNames("Failover", "failovers", "failover", "rmqfo")

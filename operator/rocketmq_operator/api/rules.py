@@ -1,0 +1,81 @@
+"""Rules that the type of a field cannot say, each written twice: in CEL for the API server, in Python for the operator.
+
+The API server refuses an object that breaks a rule when a person writes it. The operator holds the same rules when it
+reads, because an object may be older than the rule. A rule that compares with the former object (`oldSelf`) exists in
+CEL only: who reads one version has nothing to compare with.
+
+The text of a refusal names the field and the value and says what would be right.
+
+Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quantity` and `isQuantity` since 1.29.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+CelReason = Literal["FieldValueInvalid", "FieldValueForbidden"]
+VALIDATIONS_KEY: Final = "x-kubernetes-validations"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of an object or a field.
+
+    Attributes:
+        name: one CamelCase word, the condition's reason when the operator meets a broken rule.
+        expression: CEL, true when the rule holds.
+        message: CEL, a text naming field and value.
+        holds: the same in Python, on the model; None for rules about a change.
+        problem: the text in Python.
+        reason: what the API server's answer carries.
+    """
+
+    name: str
+    expression: str
+    message: str
+    holds: Callable[[Any], bool] | None = None
+    problem: Callable[[Any], str] | None = None
+    reason: CelReason = "FieldValueInvalid"
+
+    def as_schema(self) -> dict[str, str]:
+        """Return the entry of x-kubernetes-validations.
+
+        A rule with a computed text keeps a plain one beside it, which Kubernetes takes if the computed one fails.
+        """
+        return {
+            "rule": self.expression,
+            "message": f"{self.name}: see the description of the field",
+            "messageExpression": self.message,
+            "reason": self.reason,
+        }
+
+
+class RuleBrokenError(ValueError):
+    """An object breaks a rule; `name` is the rule's."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {problem}")
+
+
+def check_rules(value: object, rules: Sequence[Rule]) -> None:
+    """Raise `RuleBrokenError` for the first rule that `value` breaks."""
+    for rule in rules:
+        if rule.holds is not None and not rule.holds(value):
+            problem = rule.problem(value) if rule.problem else rule.expression
+            raise RuleBrokenError(rule.name, problem)
+
+
+def schema_extra(*rules: Rule) -> dict[str, Any]:
+    """Return what a field's schema carries for its rules."""
+    return {VALIDATIONS_KEY: [rule.as_schema() for rule in rules]}
+
+
+def unchangeable(field: str, why: str) -> Rule:
+    """Return the rule that a field keeps its first value."""
+    return Rule(
+        name="Unchangeable",
+        expression="self == oldSelf",
+        message=f"'{field} cannot change from ' + string(oldSelf) + ' to ' + string(self) + ': {why}'",
+        reason="FieldValueForbidden",
+    )

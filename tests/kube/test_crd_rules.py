@@ -1,0 +1,72 @@
+"""The definitions on a real API server: it takes them, and its refusals name field and value.
+
+Runs where the environment variable RMQHA_KUBECONFIG names a kubeconfig; elsewhere it is skipped.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rocketmq_operator.api.crds import custom_resource_definitions
+from rocketmq_operator.api.names import API_VERSION
+from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+
+KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
+pytestmark = pytest.mark.skipif(not KUBECONFIG, reason="RMQHA_KUBECONFIG names no kubeconfig")
+Json = dict[str, Any]
+
+
+def _kubectl(
+    *arguments: str, body: Json | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["kubectl", "--kubeconfig", KUBECONFIG, *arguments],
+        input=None if body is None else json.dumps(body),
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+async def namespace() -> AsyncIterator[str]:
+    for definition in custom_resource_definitions():
+        _kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", body=definition)
+        name = definition["metadata"]["name"]
+        await asyncio.to_thread(
+            _kubectl, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s"
+        )
+    name = f"crd-rules-{uuid.uuid4().hex[:8]}"
+    _kubectl("create", "namespace", name)
+    yield name
+    _kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _object(kind: str, spec: Json) -> Json:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "probe"}, "spec": spec}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda case: case.name)
+def test_the_api_server_refuses_with_field_and_value(refusal: Refusal, namespace: str) -> None:
+    valid = merged(base_spec(refusal.kind), refusal.before)
+    if refusal.update:
+        _kubectl("-n", namespace, "apply", "-f", "-", body=_object(refusal.kind, valid))
+    broken = _object(refusal.kind, merged(valid, refusal.change))
+    answer = _kubectl("-n", namespace, "apply", "-f", "-", body=broken, check=False)
+    assert answer.returncode != 0
+    assert [word for word in refusal.words if word not in answer.stderr] == [], answer.stderr
+
+
+@pytest.mark.parametrize(("name", "kind", "change"), ACCEPTED_CHANGES)
+def test_the_api_server_takes_a_change_within_the_rules(
+    name: str, kind: str, change: Json, namespace: str
+) -> None:
+    _kubectl("-n", namespace, "apply", "-f", "-", body=_object(kind, base_spec(kind)))
+    _kubectl("-n", namespace, "apply", "-f", "-", body=_object(kind, merged(base_spec(kind), change)))

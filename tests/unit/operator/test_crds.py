@@ -1,0 +1,138 @@
+"""The definitions: the files in the tree are what the models say, and Kubernetes can take them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rocketmq_operator import cli
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
+from rocketmq_operator.api.rules import VALIDATIONS_KEY
+
+ROOT = Path(__file__).parents[3]
+Json = dict[str, Any]
+DEFINITIONS = {
+    definition["spec"]["names"]["kind"]: definition for definition in custom_resource_definitions()
+}
+ALLOWED = {
+    "type", "format", "description", "default", "properties", "required", "items", "additionalProperties", "enum",
+    "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+    VALIDATIONS_KEY, "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
+}  # fmt: skip
+
+
+def _schema(kind: str) -> Json:
+    schema: Json = DEFINITIONS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _nodes(node: Json, path: str) -> Iterator[tuple[str, Json]]:
+    yield path, node
+    for name, below in node.get("properties", {}).items():
+        yield from _nodes(below, f"{path}.{name}")
+    for word in ("items", "additionalProperties"):
+        if word in node:
+            yield from _nodes(node[word], f"{path}[]")
+
+
+ALL_NODES = [
+    pytest.param(node, id=path)
+    for kind in DEFINITIONS
+    for part in ("spec", "status")
+    for path, node in _nodes(_schema(kind)["properties"][part], f"{kind}.{part}")
+]
+
+
+def test_the_files_are_what_the_models_say() -> None:
+    written = {path.name: path.read_text() for path in (ROOT / "crds").iterdir()}
+    assert written == {file_name(definition): to_yaml(definition) for definition in DEFINITIONS.values()}, (
+        "run: rocketmq-operator crds --directory crds"
+    )
+
+
+@pytest.mark.parametrize("node", ALL_NODES)
+def test_each_node_is_structural_documented_and_bounded(node: Json) -> None:
+    assert set(node) <= ALLOWED
+    match node["type"]:
+        case "string":
+            assert "maxLength" in node or "enum" in node or node.get("format") == "date-time"
+        case "array":
+            assert "maxItems" in node
+        case "object":
+            assert "properties" in node or "maxProperties" in node
+        case "integer":
+            assert node["format"] == "int64"
+        case other:
+            assert other == "boolean"
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_each_field_says_what_it_is_for(kind: str) -> None:
+    silent = [
+        f"{path}.{name}"
+        for part in ("spec", "status")
+        for path, node in _nodes(_schema(kind)["properties"][part], part)
+        for name, below in node.get("properties", {}).items()
+        if not below.get("description")
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_lists_of_objects_are_keyed(kind: str) -> None:
+    plain = [
+        path
+        for path, node in _nodes(_schema(kind), kind)
+        if node["type"] == "array"
+        and node["items"]["type"] == "object"
+        and "x-kubernetes-list-map-keys" not in node
+    ]
+    assert plain == []
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_each_rule_has_a_text_that_names_something(kind: str) -> None:
+    rules = [rule for _, node in _nodes(_schema(kind), kind) for rule in node.get(VALIDATIONS_KEY, [])]
+    assert rules
+    for rule in rules:
+        assert "self" in rule["messageExpression"]
+        assert "\n" not in rule["messageExpression"] + rule["rule"]
+        assert rule["reason"] in {"FieldValueInvalid", "FieldValueForbidden"}
+
+
+@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup"])
+def test_columns_of_what_people_type_come_from_the_status(kind: str) -> None:
+    columns = DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert {column["jsonPath"].split(".")[1] for column in columns} == {"status", "metadata"}
+
+
+def test_a_group_can_be_scaled() -> None:
+    scale = DEFINITIONS["BrokerGroup"]["spec"]["versions"][0]["subresources"]["scale"]
+    assert scale["specReplicasPath"].removeprefix(".spec.") in BrokerGroupSpec.model_fields
+    assert scale["statusReplicasPath"].removeprefix(".status.") in BrokerGroupStatus.model_fields
+
+
+def test_a_default_of_the_schema_is_the_default_of_the_model() -> None:
+    schema = _schema("RocketMQCluster")["properties"]["spec"]["properties"]
+    filled = {name: node["default"] for name, node in schema.items() if "default" in node}
+    assert RocketMQClusterSpec.model_validate(filled) == RocketMQClusterSpec()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_each_example_is_valid(path: Path) -> None:
+    models = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec}
+    for document in yaml.safe_load_all(path.read_text()):
+        models[document["kind"]].model_validate(document["spec"])
+
+
+def test_the_command_prints_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["crds"]) == 0
+    assert cli.main(["crds", "--directory", str(tmp_path)]) == 0
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert printed == [
+        yaml.safe_load((tmp_path / file_name(one)).read_text()) for one in DEFINITIONS.values()
+    ]

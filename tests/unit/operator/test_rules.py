@@ -1,0 +1,49 @@
+"""Rules of the custom resources, as the operator holds them; the CEL twins are shown to a real API server in tests/kube."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+
+MODELS = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec}
+
+
+@pytest.mark.parametrize(
+    "refusal", [case for case in REFUSALS if not case.update], ids=lambda case: case.name
+)
+def test_a_spec_that_breaks_a_rule_is_refused_with_field_and_value(refusal: Refusal) -> None:
+    spec = merged(base_spec(refusal.kind), refusal.change)
+    with pytest.raises(ValidationError) as refused:
+        MODELS[refusal.kind].model_validate(spec)
+    text = str(refused.value)
+    assert [word for word in refusal.words if word not in text] == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_smallest_spec_is_accepted(kind: str) -> None:
+    MODELS[kind].model_validate(base_spec(kind))
+
+
+@pytest.mark.parametrize(("name", "kind", "change"), ACCEPTED_CHANGES)
+def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dict[str, Any]) -> None:
+    MODELS[kind].model_validate(merged(base_spec(kind), change))
+
+
+@pytest.mark.parametrize("key", OWNED_KEYS)
+def test_no_key_that_the_operator_writes_may_be_given(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"config.{key} is written by the operator"):
+        BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: "x"}})
+
+
+def test_a_misspelt_field_is_refused_and_not_without_effect() -> None:
+    with pytest.raises(ValidationError, match="replica"):
+        BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"replica": 3})
+
+
+def test_a_group_of_one_broker_needs_to_say_async() -> None:
+    spec = BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"replicas": 1, "durability": "Async"})
+    assert spec.replicas == 1
