@@ -288,7 +288,15 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
         sync_state_set_after=everybody,
     )  # fmt: skip
     if change.healed_ms is not None and change.fault:
-        events.add(at + change.healed_ms, "FaultHealed", "nemesis", None, old, fault=change.fault)
+        events.add(
+            at + change.healed_ms,
+            "FaultHealed",
+            "nemesis",
+            None,
+            old,
+            fault=change.fault,
+            target=f"{group.name} {old}",
+        )
 
 
 def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:

@@ -215,7 +215,7 @@ def _mark(row: Row) -> model.Mark:
         "RoleNotified": "notice sent",
         "HandshakeDone": "handshake done",
         "Truncated": f"truncated {_octets(attrs.get('bytes') or attrs.get('truncated_bytes'))}",
-        "RoleChanged": f"became {attrs.get('role', 'another role')}",
+        "RoleChanged": f"told to follow broker {attrs.get('master_id', '?')}",
         "ElectionFailed": f"election failed: {attrs.get('reason', '?')}",
     }
     return model.Mark(row["ts"], kind, row["source"], row["broker_id"], said.get(kind, kind))

@@ -247,7 +247,7 @@ def _said(phase: Phase, end_ms: float) -> str:
         return f"{words.ms(phase.duration_ms)}"
     if phase.order == "overtaken":
         return f"came earlier, at +{words.ms(max(0.0, end_ms - (phase.skew_ms or 0.0)))}"
-    return f"order uncertain: clocks {words.ms(phase.skew_ms)} apart"
+    return f"{words.ms(phase.skew_ms)} earlier by another clock: order uncertain"
 
 
 def _absent(failover: Failover, name: str) -> str:

@@ -184,8 +184,12 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
 def _with_healing(events: DataFrame) -> DataFrame:
     """Pair each FaultInjected with the first FaultHealed of the same fault after it, and before it strikes again."""
     fault = F.coalesce(_attr("fault"), _attr("action"), F.lit("fault"))
-    marks = events.where(F.col("kind").isin("FaultInjected", "FaultHealed")).withColumn("fault", fault)
-    same = Window.partitionBy("cluster", "group", "broker_id", "fault").orderBy("ts")
+    marks = (
+        events.where(F.col("kind").isin("FaultInjected", "FaultHealed"))
+        .withColumn("fault", fault)
+        .withColumn("target", _attr("target"))
+    )
+    same = Window.partitionBy("cluster", "group", "broker_id", "fault", "target").orderBy("ts")
     following = F.lead(F.struct("kind", "ts")).over(same)
     paired = marks.withColumn("following", following).where(F.col("kind") == "FaultInjected")
     healed = F.when(F.col("following.kind") == "FaultHealed", F.col("following.ts"))
