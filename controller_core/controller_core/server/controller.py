@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 
+from controller_core.groups.keys import ReplicaKey
 from controller_core.server.clock import Clock
 from controller_core.server.failover import Failover
 from controller_core.server.forwarding import Forwarder
@@ -92,6 +93,12 @@ class Controller:
         self._http = HttpServer(self._view)
         self._tasks: list[asyncio.Task[None]] = []
 
+    def _revived(self, key: ReplicaKey) -> None:
+        group = self._machine.state.get(key.group)
+        if group is not None and key.broker_id in group.replicas:
+            self._submitting.expect(group.replicas[key.broker_id].address)
+        self.failover.on_revival(key)
+
     def _make_handlers(self) -> Handlers:
         return Handlers(
             node=self._node,
@@ -112,7 +119,7 @@ class Controller:
         """
         settings = self._config.settings
         self.hearing.on_deaths = self.failover.on_deaths
-        self.hearing.on_revival = self.failover.on_revival
+        self.hearing.on_revival = self._revived
         self._node.on_leadership(self._leadership_changed)
         self._node.on_fatal(self._fail)
         await self._node.start()

@@ -91,6 +91,11 @@ class Submitting:
                 _log_election(outcome)
         return outcome
 
+    def expect(self, address: str) -> None:
+        """A member came alive at `address`: be ready to tell it of its master."""
+        if self._may_notify():
+            self.notifier.prepare(address)
+
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
         """Learn that a member acts in an epoch; cheap, since every heartbeat comes here."""
         self.notifier.seen(key, epoch)

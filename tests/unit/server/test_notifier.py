@@ -1,0 +1,148 @@
+"""Connections to brokers are there before they are needed: a notice must not wait for a dial."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_core.channel import Connection, Server, serve
+from controller_core.groups.keys import GroupKey
+from controller_core.groups.replies import RoleNotice
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server import notifier as module
+from controller_core.server.notifier import Notifier
+
+
+class Listener:
+    """A port that counts its connections and the requests on them."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.requests: list[RemotingCommand] = []
+        self.changed = asyncio.Event()
+        self.server: Server | None = None
+
+    async def start(self, port: int = 0) -> None:
+        """Listen, on any port unless one is named."""
+        self.server = await serve("127.0.0.1", port, self._on_connection)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        assert self.server is not None
+        return f"127.0.0.1:{self.server.port}"
+
+    async def wait_connections(self, count: int) -> None:
+        """Wait until so many connections have come, in all."""
+        async with asyncio.timeout(2):
+            while len(self.connections) < count:
+                await self.changed.wait()
+                self.changed.clear()
+
+    async def wait_request(self) -> None:
+        """Wait until a request has come."""
+        async with asyncio.timeout(2):
+            while not self.requests:
+                await self.changed.wait()
+                self.changed.clear()
+
+    def _on_connection(self, connection: Connection) -> None:
+        self.connections.append(connection)
+        connection.on_request = self._on_request
+        self.changed.set()
+
+    def _on_request(self, _connection: Connection, request: RemotingCommand) -> None:
+        self.requests.append(request)
+        self.changed.set()
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    made = Listener()
+    await made.start()
+    yield made
+    assert made.server is not None
+    await made.server.close()
+
+
+@pytest.fixture
+async def notifier() -> AsyncIterator[Notifier]:
+    made = Notifier(lambda _notice: None)
+    yield made
+    await made.stop()
+
+
+def _notice(address: str) -> RoleNotice:
+    return RoleNotice(
+        key=GroupKey("c", "g"),
+        broker_id=1,
+        address=address,
+        master_id=1,
+        master_address=address,
+        master_epoch=2,
+        set_epoch=3,
+        sync_state_set=(1,),
+    )
+
+
+async def test_a_living_member_is_dialled_before_there_is_anything_to_tell(
+    listener: Listener, notifier: Notifier
+) -> None:
+    notifier.prepare(listener.address)
+    await listener.wait_connections(1)
+    assert listener.requests == []
+
+
+async def test_a_notice_goes_over_the_connection_that_is_there(
+    listener: Listener, notifier: Notifier
+) -> None:
+    notifier.prepare(listener.address)
+    await listener.wait_connections(1)
+    notifier.notify([_notice(listener.address)])
+    await listener.wait_request()
+    assert len(listener.connections) == 1
+
+
+async def test_a_connection_that_the_broker_closes_is_dialled_again(
+    listener: Listener, notifier: Notifier
+) -> None:
+    notifier.prepare(listener.address)
+    await listener.wait_connections(1)
+    listener.connections[0].close()
+    await listener.wait_connections(2)
+
+
+async def test_a_broker_that_does_not_listen_yet_is_dialled_until_it_does(
+    listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AHEAD_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "AHEAD_TRIES_MAX", 100)
+    assert listener.server is not None
+    port = listener.server.port
+    await listener.server.close()
+    notifier.prepare(f"127.0.0.1:{port}")
+    await asyncio.sleep(0)
+    await listener.start(port)
+    await listener.wait_connections(1)
+
+
+async def test_a_member_that_is_gone_is_given_up(
+    listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dials = 0
+    given_up = asyncio.Event()
+
+    async def refused(*_: object) -> Connection:
+        nonlocal dials
+        dials += 1
+        if dials == module.AHEAD_TRIES_MAX:
+            given_up.set()
+        raise module.ChannelError("refused")
+
+    monkeypatch.setattr(module, "AHEAD_PAUSE_S", 0)
+    monkeypatch.setattr(module, "connect", refused)
+    notifier.prepare(listener.address)
+    await asyncio.wait_for(given_up.wait(), 2)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert dials == module.AHEAD_TRIES_MAX
