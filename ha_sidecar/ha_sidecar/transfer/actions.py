@@ -1,6 +1,6 @@
-"""What a slave's machine wants done: values that the shell carries out in the order they come.
+"""What the machines want done: values that the shell carries out in the order they come.
 
-The order is part of the contract. An epoch must be on disk before a byte that lies behind its start: a crash between
+The order is part of the contract. For the slave's machine: an epoch must be on disk before a byte that lies behind its start: a crash between
 the two would otherwise label those bytes with the older epoch, and a later truncation would keep what it must cut. A
 log is cut before its epoch list: recovery drops entries beyond the log's end, and cannot invent missing ones.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ha_sidecar.epoch import EpochList, PointRule
+from ha_sidecar.transfer.codec import Handshake
 
 
 class CloseReason(Enum):
@@ -20,6 +21,20 @@ class CloseReason(Enum):
     """Nothing was heard for the housekeeping interval, in which a live master beats several times."""
     START_BELOW_FIRST_EPOCH = "StartBelowFirstEpoch"
     """The master lost its way serving a start below its first epoch; start at a file at or above it instead."""
+    HANDSHAKE_TIMEOUT = "HandshakeTimeout"
+    """A slave connected and did not say who it is."""
+    LEGACY_HANDSHAKE = "LegacyHandshake"
+    """The slave is of an early 5.0, which names no broker id."""
+    SLAVE_SILENT = "SlaveSilent"
+    """No ack came for the housekeeping interval, in which a live slave sends several."""
+    START_BELOW_MIN = "StartBelowMin"
+    """The slave goes on where our log no longer reaches back to."""
+    START_BEYOND_END = "StartBeyondEnd"
+    """The slave holds more than we do and did not cut it: it has compared nothing."""
+    LOG_CHANGED = "LogChanged"
+    """Our own log was cut, or its epochs rewritten, under the connection; a new handshake has to compare them."""
+    UNLABELLED_LOG = "UnlabelledLog"
+    """Our log holds bytes and no epoch for them: no slave could tell where it parts from ours."""
 
 
 class DivergenceReason(Enum):
@@ -101,3 +116,26 @@ class Close:
 
 
 Action = SendBytes | HandshakeDone | Truncate | AdoptEpochs | AppendBody | CaughtUp | Diverged | Close
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveStarted:
+    """A slave told where it goes on; facts for events and metrics."""
+
+    handshake: Handshake
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Write `header`, then the log's bytes [offset, offset + body_bytes), before anything else is written.
+
+    `body_bytes` is 0 for a heartbeat and for an announced epoch.
+    """
+
+    header: bytes
+    offset: int
+    body_bytes: int
+
+
+MasterAction = SendBytes | SlaveStarted | Close
