@@ -16,11 +16,9 @@ from slo_pipeline.sources.segments import read_inputs
 from slo_pipeline.transforms.budget import Objective
 from testkit import synthetic
 
-# Spark's Python side leaves sockets to its gateway for the collector to close, and warns about the pandas it does not use
-# here. Neither says anything about our code.
+# Spark's Python side leaves sockets to its gateway for the collector to close, which says nothing about our code.
 IGNORED = (
     "ignore::ResourceWarning",
-    "ignore:PySpark does not yet fully support pandas:FutureWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
 # The first test pays for the start of a JVM and of Python workers.

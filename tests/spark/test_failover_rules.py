@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.gather import rows
@@ -47,6 +48,23 @@ def test_marks_belong_by_epoch_even_when_two_failovers_follow_at_once(
     timed, _ = _timed(spark, tmp_path, events, _steady(12_000))
     found = {row["epoch"]: row["role_taken_ts"] for row in rows(timed.select("epoch", "role_taken_ts"))}
     assert found == {2: us(10_200), 3: us(10_090)}
+
+
+@pytest.mark.parametrize(
+    ("role_ms", "handshake_ms", "route_ms", "first_ms"),
+    [(10_100, 10_250, 10_200, 10_100), (10_300, 10_150, 10_200, 10_150), (10_300, 10_250, 10_200, 10_200)],
+)
+def test_whoever_first_sees_the_new_master_act_says_when_it_took_the_role(
+    spark: SparkSession, tmp_path: Path, role_ms: int, handshake_ms: int, route_ms: int, first_ms: int
+) -> None:
+    events = [
+        elected(10_000, 2, 1, 2),
+        event("RoleTaken", role_ms, epoch=2, broker=2),
+        event("HandshakeDone", handshake_ms, epoch=2, broker=3, source="replica"),
+        event("RouteSeen", route_ms, broker=0, source="canary", attrs={"master_address": "10.0.0.2:10911"}),
+    ]
+    timed, _ = _timed(spark, tmp_path, events, _steady(11_000))
+    assert [row["role_taken_ts"] for row in rows(timed.select("role_taken_ts"))] == [us(first_ms)]
 
 
 def test_the_same_event_from_three_nodes_is_one_failover(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ Never: no other module calls `SparkSession.builder`.
 import logging
 import os
 import sys
-import warnings
 from pathlib import Path
 from typing import Final
 
@@ -58,9 +57,4 @@ def session(
     builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
     # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it better.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
-        # Said at import, about conversions to pandas that no job here makes.
-        warnings.filterwarnings(
-            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
-        )
-        return builder.getOrCreate()
+    return builder.getOrCreate()

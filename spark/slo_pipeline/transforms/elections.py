@@ -109,13 +109,21 @@ def commits(changes: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def roles_taken(changes: DataFrame, events: DataFrame) -> DataFrame:
-    """Find when the new master was first known to act as master: role_taken_ts, role_taken_clock."""
-    told = events.where(F.col("kind") == "RoleTaken")
+    """Find the first sign that the new master acts as master: role_taken_ts, role_taken_clock.
+
+    The controller sees it only at the master's next heartbeat or request. Two others may see it earlier, and each is
+    proof: a replica that shook hands with it in the new epoch, and a route that names it, which only a master publishes.
+    """
+    told = events.where(F.col("kind").isin("RoleTaken", "HandshakeDone"))
     rows = changes.select("failover_id", *KEY, "new_master_id").join(
-        told.select(*KEY, "ts", "clock_id", "broker_id"), on=list(KEY), how="inner"
+        told.select(*KEY, "ts", "clock_id", "broker_id", "kind"), on=list(KEY), how="inner"
     )
     is_new_master = F.coalesce(F.col("broker_id") == F.col("new_master_id"), F.lit(True))
-    return _earliest(rows.where(is_new_master), "role_taken")
+    signs = rows.where((F.col("kind") == "HandshakeDone") | is_new_master)
+    routes = routes_seen(changes, events).select(
+        "failover_id", F.col("route_seen_ts").alias("ts"), F.col("route_seen_clock").alias("clock_id")
+    )
+    return _earliest(signs.select("failover_id", "ts", "clock_id").unionByName(routes), "role_taken")
 
 
 def redundancies(changes: DataFrame, events: DataFrame) -> DataFrame:
