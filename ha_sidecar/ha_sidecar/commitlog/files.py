@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, Self
 
+from ha_sidecar.commitlog.cuts import CutGuard
 from ha_sidecar.commitlog.layout import Layout, remove_durably, sync_directory
 from ha_sidecar.commitlog.records import Record, RecordKind
 from ha_sidecar.commitlog.recovery import find_end, record_at
@@ -36,11 +37,15 @@ class CommitLog:
         min_offset: offset of the oldest byte; of an empty log meaningless until the first append.
         max_offset: end of what is written.
         synced_offset: end of what is durable.
+        record_offset: where a record ended when the log was opened or cut last, or the start of an empty log.
+        cuts: keeps whoever reads the files and truncations apart.
     """
 
-    def __init__(self, layout: Layout, min_offset: int, max_offset: int) -> None:
+    def __init__(self, layout: Layout, min_offset: int, max_offset: int, cuts: CutGuard) -> None:
         """Use `open` instead."""
         self.layout: Final = layout
+        self.cuts: Final = cuts
+        self.record_offset = max_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
         self.synced_offset = max_offset
@@ -50,17 +55,18 @@ class CommitLog:
         self._dirty: set[int] = set()
 
     @classmethod
-    def open(cls, layout: Layout) -> tuple[Self, Record]:
+    def open(cls, layout: Layout, cuts: CutGuard | None = None) -> tuple[Self, Record]:
         """Recover the log in the directory; return it with the verdict on what stood at its end.
 
         The log ends behind its last whole record; everything after that is zeros and durable when this returns.
+        `cuts` is given when the log takes the place of one that may still be read.
 
         Raises:
             LogLayoutError: the files make no log.
         """
         layout.directory.mkdir(parents=True, exist_ok=True)
         end = find_end(layout)
-        log = cls(layout, end.min_offset, end.max_offset)
+        log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard())
         log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
         log.sync()
         return log, end.stopped_by
@@ -82,6 +88,7 @@ class CommitLog:
         length = sum(len(part) for part in parts)
         start_offset = layout.start_of(offset)
         if self.is_empty and offset == start_offset:
+            self.record_offset = offset
             self.min_offset = self.max_offset = self.synced_offset = offset
         if offset != self.max_offset or offset + length > start_offset + layout.file_bytes:
             raise CommitLogUsageError(f"{length} bytes at {offset}, the log ends at {self.max_offset}")
@@ -121,10 +128,10 @@ class CommitLog:
             raise CommitLogUsageError(
                 f"cut to {to_offset}, the log is [{self.min_offset}, {self.max_offset})"
             )
-        with self._sync_lock:
+        with self._sync_lock, self.cuts.cutting():
             self._close_files()
             self._cut_files(to_offset)
-            self.max_offset = self.synced_offset = to_offset
+            self.record_offset = self.max_offset = self.synced_offset = to_offset
 
     def record_at(self, offset: int) -> Record:
         """Judge the record that starts at `offset`."""

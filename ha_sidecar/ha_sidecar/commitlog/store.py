@@ -130,16 +130,18 @@ class ReplicaStore:
             raise StoreError(f"{parent} holds {len(taken)} diverged logs already")
         target = parent / str((taken[-1] if taken else 0) + 1)
         target.mkdir()
-        self.log.close()
-        # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without log is dropped.
-        if (self.directory / EPOCH_FILE).exists():
-            (self.directory / EPOCH_FILE).rename(target / EPOCH_FILE)
-        self._layout.directory.rename(target / LOG_DIRECTORY)
-        sync_directory(target)
-        sync_directory(parent)
-        sync_directory(self.directory)
-        self.log, self.recovered = CommitLog.open(self._layout)
-        self.epochs = EpochList()
+        with self.log.cuts.cutting():
+            self.log.close()
+            # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without a log is
+            # dropped.
+            if (self.directory / EPOCH_FILE).exists():
+                (self.directory / EPOCH_FILE).rename(target / EPOCH_FILE)
+            self._layout.directory.rename(target / LOG_DIRECTORY)
+            sync_directory(target)
+            sync_directory(parent)
+            sync_directory(self.directory)
+            self.log, self.recovered = CommitLog.open(self._layout, self.log.cuts)
+            self.epochs = EpochList()
         return target
 
     def close(self) -> None:

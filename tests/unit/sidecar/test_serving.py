@@ -1,0 +1,268 @@
+"""The HA port over real sockets: a log served to real links byte for byte, to several at once, through cuts and stalls."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ha_sidecar.commitlog.cuts import LogCutError
+from ha_sidecar.commitlog.record_ends import RecordEnds
+from ha_sidecar.commitlog.served import ServedStore
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.epoch import EpochEntry, EpochList
+from ha_sidecar.roles.link import HaLink, LinkEnd
+from ha_sidecar.roles.serving import HaServer
+from ha_sidecar.transfer import codec
+from ha_sidecar.transfer.actions import HandshakeDone
+from ha_sidecar.transfer.reconcile import SlaveConfig
+from ha_sidecar.transfer.served_log import MasterConfig
+from testkit.messages import boundaries, log_bytes
+
+FILE_BYTES = 4096
+WAIT_S = 5.0
+
+
+class Source:
+    """A store that is served."""
+
+    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
+        self.file_bytes = file_bytes
+        self.store = ReplicaStore(directory, file_bytes)
+        self.confirm_offset = 1 << 40
+        self.served = ServedStore(self.store, lambda: self.confirm_offset)
+        self.server = HaServer(self.store, self.served, MasterConfig(file_bytes, 700))
+        self.server.start("127.0.0.1", 0)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return "127.0.0.1", self.server.port
+
+    def write(self, data: bytes) -> None:
+        """Append log bytes, never across a file's end in one go, and make them durable."""
+        view, log = memoryview(data), self.store.log
+        while len(view):
+            length = min(len(view), self.file_bytes - log.max_offset % self.file_bytes)
+            log.append(log.max_offset, [view[:length]])
+            view = view[length:]
+        log.sync()
+        self.server.log_grew()
+
+    def open_epoch(self, epoch: int) -> None:
+        """Begin an epoch at the end."""
+        self.store.adopt(self.store.epochs.appended(EpochEntry(epoch, self.store.log.max_offset)))
+
+    def close(self) -> None:
+        """Stop serving and close the store."""
+        self.server.stop()
+        self.store.close()
+
+
+class Slave:
+    """A real link into a store of its own."""
+
+    def __init__(self, directory: Path, source: Source, broker_id: int = 2) -> None:
+        self.store = ReplicaStore(directory, source.file_bytes)
+        self.done = threading.Event()
+        self.end = LinkEnd("")
+        config = SlaveConfig(broker_id, source.file_bytes)
+        self.link = HaLink(source.address, self.store, config, self, None)
+        self.link.start()
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        """Nothing to note."""
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        """Nothing to note."""
+
+    def on_caught_up(self, offset: int) -> None:
+        """Nothing to note."""
+
+    def on_end(self, end: LinkEnd) -> None:
+        """Keep it."""
+        self.end = end
+        self.done.set()
+
+    def reach(self, offset: int) -> None:
+        """Wait until the log reaches there."""
+        wait_until(lambda: self.store.log.max_offset >= offset)
+
+    def close(self) -> None:
+        """End the link and close the store."""
+        self.link.stop()
+        assert self.done.wait(WAIT_S)
+        self.store.close()
+
+
+def wait_until(condition: object) -> None:
+    assert callable(condition)
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+
+
+def stored(store: ReplicaStore) -> bytes:
+    paths = sorted(store.log.layout.directory.iterdir())
+    return b"".join(path.read_bytes() for path in paths)[: store.log.max_offset]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Source]:
+    made = Source(tmp_path / "source")
+    made.open_epoch(1)
+    yield made
+    made.close()
+
+
+def test_slaves_get_the_log_and_what_comes_later(source: Source, tmp_path: Path) -> None:
+    log = log_bytes(150, FILE_BYTES)
+    cuts = boundaries(log, FILE_BYTES)
+    source.write(log[: cuts[60]])
+    slaves = [Slave(tmp_path / f"slave{number}", source, number) for number in (2, 3)]
+    for slave in slaves:
+        slave.reach(cuts[60])
+    source.write(log[cuts[60] : cuts[100]])
+    source.open_epoch(4)
+    source.write(log[cuts[100] :])
+    for slave in slaves:
+        slave.reach(len(log))
+        assert stored(slave.store) == log
+        wait_until(lambda slave=slave: slave.store.epochs == EpochList.of((1, 0), (4, cuts[100])))
+    wait_until(lambda: [found.ack_offset for found in source.server.slaves()] == [len(log)] * 2)
+    assert [found.broker_id for found in source.server.slaves()] == [2, 3]
+    assert source.server.sent_bytes == 2 * len(log)
+    for slave in slaves:
+        slave.close()
+    wait_until(lambda: source.server.slaves() == [])
+    assert source.server.sent_bytes == 2 * len(log)
+
+
+def test_half_a_message_is_not_served(source: Source, tmp_path: Path) -> None:
+    log = log_bytes(10, FILE_BYTES)
+    cuts = boundaries(log, FILE_BYTES)
+    source.write(log[: cuts[5] + 30])
+    slave = Slave(tmp_path / "slave", source)
+    slave.reach(cuts[5])
+    assert source.served.view().end_offset == cuts[5]
+    source.write(log[cuts[5] + 30 :])
+    slave.reach(len(log))
+    assert stored(slave.store) == log
+    slave.close()
+
+
+def test_what_is_not_durable_is_not_served(source: Source) -> None:
+    log = log_bytes(10, FILE_BYTES)
+    cut = boundaries(log, FILE_BYTES)[4]
+    source.write(log[:cut])
+    source.store.log.append(cut, [memoryview(log[cut:])])
+    assert source.served.view().end_offset == cut
+    source.store.log.sync()
+    assert source.served.view().end_offset == len(log)
+
+
+def test_the_confirm_offset_is_cut_to_a_record(source: Source) -> None:
+    log = log_bytes(120, FILE_BYTES)
+    cuts = boundaries(log, FILE_BYTES)
+    source.write(log)
+    source.confirm_offset = -1
+    assert source.served.view().confirm_offset == 0
+    for at in (3, 50, 90):
+        source.confirm_offset = cuts[at] + 5
+        assert source.served.view().confirm_offset == cuts[at]
+    source.confirm_offset = len(log) + 9
+    assert source.served.view().confirm_offset == len(log)
+
+
+def test_a_slave_that_does_not_read_costs_no_other_one_and_holds_no_cut_off(tmp_path: Path) -> None:
+    # More than the kernel takes for a socket that nobody reads.
+    file_bytes = 4 << 20
+    log = log_bytes(200, file_bytes, body_bytes=60_000)
+    source = Source(tmp_path / "source", file_bytes)
+    source.open_epoch(1)
+    with socket.socket() as stalled:
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.connect(source.address)
+        stalled.sendall(codec.encode_handshake(codec.Handshake(7)) + codec.encode_ack(0))
+        source.write(log)
+        slave = Slave(tmp_path / "slave", source)
+        slave.reach(len(log))
+        (other,) = [found for found in source.server.slaves() if found.broker_id == 7]
+        assert 0 <= other.position < len(log)
+        slave.close()
+        cutter = threading.Thread(target=source.store.log.truncate, args=(0,), daemon=True)
+        cutter.start()
+        cutter.join(WAIT_S)
+        assert not cutter.is_alive()
+    source.close()
+
+
+def test_a_cut_ends_the_sessions_and_the_slave_finds_the_new_end(source: Source, tmp_path: Path) -> None:
+    log = log_bytes(40, FILE_BYTES)
+    cut = boundaries(log, FILE_BYTES)[10]
+    source.write(log)
+    slave = Slave(tmp_path / "slave", source)
+    slave.reach(len(log))
+    source.store.log.truncate(cut)
+    source.store.adopt(source.store.epochs.starting_up_to(cut))
+    source.open_epoch(2)
+    new = log_bytes(12, FILE_BYTES, cut, mark=b"new")
+    source.write(new)
+    assert slave.done.wait(WAIT_S)
+    slave.store.close()
+    again = Slave(tmp_path / "slave", source)
+    again.reach(len(log[:cut] + new))
+    wait_until(lambda: again.store.log.max_offset == cut + len(new))
+    assert stored(again.store) == log[:cut] + new
+    again.close()
+
+
+def test_a_log_moved_aside_is_not_served_on(source: Source) -> None:
+    source.write(log_bytes(10, FILE_BYTES))
+    generation = source.served.view().generation
+    source.store.archive()
+    with pytest.raises(LogCutError), source.store.log.cuts.reading(generation):
+        pass
+    assert source.served.view().is_empty
+
+
+def test_a_reader_holds_a_cut_off_until_it_is_done(source: Source) -> None:
+    source.write(log_bytes(10, FILE_BYTES))
+    log = source.store.log
+    cutter = threading.Thread(target=log.truncate, args=(0,))
+    with log.cuts.reading(0):
+        cutter.start()
+        wait_until(lambda: log.cuts.generation == 1)
+        with pytest.raises(LogCutError), log.cuts.reading(0):
+            pass
+        with pytest.raises(LogCutError):
+            source.served.view()
+        cutter.join(0.05)
+        assert cutter.is_alive()
+        assert log.max_offset > 0
+    cutter.join(WAIT_S)
+    assert (log.max_offset, log.cuts.generation) == (0, 2)
+
+
+def test_record_ends_are_found_from_anywhere(source: Source) -> None:
+    log = log_bytes(100, FILE_BYTES)
+    ends = boundaries(log, FILE_BYTES)
+    source.write(log)
+    walk = RecordEnds(source.store.log.layout)
+    for at, limit in [(0, 1000), (150, 151), (0, FILE_BYTES), (5000, 8000), (200, 4000), (8192, 8192 + 500)]:
+        below = [end for end in ends if at < end <= limit]
+        assert walk.record_end(at, limit) == (below[-1] if below else at)
+    walk.close()
+
+
+def test_rubbish_and_an_old_handshake_end_their_own_session_only(source: Source) -> None:
+    for first in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\1\0\0\0\0\0\0\0\x0e127.0.0.1:1234"):
+        with socket.create_connection(source.address, WAIT_S) as peer:
+            peer.sendall(first)
+            assert peer.recv(1) == b""
+    with socket.create_connection(source.address, WAIT_S) as peer:
+        peer.sendall(codec.encode_handshake(codec.Handshake(2)))
+        assert len(peer.recv(100)) == codec.REPLY_HEADER_BYTES + codec.EPOCH_ENTRY_BYTES
