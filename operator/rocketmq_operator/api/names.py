@@ -16,6 +16,7 @@ CLUSTER_LABEL: Final = f"{GROUP}/cluster"
 GROUP_LABEL: Final = f"{GROUP}/group"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
+WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
 
 
 class KindNames(NamedTuple):

@@ -1,0 +1,132 @@
+"""What a plan is made of: steps that can be carried out, and the reason why none is.
+
+A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a write and
+its note costs nothing: the next look finds what is left.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
+from rocketmq_operator.plan.objects import Children, Json, ObjectKey, Owner, belongs_to, covers, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Write an object by server-side apply."""
+
+    body: Json
+    why: str = "differs"
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        key = key_of(self.body)
+        return f"apply {key.kind} {key.name} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStatus:
+    """Write the status of an object of ours."""
+
+    body: Json
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        key = key_of(self.body)
+        return f"complete {key.kind} {key.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object; with `uid`, that very one and no later one of the same name."""
+
+    key: ObjectKey
+    uid: str
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete {self.key.kind} {self.key.name} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Designate:
+    """Ask the controllers to make a member master."""
+
+    member: str
+    broker_id: int
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"make {self.member} master ({self.why})"
+
+
+Step = Apply | ApplyStatus | Delete | Designate
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why the next step is not taken: one word, and the same for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order in which they are taken; `wait` says why there is no more to do now."""
+
+    steps: tuple[Step, ...] = ()
+    wait: Wait | None = None
+
+
+NOTHING = Plan()
+"""No step, no wait: the next concern may have its turn."""
+
+
+def first_of(concerns: Iterable[Plan]) -> Plan:
+    """Return the steps of all concerns up to and with the first that waits.
+
+    A concern that has steps does not stop the next from showing its own, so that a status can list what is left.
+    """
+    steps: list[Step] = []
+    for concern in concerns:
+        steps.extend(concern.steps)
+        if concern.wait is not None:
+            return Plan(tuple(steps), concern.wait)
+    return Plan(tuple(steps))
+
+
+def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
+    """Return what brings children to what is wanted; waits where a name belongs to somebody else."""
+    bodies = [marked(body) for body in wanted]
+    for key in map(key_of, bodies):
+        if key in children and not belongs_to(children[key], owner):
+            problem = f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}"
+            return Plan((), Wait("NameTaken", problem))
+    return Plan(tuple(_applies(bodies, children)))
+
+
+def marked(body: Json) -> Json:
+    """Return the object with a digest of itself.
+
+    Why: a field that is no longer wanted is in the live object and nowhere in ours, so that a comparison of what we
+    want finds nothing; the digest differs, the object is applied, and server-side apply removes the field.
+    """
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations", {}) | {WANTED_HASH_ANNOTATION: digest}
+    return body | {"metadata": metadata | {"annotations": annotations}}
+
+
+def _applies(bodies: Iterable[Json], children: Children) -> Iterator[Apply]:
+    for body in bodies:
+        live = children.get(key_of(body))
+        if live is None:
+            yield Apply(body, "missing")
+        elif not covers(live, body):
+            yield Apply(body)

@@ -1,0 +1,229 @@
+"""The children of a RocketMQCluster: name servers, controllers, their token.
+
+Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they become ready
+by finding each other. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
+differs by pod (which entry of the peers it is) and the token, which is a Secret.
+"""
+
+import base64
+import hashlib
+from typing import Final
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Placement, Resources
+from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
+from rocketmq_operator.plan import names, pods
+from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, quantity, selector_labels
+
+CONTROLLER_STORE: Final = f"{names.STORE_PATH}/controller"
+_CONTROLLER_START: Final = f"""#!/bin/sh
+# Adds to the shared configuration what only this pod knows.
+set -eu
+umask 077
+own={names.SCRATCH_PATH}/controller.conf
+cp {names.CONFIG_PATH}/controller.conf "$own"
+printf '\\ncontrollerDLegerSelfId=n%s\\nhttpToken=%s\\n' \\
+  "${{POD_NAME##*-}}" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
+exec controller-core serve -c "$own"
+"""
+JAVA_RUN: Final = """# The public start scripts do not pass signals on, and process 1 ignores those that it has no handler for.
+stop() {
+  for process in /proc/[0-9]*; do
+    if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -TERM "${process#/proc/}"; fi
+  done
+}
+trap stop TERM INT
+sh "$ROCKETMQ_HOME/bin/$program" -c "$config" &
+while kill -0 $! 2>/dev/null; do wait $! || true; done
+"""
+"""The end of each start script of a Java process; needs `program` and `config`."""
+_NAME_SERVER_START: Final = f"""#!/bin/sh
+set -eu
+program=mqnamesrv
+config={names.CONFIG_PATH}/namesrv.conf
+{JAVA_RUN}"""
+
+
+def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
+    """Return all children in the order in which they are made.
+
+    Args:
+        owner: the RocketMQCluster.
+        spec: its spec.
+        token: the token that changes of the controllers' state need; the one that exists, if there is one.
+    """
+    return (*_controllers(owner, spec, token), *_name_servers(owner, spec))
+
+
+def java_options(wanted: Resources) -> str:
+    """Return the JVM's options: half of the memory for the heap, a quarter for direct buffers.
+
+    They come last in the public start scripts and so win over their fixed eight gigabytes.
+    """
+    mebibytes = int((quantity(wanted.memory) or 0) / 2**20)
+    return (
+        f"-Xms{mebibytes // 2}m -Xmx{mebibytes // 2}m -XX:MaxDirectMemorySize={mebibytes // 4}m "
+        f"-Duser.home={names.SCRATCH_PATH}"
+    )
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def digest(*texts: str) -> str:
+    """Return a short digest by which pods see that their configuration changed."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def controller_conf(owner: Owner, count: int) -> str:
+    """Return the controllers' shared configuration, with the keys of RocketMQ's own controller."""
+    hosts = names.controller_hosts(owner.name, owner.namespace, count)
+    peers = ";".join(f"n{number}-{host}:{names.CONTROLLER_PORT}" for number, host in enumerate(hosts))
+    values = {
+        "controllerDLegerGroup": owner.name,
+        "controllerDLegerPeers": peers,
+        "controllerStorePath": CONTROLLER_STORE,
+        "enableElectUncleanMaster": "false",
+        "notifyBrokerRoleChanged": "true",
+        "namespace": owner.namespace,
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
+    name = names.controllers(owner.name)
+    selector = selector_labels("controller", owner.name)
+    labels = selector | belonging_labels(owner.name)
+    conf = controller_conf(owner, spec.controllers.replicas)
+    ports = {
+        "remoting": names.CONTROLLER_PORT,
+        "raft": names.CONTROLLER_RAFT_PORT,
+        "http": names.CONTROLLER_HTTP_PORT,
+    }
+    secret = names.token_secret(owner.name)
+    config = child(
+        owner, "ConfigMap", name, labels=labels, data={"controller.conf": conf, "start.sh": _CONTROLLER_START}
+    )
+    template_ = template(
+        labels, digest(conf, _CONTROLLER_START), _controller_pod(spec, name, secret, ports, selector)
+    )
+    stateful_set = child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": name,
+            "replicas": spec.controllers.replicas,
+            # Why parallel: a controller becomes ready only when it hears from the others.
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": selector},
+            "template": template_,
+            "volumeClaimTemplates": [
+                pods.claim_template(
+                    spec.controllers.storage.size, spec.controllers.storage.storage_class_name
+                )
+            ],
+        },
+    )
+    return (
+        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
+        pods.headless_service(owner, name, labels, selector, ports),
+        pods.budget(owner, name, labels, selector),
+        config,
+        stateful_set,
+    )
+
+
+def _controller_pod(
+    spec: RocketMQClusterSpec, name: str, secret: str, ports: dict[str, int], selector: dict[str, str]
+) -> Json:
+    http = names.CONTROLLER_HTTP_PORT
+    container = pods.container(
+        "controller",
+        spec.images.controller,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
+        ports,
+        env=pods.pod_name_environment(),
+        resources=pods.resources(spec.controllers.resources),
+        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1),
+        livenessProbe=pods.http_probe("/livez", http, period_s=5),
+        readinessProbe=pods.http_probe("/readyz", http),
+        volumeMounts=[
+            *pods.mounts(data=True),
+            {"name": "token", "mountPath": names.TOKEN_PATH, "readOnly": True},
+        ],
+    )
+    pod: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(pods.OUR_USER),
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": [
+            *pods.volumes(name),
+            {"name": "token", "secret": {"secretName": secret, "defaultMode": 0o440}},
+        ],
+    }
+    return pods.placed(pod, Placement(), selector)
+
+
+def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
+    name = names.name_servers(owner.name)
+    selector = selector_labels("nameserver", owner.name)
+    labels = selector | belonging_labels(owner.name)
+    ports = {"remoting": names.NAME_SERVER_PORT}
+    conf = f"listenPort={names.NAME_SERVER_PORT}\n"
+    container = pods.container(
+        "nameserver",
+        spec.rocketmq_image,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
+        ports,
+        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.name_servers.resources)}],
+        resources=pods.resources(spec.name_servers.resources),
+        startupProbe=pods.tcp_probe(
+            names.NAME_SERVER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1
+        ),
+        livenessProbe=pods.tcp_probe(names.NAME_SERVER_PORT, period_s=10),
+        readinessProbe=pods.tcp_probe(names.NAME_SERVER_PORT),
+        volumeMounts=pods.mounts(data=False),
+    )
+    pod: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(pods.ROCKETMQ_USER),
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": pods.volumes(name),
+    }
+    stateful_set = child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": name,
+            "replicas": spec.name_servers.replicas,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": selector},
+            "template": template(
+                labels, digest(conf, _NAME_SERVER_START), pods.placed(pod, Placement(), selector)
+            ),
+        },
+    )
+    return (
+        pods.headless_service(owner, name, labels, selector, ports),
+        pods.budget(owner, name, labels, selector),
+        child(
+            owner,
+            "ConfigMap",
+            name,
+            labels=labels,
+            data={"namesrv.conf": conf, "start.sh": _NAME_SERVER_START},
+        ),
+        stateful_set,
+    )
+
+
+def template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
+    """Return a pod template that changes with the configuration."""
+    return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}

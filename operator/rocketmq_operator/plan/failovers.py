@@ -1,0 +1,110 @@
+"""From the controllers' history to Failover objects: one for each change of master, named `<group>-<new epoch>`.
+
+The name makes it idempotent: whoever reads the history again finds the object there. The first election of a group is
+no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus, Phase
+from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
+from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Step
+from rocketmq_operator.plan.objects import Json, ObjectKey, belonging_labels, child, covers
+from rocketmq_operator.plan.observed import FailoverSeen, ObservedGroup
+
+RECORDS_MAX: Final = 50
+PHASES: Final = {
+    "last_heartbeat": "LastHeartbeat",
+    "suspected": "Suspected",
+    "proposed": "Proposed",
+    "committed": "Committed",
+    "noticed": "Noticed",
+    "role_taken": "RoleTaken",
+    "first_beat": "FirstBeat",
+}
+
+
+def record_name(group: str, new_epoch: int) -> str:
+    """Return the name of the record of a change of master."""
+    return f"{group}-{new_epoch}"
+
+
+def record_steps(observed: ObservedGroup) -> Iterator[Step]:
+    """Yield what brings the records to what the controllers remember."""
+    kept = [failover for failover in observed.failovers if failover.had_master][:RECORDS_MAX]
+    for failover in kept:
+        yield from _record(observed, failover)
+    # Why only with new ones: controllers that lost their state must not take the records with them.
+    oldest = min((failover.new_epoch for failover in kept), default=0)
+    surplus = len(observed.records) - RECORDS_MAX
+    if surplus > 0:
+        for name, live in sorted(observed.records.items(), key=lambda one: one[1]["spec"]["newEpoch"])[
+            :surplus
+        ]:
+            if live["spec"]["newEpoch"] < oldest:
+                uid = live["metadata"].get("uid", "")
+                yield Delete(ObjectKey(FAILOVER_KIND.kind, name), uid, f"older than the newest {RECORDS_MAX}")
+
+
+def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
+    name = record_name(failover.group, failover.new_epoch)
+    live = observed.records.get(name)
+    if live is None:
+        yield Apply(_body(observed, failover, name), "new failover")
+    status = failover_status(failover).model_dump(mode="json", by_alias=True, exclude_none=True)
+    if live is None or not covers(live.get("status", {}), status):
+        yield ApplyStatus(
+            {
+                "apiVersion": API_VERSION,
+                "kind": FAILOVER_KIND.kind,
+                "metadata": {"name": name, "namespace": observed.owner.namespace},
+                "status": status,
+            }
+        )
+
+
+def _body(observed: ObservedGroup, failover: FailoverSeen, name: str) -> Json:
+    spec = FailoverSpec(
+        cluster=failover.cluster,
+        group=failover.group,
+        correlation_id=f"{failover.cluster}/{failover.group}/{failover.new_epoch}",
+        cause=failover.cause,
+        from_=_member(observed, failover.old_master_address),
+        to=_member(observed, failover.new_master_address),
+        old_epoch=failover.old_epoch,
+        new_epoch=failover.new_epoch,
+        sync_state_set_before=failover.sync_state_set_before,
+        sync_state_set_after=failover.sync_state_set_after,
+        unclean=failover.unclean,
+    )
+    labels = belonging_labels(failover.cluster, failover.group)
+    values = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return child(observed.owner, FAILOVER_KIND.kind, name, labels=labels, spec=values)
+
+
+def _member(observed: ObservedGroup, address: str) -> str:
+    """Return who announced an address; the address itself when nobody of the group does any more."""
+    return observed.member_at(address) or address
+
+
+def failover_status(failover: FailoverSeen) -> FailoverStatus:
+    """Return what is known of a failover's moments."""
+    start = failover.times.get("suspected", failover.proposed)
+    phases = tuple(
+        Phase(name=PHASES[name], at=at, after_ms=_milliseconds(at - start))
+        for name, at in sorted(failover.times.items(), key=lambda one: one[1])
+    )
+    end = _end(failover)
+    took = "" if end is None else f"{_milliseconds(end - start)}ms"
+    return FailoverStatus(phases=phases, took=took)
+
+
+def _end(failover: FailoverSeen) -> datetime | None:
+    seen = [failover.times[name] for name in ("role_taken", "first_beat") if name in failover.times]
+    return min(seen, default=None)
+
+
+def _milliseconds(span: timedelta) -> int:
+    return round(span / timedelta(milliseconds=1))

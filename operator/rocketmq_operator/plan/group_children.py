@@ -1,0 +1,252 @@
+"""The children of a BrokerGroup: brokers, log replicas, an address for each, one configuration.
+
+Brokers are one StatefulSet whose pods are restarted by the operator alone (`OnDelete`): Kubernetes does not know which
+of them is the master. Each broker announces the ClusterIP of a Service of its own (`brokerIP1`), which has no selector:
+the operator writes its EndpointSlice, and so can let another broker answer there. HA traffic goes to the pod's own
+address (`brokerIP2`), which the start script adds.
+
+Log replicas are a second StatefulSet. Their Services have selectors, because nobody ever takes them over.
+
+Source: RocketMQ 5.4.0 BrokerConfig.java, MessageStoreConfig.java for the keys.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.plan import names, pods
+from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
+from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
+
+BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
+_REPLICA_PORTS: Final = {"remoting": names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
+
+_FIND_ADDRESS: Final = f"""address=
+while IFS== read -r name value; do
+  if [ "$name" = "$POD_NAME" ]; then address=$value; fi
+done <{names.CONFIG_PATH}/addresses
+if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
+"""
+_BROKER_START: Final = f"""#!/bin/sh
+# Adds to the shared configuration what only this pod knows: the address it announces and its own.
+set -eu
+{_FIND_ADDRESS}program=mqbroker
+config={names.SCRATCH_PATH}/broker.conf
+cat {names.CONFIG_PATH}/broker.conf >"$config"
+printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
+{JAVA_RUN}"""
+_REPLICA_START: Final = f"""#!/bin/sh
+set -eu
+{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf --advertise "$address:{names.REPLICA_PORT}"
+"""
+
+_TUNED: Final[dict[str, str]] = {
+    # A replica that is gone must leave the SyncStateSet before a client gives up, else AllInSync stops writes longer
+    # than a failover would; RocketMQ's defaults are 15 s and 5 s.
+    "checkSyncStateSetPeriod": "1000",
+    "haMaxTimeSlaveNotCatchup": "3000",
+    "haSendHeartbeatInterval": "1000",
+    "syncBrokerMetadataPeriod": "1000",
+    "syncControllerMetadataPeriod": "1000",
+}
+"""What `config` may change."""
+
+DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
+    Durability.ASYNC: {"allAckInSyncStateSet": "false", "inSyncReplicas": "1", "minInSyncReplicas": "1"},
+    Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
+    Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
+}
+
+
+def broker_selector(group: str) -> dict[str, str]:
+    """Return the labels by which brokers of a group are found."""
+    return selector_labels("broker", group)
+
+
+def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return what all brokers of the group share; keys in order of their names."""
+    role = "ASYNC_MASTER" if spec.durability is Durability.ASYNC else "SYNC_MASTER"
+    owned = {
+        "brokerClusterName": spec.cluster,
+        "brokerName": owner.name,
+        "brokerId": "0",
+        "brokerRole": role,
+        **DURABILITY_KEYS[spec.durability],
+        "enableControllerMode": "true",
+        "controllerAddr": names.controller_addresses(
+            spec.cluster, owner.namespace, cluster.controllers.replicas
+        ),
+        "namesrvAddr": names.name_server_addresses(
+            spec.cluster, owner.namespace, cluster.name_servers.replicas
+        ),
+        "listenPort": str(names.BROKER_PORT),
+        "haListenPort": str(names.BROKER_HA_PORT),
+        "storePathRootDir": f"{names.STORE_PATH}/store",
+        "storePathCommitLog": f"{names.STORE_PATH}/store/commitlog",
+        "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
+        "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
+    }
+    # Why the host: the exporter would listen at brokerIP1, which is no address of the pod.
+    metrics = {
+        "metricsExporterType": "PROM",
+        "metricsPromExporterHost": "0.0.0.0",  # noqa: S104 - inside the pod
+        "metricsPromExporterPort": str(names.BROKER_METRICS_PORT),
+    }
+    return "".join(
+        f"{key}={value}\n" for key, value in sorted((_TUNED | metrics | spec.config | owned).items())
+    )
+
+
+def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return what all log replicas of the group share."""
+    values = {
+        "cluster": spec.cluster,
+        "group": owner.name,
+        "controllers": names.controller_addresses(
+            spec.cluster, owner.namespace, cluster.controllers.replicas
+        ),
+        "listen": f"0.0.0.0:{names.REPLICA_PORT}",
+        "store": f"{names.STORE_PATH}/store",
+        "http": f"0.0.0.0:{names.REPLICA_HTTP_PORT}",
+        "namespace": owner.namespace,
+        "mapped-file-bytes": str(spec.log_file_bytes),
+        "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
+        "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
+    """Return the names of all members that the spec asks for, brokers first."""
+    brokers = tuple(names.member(group, ordinal) for ordinal in range(spec.replicas))
+    return brokers + tuple(names.log_member(group, ordinal) for ordinal in range(spec.log_replicas))
+
+
+def member_service(owner: Owner, spec: BrokerGroupSpec, name: str) -> Json:
+    """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
+    labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else "broker")
+    body: Json = {"ports": pods.service_ports(BROKER_PORTS)}
+    if _is_log(owner, name):
+        body = {
+            "selector": {"statefulset.kubernetes.io/pod-name": name},
+            "publishNotReadyAddresses": True,
+            "ports": pods.service_ports(_REPLICA_PORTS),
+        }
+    return child(owner, "Service", name, labels=labels, spec=body)
+
+
+def fixed_children(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, addresses: Mapping[str, str]
+) -> tuple[Json, ...]:
+    """Return the children before the StatefulSets: Services' addresses are known by then.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        cluster: the spec of its cluster.
+        addresses: ClusterIP by member.
+    """
+    labels = _labels(owner, spec, "broker")
+    data = {
+        "broker.conf": broker_conf(owner, spec, cluster),
+        "replica.conf": replica_conf(owner, spec, cluster),
+        "start-broker.sh": _BROKER_START,
+        "start-replica.sh": _REPLICA_START,
+        "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
+    }
+    return (
+        pods.headless_service(owner, owner.name, labels, broker_selector(owner.name), BROKER_PORTS),
+        # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
+        pods.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        child(owner, "ConfigMap", owner.name, labels=labels, data=data),
+    )
+
+
+def broker_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, replicas: int) -> Json:
+    """Return the brokers' StatefulSet with so many replicas: fewer at a time than the spec may ask to lose."""
+    container = pods.container(
+        "broker",
+        cluster.rocketmq_image,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start-broker.sh"],
+        BROKER_PORTS | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
+        env=[*pods.pod_name_environment(), {"name": "JAVA_OPT_EXT", "value": java_options(spec.resources)}],
+        resources=pods.resources(spec.resources),
+        startupProbe=pods.tcp_probe(names.BROKER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
+        readinessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=1),
+        volumeMounts=pods.mounts(data=True),
+    )
+    configuration = digest(broker_conf(owner, spec, cluster), _BROKER_START)
+    return _stateful_set(
+        owner, spec, owner.name, "broker", replicas, (container, pods.ROCKETMQ_USER, configuration)
+    )
+
+
+def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, replicas: int) -> Json:
+    """Return the log replicas' StatefulSet."""
+    http = names.REPLICA_HTTP_PORT
+    container = pods.container(
+        "log-replica",
+        cluster.images.replica,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start-replica.sh"],
+        _REPLICA_PORTS,
+        env=pods.pod_name_environment(),
+        resources=pods.resources(spec.log_resources),
+        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
+        volumeMounts=pods.mounts(data=True),
+    )
+    configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
+    name = names.log_set(owner.name)
+    return _stateful_set(
+        owner, spec, name, "log-replica", replicas, (container, pods.OUR_USER, configuration)
+    )
+
+
+def _stateful_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    name: str,
+    component: str,
+    replicas: int,
+    content: tuple[Json, int, str],
+) -> Json:
+    container, user, configuration = content
+    selector = selector_labels(component, owner.name)
+    labels = _labels(owner, spec, component)
+    pod: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(user),
+        "terminationGracePeriodSeconds": pods.GRACE_S,
+        "containers": [container],
+        "volumes": pods.volumes(owner.name),
+    }
+    apart_from = belonging_labels(spec.cluster, owner.name)
+    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
+    return child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": owner.name,
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+            "selector": {"matchLabels": selector},
+            "template": template(labels, configuration, pods.placed(pod, spec.placement, apart_from)),
+            "volumeClaimTemplates": [pods.claim_template(spec.storage.size, spec.storage.storage_class_name)],
+        },
+    )
+
+
+def _labels(owner: Owner, spec: BrokerGroupSpec, component: str) -> dict[str, str]:
+    return selector_labels(component, owner.name) | belonging_labels(spec.cluster, owner.name)
+
+
+def _is_log(owner: Owner, name: str) -> bool:
+    return names.is_member(name, names.log_set(owner.name))

@@ -1,0 +1,206 @@
+"""The plan of a BrokerGroup, concern by concern, the most urgent first.
+
+1. addresses: each member's Service, and who answers there (`takeover`);
+2. configuration: shared ConfigMap, headless Service, disruption budget;
+3. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
+4. volumes: claims that are smaller than asked are asked to grow;
+5. rolling change: pods of an older revision are replaced one at a time (`rolling`);
+6. what is left over: Services of members that are gone;
+7. the record of failovers (`failovers`).
+
+A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
+change nothing. Nothing is remembered between two looks.
+"""
+
+from collections.abc import Iterator
+
+from rocketmq_operator.api.broker_group import Durability
+from rocketmq_operator.plan import names, takeover
+from rocketmq_operator.plan.actions import NOTHING, Apply, Delete, Plan, Step, Wait, child_steps, first_of
+from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims
+from rocketmq_operator.plan.failovers import record_steps
+from rocketmq_operator.plan.group_children import (
+    broker_set,
+    fixed_children,
+    log_replica_set,
+    member_names,
+    member_service,
+)
+from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
+from rocketmq_operator.plan.observed import ObservedGroup
+from rocketmq_operator.plan.rolling import hand_over, roll
+from rocketmq_operator.plan.takeover import Place
+
+
+def group_plan(observed: ObservedGroup) -> Plan:
+    """Return what is to be done for a group."""
+    if observed.spec.paused:
+        return Plan((), PAUSED)
+    if observed.cluster is None:
+        return Plan(
+            (), Wait("NoCluster", f"there is no RocketMQCluster {observed.spec.cluster} in this namespace")
+        )
+    plan = first_of(_concerns(observed))
+    return Plan((*plan.steps, *record_steps(observed)), plan.wait)
+
+
+def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
+    yield _services(observed)
+    yield slices(observed)
+    yield _configuration(observed)
+    yield _size(observed)
+    yield _volumes(observed)
+    yield roll(observed)
+    yield _leftovers(observed)
+
+
+def places(observed: ObservedGroup) -> dict[str, Place]:
+    """Return all members as far as their addresses matter."""
+    found = {}
+    for name in _all_members(observed):
+        pod, seen = observed.pods.get(name), observed.member_seen(name)
+        found[name] = Place(
+            name=name,
+            ip=pod.ip if pod else "",
+            ready=pod is not None and pod.ready,
+            deleting=pod is not None and pod.deleting,
+            alive=seen.alive if seen else None,
+        )
+    return found
+
+
+def _all_members(observed: ObservedGroup) -> tuple[str, ...]:
+    """Return the members that the spec asks for, and those that are still there."""
+    wanted = member_names(observed.owner.name, observed.spec)
+    return (*wanted, *sorted(name for name in observed.pods if name not in wanted))
+
+
+def _services(observed: ObservedGroup) -> Plan:
+    wanted = [
+        member_service(observed.owner, observed.spec, name)
+        for name in member_names(observed.owner.name, observed.spec)
+    ]
+    plan = child_steps(observed.owner, wanted, observed.children)
+    if plan.wait is not None:
+        return plan
+    missing = [
+        body["metadata"]["name"] for body in wanted if not observed.service_address(body["metadata"]["name"])
+    ]
+    wait = Wait("NoAddress", f"Service {missing[0]} has no ClusterIP yet") if missing else None
+    return Plan(plan.steps, wait)
+
+
+def slices(observed: ObservedGroup) -> Plan:
+    """Return what sends clients to the members that serve them."""
+    brokers = takeover.brokers_only(places(observed), observed.owner.name)
+    by_name = {place.name: place for place in brokers}
+    replaced = {
+        observed.member_at(address) for address in takeover.replaced_lately(observed.failovers, observed.now)
+    }
+    servers = takeover.served_by(brokers, observed.master, replaced)
+    steps: list[Step] = []
+    for member, server in servers.items():
+        if observed.child("Service", member) is None:
+            continue
+        body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server])
+        if not takeover.slice_is_current(observed.child("EndpointSlice", member), body):
+            steps.append(Apply(body, f"served by {server}"))
+    return Plan(tuple(steps))
+
+
+def _configuration(observed: ObservedGroup) -> Plan:
+    if observed.cluster is None:
+        return NOTHING
+    members = member_names(observed.owner.name, observed.spec)
+    addresses = {name: observed.service_address(name) for name in members}
+    wanted = fixed_children(observed.owner, observed.spec, observed.cluster, addresses)
+    return child_steps(observed.owner, wanted, observed.children)
+
+
+def _size(observed: ObservedGroup) -> Plan:
+    """Grow at once; shrink by one member, the last, and never the master."""
+    if observed.cluster is None:
+        return NOTHING
+    name = observed.owner.name
+    brokers, wait, steps = _next_size(observed, name, observed.spec.replicas)
+    logs, log_wait, _ = _next_size(observed, names.log_set(name), observed.spec.log_replicas)
+    wanted = [broker_set(observed.owner, observed.spec, observed.cluster, brokers)]
+    if logs or observed.child("StatefulSet", names.log_set(name)) is not None:
+        wanted.append(log_replica_set(observed.owner, observed.spec, observed.cluster, logs))
+    kept = [keeping_claims(body, observed.child("StatefulSet", body["metadata"]["name"])) for body in wanted]
+    plan = child_steps(observed.owner, kept, observed.children)
+    return Plan((*steps, *plan.steps), plan.wait or wait or log_wait)
+
+
+def _next_size(
+    observed: ObservedGroup, set_name: str, wanted: int
+) -> tuple[int, Wait | None, tuple[Step, ...]]:
+    """Return the size that a set may have now, why not the wanted one, and what must be done before."""
+    live = observed.child("StatefulSet", set_name)
+    now = wanted if live is None else int(live["spec"]["replicas"])
+    if now <= wanted:
+        return wanted, None, ()
+    leaving = f"{set_name}-{now - 1}"
+    if extra := [pod for pod in observed.pods if names.is_member(pod, set_name) and pod > leaving]:
+        return now, Wait("ScalingIn", f"{extra[0]} has not gone yet"), ()
+    if not observed.controllers_heard:
+        return now, Wait("ControllersUnreachable", f"whether {leaving} is master cannot be known"), ()
+    if observed.master == leaving:
+        handing = hand_over(observed, leaving, f"{leaving} is to be removed")
+        return now, handing.wait or Wait("SwitchingOver", f"{leaving} is still master"), handing.steps
+    if few := _too_few_left(observed, leaving):
+        return now, few, ()
+    if not observed.master and names.is_member(leaving, observed.owner.name):
+        return (
+            now,
+            Wait("ScaleInRefused", "there is no master: the one that leaves may be the last with the log"),
+            (),
+        )
+    return now - 1, Wait("ScalingIn", f"{now - wanted} members are to be removed"), ()
+
+
+def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
+    """Say why a member's leaving would take a copy of what was acknowledged."""
+    copies = 1 if observed.spec.durability is Durability.ASYNC else 2
+    seen = [observed.member_seen(name) for name in _all_members(observed) if name != leaving]
+    in_sync = sum(member is not None and member.in_sync for member in seen)
+    if in_sync >= copies:
+        return None
+    text = f"without {leaving} {in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}"
+    return Wait("ScaleInRefused", text)
+
+
+def _volumes(observed: ObservedGroup) -> Plan:
+    asked = quantity(observed.spec.storage.size)
+    steps: list[Step] = []
+    for key, live in sorted(observed.children.items()):
+        if key.kind != "PersistentVolumeClaim" or asked is None:
+            continue
+        given = quantity(live["spec"]["resources"]["requests"]["storage"])
+        if given is not None and given < asked:
+            body = {
+                "apiVersion": "v1",
+                "kind": key.kind,
+                "metadata": {"name": key.name, "namespace": observed.owner.namespace},
+                "spec": {"resources": {"requests": {"storage": observed.spec.storage.size}}},
+            }
+            steps.append(Apply(body, "to grow"))
+    return Plan(tuple(steps))
+
+
+def _leftovers(observed: ObservedGroup) -> Plan:
+    """Remove Services and slices of members that are neither asked for nor there."""
+    kept = {*_all_members(observed), observed.owner.name}
+    gone = [
+        (key, live)
+        for key, live in sorted(observed.children.items())
+        if key.kind in {"Service", "EndpointSlice"} and key.name not in kept and _own(observed, key, live)
+    ]
+    return Plan(tuple(Delete(key, live["metadata"].get("uid", ""), "member is gone") for key, live in gone))
+
+
+def _own(observed: ObservedGroup, key: ObjectKey, live: Live) -> bool:
+    is_ours = names.is_member(key.name, observed.owner.name) or names.is_member(
+        key.name, names.log_set(observed.owner.name)
+    )
+    return is_ours and belongs_to(live, observed.owner)

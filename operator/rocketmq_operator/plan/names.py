@@ -1,0 +1,88 @@
+"""Names of children, ports and paths: the one place that knows how they are spelt.
+
+Pods are named as people see them: `orders-0` is the first broker of the group orders, `orders-log-0` its first log
+replica. Each member has a Service of its own name.
+"""
+
+from typing import Final
+
+BROKER_PORT: Final = 10911
+BROKER_FAST_PORT: Final = BROKER_PORT - 2
+"""The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0 BrokerController.java."""
+BROKER_HA_PORT: Final = 10912
+BROKER_METRICS_PORT: Final = 5557
+NAME_SERVER_PORT: Final = 9876
+CONTROLLER_PORT: Final = 9878
+CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1
+CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
+REPLICA_PORT: Final = 10911
+REPLICA_HTTP_PORT: Final = 9881
+
+STORE_PATH: Final = "/var/lib/rocketmq"
+CONFIG_PATH: Final = "/etc/rocketmq"
+SCRATCH_PATH: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+TOKEN_PATH: Final = "/etc/rocketmq-token"  # noqa: S105 - a path
+TOKEN_KEY: Final = "token"  # noqa: S105 - a key's name
+DATA_VOLUME: Final = "data"
+
+
+def member(group: str, ordinal: int) -> str:
+    """Return the name of a broker's pod and of its Service."""
+    return f"{group}-{ordinal}"
+
+
+def log_set(group: str) -> str:
+    """Return the name of the StatefulSet of a group's log replicas."""
+    return f"{group}-log"
+
+
+def log_member(group: str, ordinal: int) -> str:
+    """Return the name of a log replica's pod and of its Service."""
+    return f"{group}-log-{ordinal}"
+
+
+def controllers(cluster: str) -> str:
+    """Return the name of the controllers' StatefulSet, Service and ConfigMap."""
+    return f"{cluster}-controller"
+
+
+def name_servers(cluster: str) -> str:
+    """Return the name of the name servers' StatefulSet and Service."""
+    return f"{cluster}-nameserver"
+
+
+def token_secret(cluster: str) -> str:
+    """Return the name of the Secret with the token that changes of the controllers' state need."""
+    return f"{cluster}-controller-token"
+
+
+def pod_host(set_name: str, ordinal: int, namespace: str) -> str:
+    """Return the DNS name of a pod behind the headless Service of its set's name."""
+    return f"{set_name}-{ordinal}.{set_name}.{namespace}.svc"
+
+
+def controller_hosts(cluster: str, namespace: str, count: int) -> tuple[str, ...]:
+    """Return the DNS names of all controllers."""
+    return tuple(pod_host(controllers(cluster), ordinal, namespace) for ordinal in range(count))
+
+
+def controller_addresses(cluster: str, namespace: str, count: int) -> str:
+    """Return what brokers are given as controllerAddr: every controller by its own name, never a shared address.
+
+    Why: a broker sends its heartbeats to the addresses of its own list only; behind one shared address they would
+    reach one controller, and not the one that leads.
+    """
+    hosts = controller_hosts(cluster, namespace, count)
+    return ";".join(f"{host}:{CONTROLLER_PORT}" for host in hosts)
+
+
+def name_server_addresses(cluster: str, namespace: str, count: int) -> str:
+    """Return what brokers and clients are given as namesrvAddr."""
+    name = name_servers(cluster)
+    return ";".join(f"{pod_host(name, ordinal, namespace)}:{NAME_SERVER_PORT}" for ordinal in range(count))
+
+
+def is_member(name: str, set_name: str) -> bool:
+    """Tell whether a pod's or Service's name is that of a member of the set."""
+    prefix, _, ordinal = name.rpartition("-")
+    return prefix == set_name and ordinal.isascii() and ordinal.isdigit()

@@ -1,0 +1,144 @@
+"""Kubernetes objects as plain values: their keys, their common metadata, and whether a live one is as it should be.
+
+`covers` decides without remembering anything: each field that we want must be there with our value; what others or the
+API server added is theirs. So a second look after a crash finds the same as the first.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from rocketmq_operator.api.names import (
+    API_VERSION,
+    CLUSTER_LABEL,
+    COMPONENT_LABEL,
+    FAILOVER_KIND,
+    GROUP_LABEL,
+)
+
+Json = dict[str, Any]
+Live = Mapping[str, Any]
+MANAGED_BY: Final = "rocketmq-ha-operator"
+
+API_VERSIONS: Final[Mapping[str, str]] = {
+    "ConfigMap": "v1",
+    "EndpointSlice": "discovery.k8s.io/v1",
+    FAILOVER_KIND.kind: API_VERSION,
+    "PersistentVolumeClaim": "v1",
+    "Pod": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Secret": "v1",
+    "Service": "v1",
+    "StatefulSet": "apps/v1",
+}
+_SUFFIXES: Final = {
+    "": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
+    "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40), "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}  # fmt: skip
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+
+
+class ObjectKey(NamedTuple):
+    """An object among those of one namespace."""
+
+    kind: str
+    name: str
+
+
+Children = Mapping[ObjectKey, Live]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The custom resource that children belong to."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    uid: str
+
+    def reference(self) -> Json:
+        """Return the reference that makes Kubernetes delete a child with its owner."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+
+def key_of(value: Live) -> ObjectKey:
+    """Return an object's key."""
+    return ObjectKey(value["kind"], value["metadata"]["name"])
+
+
+def selector_labels(component: str, instance: str) -> dict[str, str]:
+    """Return the labels that never change, the only ones a selector may use."""
+    return {
+        "app.kubernetes.io/name": "rocketmq",
+        "app.kubernetes.io/instance": instance,
+        COMPONENT_LABEL: component,
+    }
+
+
+def child(owner: Owner, kind: str, name: str, *, labels: Mapping[str, str], **body: Any) -> Json:  # noqa: ANN401 - JSON
+    """Return a child of `owner` with the metadata that all children have."""
+    return {
+        "apiVersion": API_VERSIONS[kind],
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": owner.namespace,
+            "labels": {"app.kubernetes.io/managed-by": MANAGED_BY, **labels},
+            "ownerReferences": [owner.reference()],
+        },
+        **body,
+    }
+
+
+def belonging_labels(cluster: str, group: str | None = None) -> dict[str, str]:
+    """Return the labels that tell where a child belongs."""
+    return {"app.kubernetes.io/part-of": cluster, CLUSTER_LABEL: cluster} | (
+        {GROUP_LABEL: group} if group is not None else {}
+    )
+
+
+def belongs_to(live: Live, owner: Owner) -> bool:
+    """Tell whether an object was made for this very owner."""
+    references = live["metadata"].get("ownerReferences", [])
+    return any(reference["uid"] == owner.uid for reference in references)
+
+
+def quantity(text: str) -> Decimal | None:
+    """Return the value of a Kubernetes quantity, None for other texts."""
+    match = _QUANTITY.fullmatch(text)
+    return Decimal(match[1]) * _SUFFIXES[match[2] or ""] if match else None
+
+
+def covers(live: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Tell whether `live` has every field of `wanted` with an equal value; lists must be of equal length."""
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(
+            key in live and covers(live[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(live, list | tuple)
+            and len(live) == len(wanted)
+            and all(covers(one, other) for one, other in zip(live, wanted, strict=True))
+        )
+    return bool(live == wanted) or _equal_quantities(live, wanted)
+
+
+def _equal_quantities(live: object, wanted: object) -> bool:
+    if not (isinstance(live, str) and isinstance(wanted, str)):
+        return False
+    value = quantity(live)
+    return value is not None and value == quantity(wanted)

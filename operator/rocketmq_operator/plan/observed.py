@@ -1,0 +1,234 @@
+"""What was seen: typed, frozen, taken at one time. Plans are functions of these values and of nothing else.
+
+Reading JSON happens here, once. What a controller or the API server left out is None or empty, never a guess; what is
+not of the expected shape raises `ObservationError`, which is the peer's fault and not ours.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
+
+
+class ObservationError(ValueError):
+    """What a peer said has not the shape that it must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """One pod."""
+
+    name: str
+    uid: str
+    ip: str
+    ready: bool
+    deleting: bool
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSeen:
+    """One member as the controllers know it. `address` is the one it announced, host:port."""
+
+    broker_id: int
+    address: str
+    electable: bool
+    in_sync: bool
+    alive: bool
+    max_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """One group as the controllers know it; `master_id` None while it has none."""
+
+    master_id: int | None
+    master_address: str
+    master_epoch: int
+    failure_reason: str
+    members: tuple[MemberSeen, ...]
+
+    def by_host(self, host: str) -> MemberSeen | None:
+        """Return the member that announced this host; of several, the newest."""
+        found = [member for member in self.members if member.address.rpartition(":")[0] == host]
+        return max(found, key=lambda member: member.broker_id, default=None)
+
+    @property
+    def in_sync_count(self) -> int:
+        """Members in the SyncStateSet."""
+        return sum(member.in_sync for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverSeen:
+    """One change of master as the controllers recorded it; times are UTC, None while nobody has seen them."""
+
+    cluster: str
+    group: str
+    cause: str
+    old_master_address: str
+    new_master_address: str
+    had_master: bool
+    old_epoch: int
+    new_epoch: int
+    sync_state_set_before: tuple[int, ...]
+    sync_state_set_after: tuple[int, ...]
+    unclean: bool
+    times: Mapping[str, datetime]
+
+    @property
+    def proposed(self) -> datetime:
+        """When the election was proposed."""
+        return self.times["proposed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersSeen:
+    """The controllers as one of them describes them."""
+
+    leader: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """A RocketMQCluster and all that belongs to it."""
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: RocketMQClusterSpec
+    status: RocketMQClusterStatus
+    children: Children
+    token: str
+    controllers: ControllersSeen | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGroup:
+    """A BrokerGroup and all that belongs to it.
+
+    Attributes:
+        cluster: the spec of its cluster, None if there is no such cluster.
+        children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
+        controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
+        failovers: of this group, newest first.
+        records: the Failover objects that exist, by name.
+    """
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: BrokerGroupSpec
+    status: BrokerGroupStatus
+    cluster: RocketMQClusterSpec | None
+    children: Children
+    pods: Mapping[str, PodSeen]
+    controllers_heard: bool = False
+    group: GroupSeen | None = None
+    failovers: tuple[FailoverSeen, ...] = ()
+    records: Mapping[str, Live] = field(default_factory=dict)
+
+    def child(self, kind: str, name: str) -> Live | None:
+        """Return a child that exists."""
+        return self.children.get(ObjectKey(kind, name))
+
+    def service_address(self, member: str) -> str:
+        """Return the ClusterIP of a member's Service, empty while there is none."""
+        service = self.child("Service", member)
+        return "" if service is None else str(service["spec"].get("clusterIP", ""))
+
+    def member_seen(self, member: str) -> MemberSeen | None:
+        """Return what the controllers know of a member, by the address it announced."""
+        host = self.service_address(member)
+        return self.group.by_host(host) if self.group is not None and host else None
+
+    def member_at(self, address: str) -> str:
+        """Return the member that announces this host:port, empty for a stranger."""
+        host = address.rpartition(":")[0]
+        for kind, name in self.children:
+            if kind == "Service" and host and self.service_address(name) == host:
+                return name
+        return ""
+
+    @property
+    def master(self) -> str:
+        """The master's name, empty while there is none or its address is a stranger's."""
+        if self.group is None or self.group.master_id is None:
+            return ""
+        return self.member_at(self.group.master_address)
+
+
+def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:
+    """Return objects by kind and name."""
+    return {key_of(value): value for value in values}
+
+
+def pod_seen(pod: Live) -> PodSeen:
+    """Read a pod of the API server."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return PodSeen(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        ip=status.get("podIP", ""),
+        ready=conditions.get("Ready") == "True",
+        deleting="deletionTimestamp" in metadata,
+        revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
+    )
+
+
+def group_seen(value: Json) -> GroupSeen:
+    """Read a group of `GET /v1/groups/{cluster}/{name}`."""
+    try:
+        return GroupSeen(
+            master_id=value["master_id"],
+            master_address=value["master_address"] or "",
+            master_epoch=value["master_epoch"],
+            failure_reason=value["failure_reason"] or "",
+            members=tuple(_member(member) for member in value["replicas"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ObservationError(f"not a group of a controller: {error!r}") from error
+
+
+def _member(value: Json) -> MemberSeen:
+    return MemberSeen(
+        broker_id=value["broker_id"],
+        address=value["address"],
+        electable=value["electable"],
+        in_sync=value["in_sync"],
+        alive=value["alive"],
+        max_offset=value["max_offset"],
+    )
+
+
+_TIMES = ("last_heartbeat", "suspected", "proposed", "committed", "noticed", "role_taken", "first_beat")
+
+
+def failover_seen(value: Json) -> FailoverSeen:
+    """Read one change of master of `GET /v1/failovers`."""
+    try:
+        return FailoverSeen(
+            cluster=value["cluster"],
+            group=value["group"],
+            cause=value["cause"],
+            old_master_address=value["old_master_address"] or "",
+            new_master_address=value["new_master_address"],
+            had_master=value["old_master_id"] is not None,
+            old_epoch=max(0, value["old_epoch"]),
+            new_epoch=value["new_epoch"],
+            sync_state_set_before=tuple(value["sync_state_set_before"]),
+            sync_state_set_after=tuple(value["sync_state_set_after"]),
+            unclean=value["unclean"],
+            times={name: _utc(value[f"{name}_ns"]) for name in _TIMES if value[f"{name}_ns"] is not None},
+        )
+    except (KeyError, TypeError) as error:
+        raise ObservationError(f"not a change of master of a controller: {error!r}") from error
+
+
+def _utc(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1_000)

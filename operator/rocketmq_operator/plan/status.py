@@ -1,0 +1,277 @@
+"""What the operator says of a cluster and of a group: made in one place, from what was seen and what is planned.
+
+`Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
+and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.api.broker_group import (
+    BrokerGroupStatus,
+    Durability,
+    MasterStatus,
+    MemberStatus,
+    PlanStatus,
+)
+from rocketmq_operator.api.cluster import RocketMQClusterStatus
+from rocketmq_operator.api.conditions import Condition, Finding, found, merge
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.actions import Plan
+from rocketmq_operator.plan.failovers import record_name
+from rocketmq_operator.plan.group_children import broker_selector, member_names
+from rocketmq_operator.plan.observed import MemberSeen, ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.takeover import SERVED_BY_LABEL
+
+KNOWN_BROKEN: Final = {
+    "5.1.2": "brokers of 5.1.2 do not start with controllers",
+    "5.3.2": "slaves of 5.3.2 empty their topic table, so that topics are gone after a failover",
+    "5.3.3": "slaves of 5.3.3 empty their topic table, so that topics are gone after a failover",
+}
+STEPS_SHOWN_MAX: Final = 64
+TEXT_LENGTH_MAX: Final = 256
+
+
+def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
+    """Return the status of a cluster."""
+    name = observed.owner.name
+    controllers = _ready(observed, names.controllers(name))
+    name_servers = _ready(observed, names.name_servers(name))
+    wanted = observed.spec.controllers.replicas
+    findings = [
+        _cluster_ready(observed, plan, controllers, name_servers),
+        _quorum(observed, controllers, wanted),
+        _progressing(plan),
+        _version_sound(observed.spec.version),
+        _paused(paused=observed.spec.paused),
+    ]
+    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    return RocketMQClusterStatus(
+        observed_generation=_generation(observed.status.observed_generation, observed.generation, plan),
+        conditions=conditions,
+        version=observed.spec.version,
+        leader=observed.controllers.leader if observed.controllers else "",
+        term=observed.controllers.term if observed.controllers else 0,
+        controllers=f"{controllers}/{wanted}",
+        name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
+        reason=_reason(conditions),
+    )
+
+
+def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
+    """Return the status of a group."""
+    members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
+    findings = [
+        _group_ready(observed, plan, members),
+        _master_elected(observed),
+        _in_sync(observed, members),
+        _progressing(plan),
+        found(
+            "MetadataInSync",
+            holds=None,
+            reason="NotMeasured",
+            message="topics and groups of the members are not compared",
+        ),
+        _paused(paused=observed.spec.paused),
+    ]
+    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    live = observed.child("StatefulSet", observed.owner.name)
+    selector = ",".join(
+        f"{key}={value}" for key, value in sorted(broker_selector(observed.owner.name).items())
+    )
+    return BrokerGroupStatus(
+        observed_generation=_generation(observed.status.observed_generation, observed.generation, plan),
+        conditions=conditions,
+        replicas=live.get("status", {}).get("replicas", 0) if live else 0,
+        selector=selector,
+        version=observed.cluster.version if observed.cluster else "",
+        master=_master(observed),
+        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}" if observed.group else "",
+        members=members,
+        plan=PlanStatus(
+            steps=tuple(str(step)[:TEXT_LENGTH_MAX] for step in plan.steps[:STEPS_SHOWN_MAX]),
+            waiting_for=plan.wait.message[:TEXT_LENGTH_MAX] if plan.wait else "",
+        ),
+        last_failover=_last_failover(observed),
+        reason=_reason(conditions),
+    )
+
+
+def _generation(before: int, now: int, plan: Plan) -> int:
+    """Return the generation that was acted on: the new one only when nothing is left to write."""
+    return before if plan.steps else now
+
+
+def _reason(conditions: tuple[Condition, ...]) -> str:
+    ready = conditions[0]
+    return "" if ready.status == "True" else ready.reason
+
+
+def _ready(observed: ObservedCluster, set_name: str) -> int:
+    for key, live in observed.children.items():
+        if key.kind == "StatefulSet" and key.name == set_name:
+            return int(live.get("status", {}).get("readyReplicas", 0))
+    return 0
+
+
+def _cluster_ready(observed: ObservedCluster, plan: Plan, controllers: int, name_servers: int) -> Finding:
+    if observed.spec.paused and observed.controllers is None:
+        return found("Ready", holds=None, reason="Paused", message="spec.paused is true")
+    if plan.wait is not None and plan.wait.reason != "Paused":
+        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+    if observed.controllers is None or not observed.controllers.leader:
+        return found("Ready", holds=False, reason="NoQuorum", message="no controller knows of a leader")
+    if name_servers == 0:
+        return found("Ready", holds=False, reason="NoNameServer", message="no name server is ready")
+    text = f"{controllers} controllers and {name_servers} name servers are ready"
+    return found("Ready", holds=True, reason="Serving", message=text)
+
+
+def _quorum(observed: ObservedCluster, ready: int, wanted: int) -> Finding:
+    if observed.controllers is None:
+        return found(
+            "QuorumHealthy", holds=False, reason="ControllersUnreachable", message="no controller answers"
+        )
+    if not observed.controllers.leader:
+        return found(
+            "QuorumHealthy", holds=False, reason="NoLeader", message="the controllers have no leader"
+        )
+    if ready < wanted:
+        text = f"{ready} of {wanted} controllers are ready"
+        return found("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
+    return found(
+        "QuorumHealthy", holds=True, reason="AllReady", message=f"all {wanted} controllers are ready"
+    )
+
+
+def _progressing(plan: Plan) -> Finding:
+    if plan.wait is not None and plan.wait.reason != "Paused":
+        return found("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
+    if plan.steps:
+        return found("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
+    return found("Progressing", holds=False, reason="Settled", message="nothing is left to do")
+
+
+def _version_sound(version: str) -> Finding:
+    problem = KNOWN_BROKEN.get(version)
+    if problem is not None:
+        return found("VersionSound", holds=False, reason="KnownBroken", message=problem)
+    return found(
+        "VersionSound", holds=True, reason="NothingKnown", message=f"nothing is known against {version}"
+    )
+
+
+def _paused(*, paused: bool) -> Finding:
+    text = "spec.paused is true: nothing is changed" if paused else ""
+    return found("Paused", holds=paused, reason="Asked" if paused else "NotAsked", message=text)
+
+
+def _group_ready(observed: ObservedGroup, plan: Plan, members: tuple[MemberStatus, ...]) -> Finding:
+    wait = plan.wait
+    if wait is not None and wait.reason in {"NoCluster", "NameTaken", "ScaleInRefused"}:
+        return found("Ready", holds=False, reason=wait.reason, message=wait.message)
+    if not observed.controllers_heard:
+        return found(
+            "Ready",
+            holds=None,
+            reason="ControllersUnreachable",
+            message="no controller answers: roles are unknown",
+        )
+    master = observed.master
+    if observed.group is None or not master:
+        return found("Ready", holds=False, reason="NoMaster", message=_no_master_text(observed))
+    pod = observed.pods.get(master)
+    if pod is None or not pod.ready or pod.deleting:
+        return found(
+            "Ready", holds=False, reason="MasterNotServing", message=f"the pod of {master} is not ready"
+        )
+    copies = 1 if observed.spec.durability is Durability.ASYNC else 2
+    in_sync = sum(member.in_sync for member in members)
+    if in_sync < copies:
+        text = f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes are refused"
+        return found("Ready", holds=False, reason="TooFewInSync", message=text)
+    return found(
+        "Ready", holds=True, reason="Serving", message=f"{master} serves, {in_sync} members are in sync"
+    )
+
+
+def _no_master_text(observed: ObservedGroup) -> str:
+    reason = observed.group.failure_reason if observed.group else "the controllers do not know the group yet"
+    return f"there is no master: {reason or 'none was elected'}"
+
+
+def _master_elected(observed: ObservedGroup) -> Finding:
+    if not observed.controllers_heard:
+        return found(
+            "MasterElected", holds=None, reason="ControllersUnreachable", message="no controller answers"
+        )
+    if not observed.master:
+        reason = observed.group.failure_reason if observed.group else ""
+        word = reason if reason.isascii() and reason.isalnum() and reason[0].isalpha() else "NoMaster"
+        return found("MasterElected", holds=False, reason=word, message=_no_master_text(observed))
+    epoch = observed.group.master_epoch if observed.group else 0
+    return found("MasterElected", holds=True, reason="Elected", message=f"{observed.master} in epoch {epoch}")
+
+
+def _in_sync(observed: ObservedGroup, members: tuple[MemberStatus, ...]) -> Finding:
+    if not observed.controllers_heard:
+        return found("InSync", holds=None, reason="ControllersUnreachable", message="no controller answers")
+    behind = [member.name for member in members if not member.in_sync]
+    if behind:
+        return found(
+            "InSync", holds=False, reason="MembersBehind", message=f"not in sync: {', '.join(behind)}"
+        )
+    return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
+
+
+def _master(observed: ObservedGroup) -> MasterStatus:
+    group = observed.group
+    if group is None or group.master_id is None:
+        return MasterStatus(epoch=group.master_epoch if group else 0)
+    return MasterStatus(
+        name=observed.master,
+        broker_id=group.master_id,
+        epoch=group.master_epoch,
+        since=_elected_at(observed, group.master_epoch),
+    )
+
+
+def _elected_at(observed: ObservedGroup, epoch: int) -> datetime | None:
+    return next((one.proposed for one in observed.failovers if one.new_epoch == epoch), None)
+
+
+def _member(observed: ObservedGroup, name: str) -> MemberStatus:
+    seen, pod = observed.member_seen(name), observed.pods.get(name)
+    slice_ = observed.child("EndpointSlice", name)
+    server = slice_["metadata"].get("labels", {}).get(SERVED_BY_LABEL, name) if slice_ else name
+    return MemberStatus(
+        name=name,
+        role=_role(observed, name, seen),
+        broker_id=seen.broker_id if seen else None,
+        in_sync=seen is not None and seen.in_sync,
+        ready=pod is not None and pod.ready and not pod.deleting,
+        lag_bytes=_lag(observed, seen),
+        takeover="" if server == name else server,
+    )
+
+
+def _role(observed: ObservedGroup, name: str, seen: MemberSeen | None) -> str:
+    if names.is_member(name, names.log_set(observed.owner.name)):
+        return "Log"
+    if seen is None:
+        return "Unknown"
+    return "Master" if name == observed.master else "Slave"
+
+
+def _lag(observed: ObservedGroup, seen: MemberSeen | None) -> int | None:
+    if observed.group is None or seen is None or seen.max_offset is None:
+        return None
+    master = next((one for one in observed.group.members if one.broker_id == observed.group.master_id), None)
+    if master is None or master.max_offset is None:
+        return None
+    return max(0, master.max_offset - seen.max_offset)
+
+
+def _last_failover(observed: ObservedGroup) -> str:
+    newest = next((one for one in observed.failovers if one.had_master), None)
+    return "" if newest is None else record_name(newest.group, newest.new_epoch)

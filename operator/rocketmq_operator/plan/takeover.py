@@ -1,0 +1,125 @@
+"""Which member answers at whose address.
+
+A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So when that
+master is gone, its address is given to the new one: the EndpointSlice behind the dead member's Service points at the
+new master's pod, and the client's next try succeeds.
+
+The rules, first that fits:
+
+| the member | its address is served by |
+|---|---|
+| is the master | itself |
+| its pod is not ready, is being deleted, or the controllers hold it for dead; the master serves | the master |
+| was replaced as master less than `HOLD` ago; the master serves | the master |
+| else | itself |
+
+A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
+third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
+
+Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.api.names import GROUP
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.group_children import BROKER_PORTS
+from rocketmq_operator.plan.objects import Json, Live, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.observed import FailoverSeen
+
+ROUTE_POLL: Final = timedelta(seconds=30)
+"""Source: RocketMQ 5.4.0 ClientConfig.java, pollNameServerInterval."""
+HOLD: Final = ROUTE_POLL + timedelta(seconds=5)
+SERVED_BY_LABEL: Final = f"{GROUP}/served-by"
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+SLICE_MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker as far as its address matters.
+
+    Attributes:
+        alive: whether the controllers hear from it, None if they were not asked.
+    """
+
+    name: str
+    ip: str
+    ready: bool
+    deleting: bool
+    alive: bool | None
+
+    @property
+    def serves(self) -> bool:
+        """Whether clients would be answered at its pod's address."""
+        return bool(self.ip) and self.ready and not self.deleting
+
+
+def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = ()) -> dict[str, str]:
+    """Return for each broker the name of the one that answers at its address.
+
+    Args:
+        places: all brokers of the group.
+        master: the master's name, empty while there is none.
+        replaced: brokers that were replaced as master less than `HOLD` ago.
+    """
+    known = {place.name: place for place in places}
+    chief = known.get(master)
+    return {name: _server(place, chief, replaced) for name, place in known.items()}
+
+
+def _server(place: Place, chief: Place | None, replaced: Collection[str]) -> str:
+    if chief is None or place.name == chief.name or not chief.serves:
+        return place.name
+    if not place.serves or place.alive is False or place.name in replaced:
+        return chief.name
+    return place.name
+
+
+def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozenset[str]:
+    """Return the addresses (host:port) of masters that were replaced less than `HOLD` ago."""
+    return frozenset(
+        failover.old_master_address
+        for failover in failovers
+        if failover.old_master_address and now - failover.proposed < HOLD
+    )
+
+
+def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place) -> Json:
+    """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
+
+    Its endpoint is always ready: who serves has been decided here, and a broker that has just started must be
+    reachable at the address it announced.
+    """
+    endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
+    labels = (
+        selector_labels("broker", owner.name)
+        | belonging_labels(cluster, owner.name)
+        | {SERVICE_NAME_LABEL: member, SLICE_MANAGER_LABEL: GROUP, SERVED_BY_LABEL: server.name}
+    )
+    ports = [{"name": name, "port": number, "protocol": "TCP"} for name, number in BROKER_PORTS.items()]
+    return child(
+        owner, "EndpointSlice", member, labels=labels, addressType="IPv4", endpoints=endpoints, ports=ports
+    )
+
+
+def slice_is_current(live: Live | None, wanted: Live) -> bool:
+    """Tell whether a slice that exists already sends clients where they should go."""
+    if live is None:
+        return False
+
+    def addresses(slice_: Live) -> list[str]:
+        return [address for endpoint in slice_.get("endpoints") or [] for address in endpoint["addresses"]]
+
+    def server(slice_: Live) -> str:
+        return str(slice_["metadata"].get("labels", {}).get(SERVED_BY_LABEL, ""))
+
+    return addresses(live) == addresses(wanted) and server(live) == server(wanted)
+
+
+def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:
+    """Return the places of brokers, without log replicas, in order of their names."""
+    return tuple(places[name] for name in sorted(places) if names.is_member(name, group))
