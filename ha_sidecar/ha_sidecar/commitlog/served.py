@@ -19,9 +19,18 @@ from ha_sidecar.transfer.served_log import LogView
 class ServedStore:
     """Views of a store; for any thread."""
 
-    def __init__(self, store: ReplicaStore, confirm_offset: Callable[[], int]) -> None:
-        """Take the store and what tells its confirm offset, any byte position."""
+    def __init__(
+        self, store: ReplicaStore, confirm_offset: Callable[[], int], *, after_sync: bool = True
+    ) -> None:
+        """Take the store.
+
+        Args:
+            store: what is served.
+            confirm_offset: tells the confirm offset, any byte position; -1 if it is not known.
+            after_sync: serve only what is durable; without it, as with acks after writing, all that is written.
+        """
         self._store: Final = store
+        self._after_sync: Final = after_sync
         self._confirm_offset: Final = confirm_offset
         self._lock: Final = threading.Lock()
         self._walked_generation = -1
@@ -41,12 +50,9 @@ class ServedStore:
             generation = log.cuts.generation
             if generation != self._walked_generation:
                 self._walk_anew(generation)
-            min_offset, synced_offset, confirm_offset = (
-                log.min_offset,
-                log.synced_offset,
-                self._confirm_offset(),
-            )
-            self._end_offset = self._last_end(self._end_walk, self._end_offset, min_offset, synced_offset)
+            limit_offset = log.synced_offset if self._after_sync else log.max_offset
+            min_offset, confirm_offset = log.min_offset, self._confirm_offset()
+            self._end_offset = self._last_end(self._end_walk, self._end_offset, min_offset, limit_offset)
             confirm_offset = max(min_offset, min(confirm_offset, self._end_offset))
             if confirm_offset >= self._end_offset:
                 self._confirmed_offset = self._end_offset

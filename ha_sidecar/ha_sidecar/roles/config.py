@@ -32,6 +32,7 @@ class ReplicaConfig:
         controllers: all controllers of the cluster.
         listen: where role changes are received; controllers must reach it.
         advertise: the address announced for `listen`, if it differs from it.
+        ha_listen: where the log is served to slaves; None serves none. Announced with the host of `advertise`.
         store: directory of the log, the epoch file and the identity.
         http: where metrics, probes and events are served.
         namespace: Kubernetes namespace, for events.
@@ -52,6 +53,7 @@ class ReplicaConfig:
     store: Path
     http: HostPort
     advertise: HostPort | None = None
+    ha_listen: HostPort | None = None
     namespace: str = ""
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     heartbeat_interval_ms: int = 1_000
@@ -89,6 +91,14 @@ class ReplicaConfig:
         """The replica's address as controllers know it, host:port."""
         host, port = self.advertise or self.listen
         return f"{host}:{port}"
+
+    @property
+    def ha_address(self) -> str | None:
+        """The address that slaves are told, host:port; None if none are served."""
+        if self.ha_listen is None:
+            return None
+        host = (self.advertise or self.ha_listen)[0]
+        return f"{host}:{self.ha_listen[1]}"
 
 
 KEYS: Final = tuple(field.name for field in fields(ReplicaConfig))
@@ -128,7 +138,7 @@ def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
             return tuple(host_port(part) for part in text.split(";") if part.strip())
-        case "listen" | "http" | "advertise":
+        case "listen" | "http" | "advertise" | "ha_listen":
             return host_port(text)
         case "store":
             return Path(text)

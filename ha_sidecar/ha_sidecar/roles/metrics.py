@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 SYNC_BUCKETS_S: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -14,13 +14,15 @@ _LABELS: Final = ("cluster", "group", "broker_id")
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What a scrape shows; offsets and lag in bytes."""
+    """What a scrape shows; offsets, lag and what was served in bytes."""
 
     max_offset: int
     confirm_offset: int
     lag: int
     in_sync: bool
     master_epoch: int
+    slaves: int
+    served: int
 
 
 class ReplicaMetrics:
@@ -72,7 +74,11 @@ class _Gauges(Collector):
                 "Master epoch that is followed, -1 before the first",
                 numbers.master_epoch,
             ),
+            ("rmqha_ha_slaves", "Slaves that this replica serves now", numbers.slaves),
         ):
             family = GaugeMetricFamily(name, text, labels=_LABELS)
             family.add_metric(self._labels, value)
             yield family
+        served = CounterMetricFamily("rmqha_ha_served_bytes", "Log bytes sent to slaves", labels=_LABELS)
+        served.add_metric(self._labels, numbers.served)
+        yield served

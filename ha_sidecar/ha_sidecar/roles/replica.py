@@ -19,15 +19,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
-from controller_core.remoting.bodies import (
-    BrokerReplicasInfo,
-    EpochEntry,
-    EpochEntryCache,
-    HAClientRuntimeInfo,
-    HARuntimeInfo,
-    SyncStateSet,
-    encode_names,
-)
+from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -37,9 +29,10 @@ from controller_core.remoting.headers import (
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
+from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
-from ha_sidecar.roles import registration
+from ha_sidecar.roles import answers, registration
 from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
@@ -47,7 +40,9 @@ from ha_sidecar.roles.follower import Follower
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.identity import IdentityFiles
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.roles.serving import HaServer
 from ha_sidecar.roles.view import GroupView
+from ha_sidecar.transfer.served_log import MasterConfig
 
 RETRY_S: Final = 0.1
 POLL_S: Final = 1.0
@@ -77,6 +72,10 @@ class Replica:
         self._hurry_until_s = 0.0
         self._poll_now: Final = asyncio.Event()
         self._beating = True
+        self._confirm_offset = -1
+        after_sync = config.ack_after == "sync"
+        served = ServedStore(store, self._known_confirm_offset, after_sync=after_sync)
+        self._ha_server: Final = HaServer(store, served, MasterConfig(config.mapped_file_bytes))
         self._follower: Follower | None = None
         self._metrics: ReplicaMetrics | None = None
 
@@ -91,6 +90,8 @@ class Replica:
         http = HttpServer(self._metrics_text, self._readiness, self._events)
         try:
             await http.start(*config.http)
+            if config.ha_listen is not None:
+                self._ha_server.start(*config.ha_listen)
             self._events.broker_id = await self._register(files)
             labels = (config.cluster, config.group, str(self._view.broker_id))
             metrics = self._metrics = ReplicaMetrics(labels, self._numbers)
@@ -108,6 +109,7 @@ class Replica:
             await self._run_tasks(self._follower.run(), self._beat(), self._poll())
         finally:
             await self._stop(server, http)
+            await asyncio.to_thread(self._ha_server.stop)
             await asyncio.to_thread(syncer.stop)
 
     async def _run_tasks(self, *works: Coroutine[None, None, None]) -> None:
@@ -146,8 +148,6 @@ class Replica:
                 return broker_id
 
     def _heartbeat(self) -> BrokerHeartbeatRequestHeader:
-        link = self._follower.link if self._follower is not None else None
-        confirm_offset = link.machine.confirm_offset if link is not None else -1
         return BrokerHeartbeatRequestHeader(
             cluster_name=self._config.cluster,
             broker_addr=self._config.address,
@@ -155,7 +155,7 @@ class Replica:
             broker_id=self._view.broker_id,
             epoch=NEVER_FIRST_EPOCH,
             max_offset=self._store.log.max_offset,
-            confirm_offset=confirm_offset,
+            confirm_offset=self._known_confirm_offset(),
             heartbeat_timeout_mills=self._config.heartbeat_timeout_ms,
             election_priority=2**31 - 1,
         )
@@ -258,13 +258,16 @@ class Replica:
                 self._learn(notice.master_epoch, notice.master_broker_id, notice.master_address, members)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
             case RequestCode.GET_BROKER_EPOCH_CACHE:
-                return RemotingCommand.response_to(
-                    request, ResponseCode.SUCCESS, body=self._epoch_cache().encode()
-                )
+                body = answers.epoch_cache(self._config, self._store, self._view.broker_id).encode()
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
             case RequestCode.GET_BROKER_HA_STATUS:
-                return RemotingCommand.response_to(
-                    request, ResponseCode.SUCCESS, body=self._ha_status().encode()
-                )
+                is_following = self._follower is not None and self._follower.link is not None
+                slaves = self._ha_server.slaves()
+                status = answers.ha_status(self._view, self._store, slaves, is_following=is_following)
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=status.encode())
+            case RequestCode.EXCHANGE_BROKER_HA_INFO:
+                header = answers.ha_address(self._config, self._view, self._store)
+                return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
             case _:
                 remark = f" request type {request.code} not supported"
                 return RemotingCommand.response_to(
@@ -294,6 +297,7 @@ class Replica:
         link = self._follower.link if self._follower is not None else None
         if link is not None:
             link.synced()
+        self._ha_server.log_grew()
 
     def _on_sync_failure(self, error: OSError) -> None:
         def fail() -> None:
@@ -301,6 +305,13 @@ class Replica:
                 self._failure.set_exception(error)
 
         self._failure.get_loop().call_soon_threadsafe(fail)
+
+    def _known_confirm_offset(self) -> int:
+        """Return the newest confirm offset that a master told, -1 before the first; for any thread."""
+        link = self._follower.link if self._follower is not None else None
+        if link is not None and link.machine.confirm_offset >= 0:
+            self._confirm_offset = link.machine.confirm_offset
+        return self._confirm_offset
 
     # What others see.
 
@@ -313,10 +324,12 @@ class Replica:
         master_max_offset = link.machine.master_max_offset if link is not None else 0
         return Numbers(
             max_offset=max_offset,
-            confirm_offset=link.machine.confirm_offset if link is not None else -1,
+            confirm_offset=self._known_confirm_offset(),
             lag=max(0, master_max_offset - max_offset),
             in_sync=self._view.in_sync,
             master_epoch=self._view.role.epoch,
+            slaves=len(self._ha_server.slaves()),
+            served=self._ha_server.sent_bytes,
         )
 
     def _readiness(self) -> tuple[bool, str]:
@@ -328,21 +341,3 @@ class Replica:
             view.in_sync,
             f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}",
         )
-
-    def _epoch_cache(self) -> EpochEntryCache:
-        epochs = self._store.epochs
-        return EpochEntryCache(
-            broker_id=self._view.broker_id,
-            broker_name=self._config.group,
-            cluster_name=self._config.cluster,
-            epoch_list=tuple(EpochEntry(epochs.end_offset(e.epoch), e.epoch, e.start_offset) for e in epochs),
-            max_offset=self._store.log.max_offset,
-        )
-
-    def _ha_status(self) -> HARuntimeInfo:
-        client = HAClientRuntimeInfo(
-            activated=self._follower is not None and self._follower.link is not None,
-            master_addr=self._view.role.master_address,
-            max_offset=self._store.log.max_offset,
-        )
-        return HARuntimeInfo(client, master=False, master_commit_log_max_offset=self._store.log.max_offset)

@@ -1,0 +1,158 @@
+"""A whole replica in this process, with a controller and no master: what brokers that ask it hear, and a slave of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller_core.channel import Connection, connect
+from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.epoch import EpochList
+from ha_sidecar.roles.config import ReplicaConfig, host_port
+from ha_sidecar.roles.link import HaLink, LinkEnd
+from ha_sidecar.roles.replica import Replica
+from ha_sidecar.transfer.actions import HandshakeDone
+from ha_sidecar.transfer.reconcile import SlaveConfig
+from testkit.messages import log_bytes
+from testkit.one_node import one_node
+from testkit.ports import free_ports
+
+FILE_BYTES = 4096
+LOG = log_bytes(20, FILE_BYTES)
+WAIT_S = 5.0
+
+
+@dataclass
+class Running:
+    """A replica and a connection to it."""
+
+    config: ReplicaConfig
+    connection: Connection
+
+    async def ask(self, code: int) -> RemotingCommand:
+        """Ask it one thing."""
+        answer = await self.connection.call(RemotingCommand.request(code), WAIT_S)
+        assert answer.code == ResponseCode.SUCCESS
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def replica(directory: Path, *, serves: bool = True) -> AsyncIterator[Running]:
+    store = ReplicaStore(directory / "store", FILE_BYTES)
+    store.adopt(EpochList.of((3, 0)))
+    store.log.append(0, [memoryview(LOG)])
+    store.log.sync()
+    port, http_port, ha_port = free_ports(3)
+    async with one_node(directory / "controller", {}) as node:
+        config = ReplicaConfig(
+            cluster="c1",
+            group="g",
+            controllers=(host_port(node.remoting),),
+            listen=("127.0.0.1", port),
+            http=("127.0.0.1", http_port),
+            ha_listen=("127.0.0.1", ha_port) if serves else None,
+            store=directory / "store",
+            mapped_file_bytes=FILE_BYTES,
+        )
+        running = asyncio.ensure_future(Replica(config, store).run())
+        connection = await dial("127.0.0.1", port)
+        try:
+            yield Running(config, connection)
+        finally:
+            connection.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            store.close()
+
+
+async def dial(host: str, port: int) -> Connection:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            with contextlib.suppress(Exception):
+                return await connect(host, port, 1.0)
+            await asyncio.sleep(0.01)
+
+
+class Slave:
+    """A link into a store; it only has to end."""
+
+    def __init__(self, address: str, store: ReplicaStore) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.caught_up: asyncio.Future[int] = self._loop.create_future()
+        self.end: asyncio.Future[LinkEnd] = self._loop.create_future()
+        self.link = HaLink(host_port(address), store, SlaveConfig(9, FILE_BYTES), self, None)
+        self.link.start()
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        """Nothing to note."""
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        """Nothing to note."""
+
+    def on_caught_up(self, offset: int) -> None:
+        """Tell the test."""
+        self._loop.call_soon_threadsafe(self.caught_up.set_result, offset)
+
+    def on_end(self, end: LinkEnd) -> None:
+        """Tell the test."""
+        self._loop.call_soon_threadsafe(self.end.set_result, end)
+
+
+async def test_a_replica_tells_its_ha_address_and_serves_there(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running:
+        header = ExchangeHAInfoResponseHeader.from_ext(
+            (await running.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)).ext
+        )
+        assert header == ExchangeHAInfoResponseHeader(running.config.ha_address, len(LOG), None)
+        store = ReplicaStore(tmp_path / "slave", FILE_BYTES)
+        slave = Slave(header.master_ha_address or "", store)
+        assert await asyncio.wait_for(slave.caught_up, WAIT_S) == len(LOG)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                answer = await running.ask(RequestCode.GET_BROKER_HA_STATUS)
+                (found,) = HARuntimeInfo.decode(answer.body).ha_connection_info
+                if found.slave_ack_offset == len(LOG):
+                    break
+                await asyncio.sleep(0.01)
+        assert (found.diff, found.in_sync, found.transfer_from_where) == (0, False, len(LOG))
+        slave.link.stop()
+        await asyncio.wait_for(slave.end, WAIT_S)
+        assert store.log.layout.path(0).read_bytes()[: len(LOG)] == LOG
+        assert store.epochs == EpochList.of((3, 0))
+        store.close()
+
+
+async def test_a_replica_that_serves_no_slaves_has_no_ha_address(tmp_path: Path) -> None:
+    async with replica(tmp_path, serves=False) as running:
+        answer = await running.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert ExchangeHAInfoResponseHeader.from_ext(answer.ext) == ExchangeHAInfoResponseHeader()
+
+
+async def test_a_replica_tells_its_epochs_as_a_broker_does(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running:
+        found = EpochEntryCache.decode((await running.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+        assert [(entry.epoch, entry.start_offset) for entry in found.epoch_list] == [(3, 0)]
+        assert found.max_offset == len(LOG)
+
+
+def test_the_ha_address_goes_by_the_announced_host(tmp_path: Path) -> None:
+    def address(**values: tuple[str, int]) -> str | None:
+        made = ReplicaConfig(
+            cluster="c",
+            group="g",
+            controllers=(("a", 1),),
+            listen=("0.0.0.0", 2),  # noqa: S104 - a test of names, nothing listens
+            http=("127.0.0.1", 3),
+            store=tmp_path,
+            **values,
+        )
+        return made.ha_address
+
+    assert address() is None
+    assert address(ha_listen=("127.0.0.1", 4)) == "127.0.0.1:4"
+    assert address(ha_listen=("0.0.0.0", 4), advertise=("pod-1", 2)) == "pod-1:4"  # noqa: S104 - as above
