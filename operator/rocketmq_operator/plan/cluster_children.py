@@ -122,7 +122,9 @@ def _controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[J
             "template": template_,
             "volumeClaimTemplates": [
                 pods.claim_template(
-                    spec.controllers.storage.size, spec.controllers.storage.storage_class_name
+                    spec.controllers.storage.size,
+                    spec.controllers.storage.storage_class_name,
+                    belonging_labels(owner.name),
                 )
             ],
         },

@@ -1,10 +1,13 @@
 """The plan of a RocketMQCluster: make its children what the spec says. Kubernetes does the rest by itself."""
 
+from typing import Final
+
 from rocketmq_operator.plan.actions import Plan, Wait, child_steps
 from rocketmq_operator.plan.cluster_children import cluster_children
 from rocketmq_operator.plan.objects import Json, Live, key_of
 from rocketmq_operator.plan.observed import ObservedCluster
 
+_CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 PAUSED = Wait("Paused", "spec.paused is true: nothing is changed")
 
 
@@ -24,15 +27,18 @@ def keeping_claims(body: Json, live: Live | None) -> Json:
 
     Volumes grow by their own claims; only claims of later members follow the first template.
     """
-    if body["kind"] != "StatefulSet" or live is None:
+    if live is None or "volumeClaimTemplates" not in body.get("spec", {}):
         return body
     templates = [
-        {"metadata": {"name": claim["metadata"]["name"]}, "spec": _claim_spec(claim["spec"])}
+        {
+            "metadata": _picked(claim["metadata"], "name", "labels"),
+            "spec": _picked(claim["spec"], *_CLAIM_KEYS),
+        }
         for claim in live["spec"]["volumeClaimTemplates"]
     ]
     return body | {"spec": body["spec"] | {"volumeClaimTemplates": templates}}
 
 
-def _claim_spec(spec: Live) -> Json:
-    """Return a claim without what the API server added."""
-    return {key: spec[key] for key in ("accessModes", "resources", "storageClassName") if key in spec}
+def _picked(value: Live, *keys: str) -> Json:
+    """Return these keys only, without what the API server added."""
+    return {key: value[key] for key in keys if key in value}

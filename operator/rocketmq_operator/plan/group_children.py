@@ -239,7 +239,9 @@ def _stateful_set(
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
             "template": template(labels, configuration, pods.placed(pod, spec.placement, apart_from)),
-            "volumeClaimTemplates": [pods.claim_template(spec.storage.size, spec.storage.storage_class_name)],
+            "volumeClaimTemplates": [
+                pods.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
+            ],
         },
     )
 

@@ -105,12 +105,12 @@ def volumes(config_map: str) -> list[Json]:
     ]
 
 
-def claim_template(size: str, storage_class_name: str | None) -> Json:
-    """Return the template of each member's volume."""
+def claim_template(size: str, storage_class_name: str | None, labels: Mapping[str, str]) -> Json:
+    """Return the template of each member's volume; its labels are how the volume is found again."""
     spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if storage_class_name is not None:
         spec["storageClassName"] = storage_class_name
-    return {"metadata": {"name": DATA_VOLUME}, "spec": spec}
+    return {"metadata": {"name": DATA_VOLUME, "labels": dict(labels)}, "spec": spec}
 
 
 def placed(pod: Json, placement: Placement, labels: Mapping[str, str]) -> Json:

@@ -1,0 +1,78 @@
+"""What the operator asks of Kubernetes and of the controllers: two small faces, so that tests can stand behind them.
+
+Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
+that the peer did not answer or not as it should: try later. An object that is not there is None, not an error.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+class UnavailableError(Exception):
+    """A peer did not answer, or answered with what is no answer; the text says who and what."""
+
+
+class KubeConflictError(UnavailableError):
+    """Somebody else wrote the object first."""
+
+
+class RefusedError(UnavailableError):
+    """A peer understood and refused; trying the same again is of no use until something changes."""
+
+
+class Kube(Protocol):
+    """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none."""
+        ...
+
+    async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects of a kind that carry all these labels, each with kind and apiVersion."""
+        ...
+
+    async def apply(self, body: Json) -> Json:
+        """Write an object by server-side apply as our field manager; return it as it is then."""
+        ...
+
+    async def apply_status(self, body: Json) -> Json:
+        """Write an object's status by server-side apply."""
+        ...
+
+    async def create(self, body: Json) -> Json:
+        """Create an object; raise `KubeConflictError` if it exists."""
+        ...
+
+    async def replace(self, body: Json) -> Json:
+        """Write an object over the version that it carries; raise `KubeConflictError` if that is old."""
+        ...
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete that very object; nothing happens if it is gone or another one has its name."""
+        ...
+
+
+class Controllers(Protocol):
+    """The controllers of one cluster. Every call raises `UnavailableError`."""
+
+    async def status(self) -> Json:
+        """Return what a controller says of itself and of the leader."""
+        ...
+
+    async def group(self, cluster: str, name: str) -> Json | None:
+        """Return a broker group as committed now, None if it is not known."""
+        ...
+
+    async def failovers(self, cluster: str, name: str) -> list[Json]:
+        """Return a group's changes of master, newest first."""
+        ...
+
+    async def designate(self, cluster: str, name: str, broker_id: int) -> None:
+        """Make a member master; raise `RefusedError` if the controllers would not."""
+        ...
+
+    def events(self) -> AsyncIterator[Json]:
+        """Yield events from now on, until the stream ends."""
+        ...

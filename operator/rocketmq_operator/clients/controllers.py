@@ -1,0 +1,135 @@
+"""The controllers over HTTP: any of them answers reads, the leader takes changes.
+
+Reads ask for what is committed now (`consistent=true`): a decision to restart a broker must not rest on what a lagging
+controller remembers. Who answered last is asked first the next time. A change that reaches a follower is answered with
+the leader's address and sent again there by us, because the token must not travel otherwise.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+
+from rocketmq_operator.clients.api import Json, RefusedError, UnavailableError
+
+READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
+CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
+STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
+STREAM_LINE_BYTES_MAX: Final = 1 << 20
+FAILOVERS_MAX: Final = 60
+REDIRECTS_MAX: Final = 3
+
+
+class ControllersClient:
+    """`Controllers` over HTTP."""
+
+    def __init__(self, session: aiohttp.ClientSession, hosts: Sequence[str], token: str = "") -> None:
+        """Take the controllers' HTTP addresses, host:port each, and the token that changes need."""
+        self._session: Final = session
+        self._hosts: Final = list(hosts)
+        self._token: Final = token
+
+    async def status(self) -> Json:
+        """Return what a controller says of itself and of the leader."""
+        value = await self._read("/v1/status")
+        return _object(value)
+
+    async def group(self, cluster: str, name: str) -> Json | None:
+        """Return a broker group as committed now, None if it is not known."""
+        value = await self._read(f"/v1/groups/{quote(cluster)}/{quote(name)}?consistent=true")
+        return None if value is None else _object(value)
+
+    async def failovers(self, cluster: str, name: str) -> list[Json]:
+        """Return a group's changes of master, newest first."""
+        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}"
+        found = _object(await self._read(path)).get("failovers")
+        if not isinstance(found, list):
+            raise UnavailableError("a controller's answer has no failovers")
+        return found
+
+    async def designate(self, cluster: str, name: str, broker_id: int) -> None:
+        """Make a member master; raise `RefusedError` if the controllers would not."""
+        path = f"/v1/groups/{quote(cluster)}/{quote(name)}/elect"
+        problem = "no controller was asked"
+        for host in tuple(self._hosts):
+            try:
+                return await self._change(f"http://{host}{path}", {"brokerId": broker_id})
+            except (aiohttp.ClientError, TimeoutError) as error:
+                problem = f"{host}: {error!r}"
+        raise UnavailableError(f"no controller takes a change: {problem}")
+
+    async def events(self) -> AsyncIterator[Json]:
+        """Yield events from now on, until the stream ends; what happened before is skipped."""
+        host, last = await self._last_event()
+        url = f"http://{host}/v1/events?after={last}"
+        try:
+            async with self._session.get(url, timeout=STREAM_TIMEOUT) as response:
+                async for line in response.content:
+                    if line.strip():
+                        yield _object(json.loads(line))
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
+
+    async def _last_event(self) -> tuple[str, int]:
+        """Return a controller that answers and the sequence of its newest event."""
+        problem = "no controller was asked"
+        for host in tuple(self._hosts):
+            url = f"http://{host}/v1/events?after=0&follow=false"
+            try:
+                async with self._session.get(url, timeout=CHANGE_TIMEOUT) as response:
+                    response.raise_for_status()
+                    last = 0
+                    async for line in response.content:
+                        last = max(last, int(_object(json.loads(line))["sequence"]))
+            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                problem = f"{host}: {error!r}"
+                continue
+            self._prefer(host)
+            return host, last
+        raise UnavailableError(f"no controller serves events: {problem}")
+
+    async def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
+        problem = "no controller was asked"
+        for host in tuple(self._hosts):
+            try:
+                async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
+                    if response.status == 404:
+                        return None
+                    response.raise_for_status()
+                    value = json.loads(await response.text())
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                problem = f"{host}: {error!r}"
+                continue
+            self._prefer(host)
+            return value
+        raise UnavailableError(f"no controller answers: {problem}")
+
+    async def _change(self, url: str, body: Json) -> None:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        for _ in range(REDIRECTS_MAX):
+            async with self._session.post(
+                url, json=body, headers=headers, timeout=CHANGE_TIMEOUT, allow_redirects=False
+            ) as response:
+                if response.status == 307:
+                    url = response.headers.get("Location", "")
+                    continue
+                text = (await response.text())[:500]
+                if response.status in {503, 504}:
+                    raise UnavailableError(f"the controllers cannot change anything now: {text}")
+                if response.status >= 400:
+                    raise RefusedError(f"the controllers refused: {response.status} {text}")
+                return
+        raise UnavailableError("the controllers send changes in a circle")
+
+    def _prefer(self, host: str) -> None:
+        if self._hosts[0] != host:
+            self._hosts.remove(host)
+            self._hosts.insert(0, host)
+
+
+def _object(value: object) -> Json:
+    if not isinstance(value, dict):
+        raise UnavailableError("a controller's answer is no JSON object")
+    return value

@@ -1,0 +1,170 @@
+"""Kubernetes through the `kubernetes` package's dynamic client, off the event loop.
+
+The package blocks, so each call runs in a thread of a bounded pool. Address takeovers have a pool of their own: they
+must not stand in line behind a reconcile that waits for a slow API server.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+
+from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND, FAILOVER_KIND, FIELD_MANAGER, GROUP_KIND
+from rocketmq_operator.clients.api import Json, KubeConflictError, RefusedError, UnavailableError
+from rocketmq_operator.plan.objects import API_VERSIONS
+
+CONNECT_TIMEOUT_S: Final = 3.0
+ANSWER_TIMEOUT_S: Final = 10.0
+THREADS_MAX: Final = 8
+PAGE_OBJECTS_MAX: Final = 500
+_REFUSED: Final = frozenset({400, 403, 405, 413, 422})
+VERSIONS: Final[Mapping[str, str]] = {
+    **API_VERSIONS,
+    CLUSTER_KIND.kind: API_VERSION,
+    GROUP_KIND.kind: API_VERSION,
+    FAILOVER_KIND.kind: API_VERSION,
+    "Event": "events.k8s.io/v1",
+    "Lease": "coordination.k8s.io/v1",
+}
+
+
+def connect() -> DynamicClient:
+    """Return a client for the cluster that we run in, or else for the current kubeconfig. Blocks.
+
+    Raises:
+        UnavailableError: there is no configuration, or the API server does not answer.
+    """
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        try:
+            config.load_kube_config()
+        except config.ConfigException as error:
+            raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+    settings = client.Configuration.get_default_copy()
+    settings.connection_pool_maxsize = 2 * THREADS_MAX
+    settings.retries = False
+    try:
+        return DynamicClient(client.ApiClient(settings))
+    except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise UnavailableError(f"the API server does not answer: {error}") from error
+
+
+class KubeClient:
+    """`Kube` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
+
+    def __init__(self, dynamic: DynamicClient, threads_max: int = THREADS_MAX) -> None:
+        """Take a client that may be shared, and start a pool of threads."""
+        self._dynamic: Final = dynamic
+        self._pool: Final = ThreadPoolExecutor(threads_max, thread_name_prefix="kube")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none."""
+        try:
+            return await self._run(kind, lambda api: api.get(name=name, namespace=namespace, **_TIMEOUT))
+        except _MissingError:
+            return None
+
+    async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects of a kind that carry all these labels, each with kind and apiVersion."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        items: list[Json] = []
+        token: str | None = None
+        while True:
+            page = await self._run(
+                kind,
+                lambda api, token=token: api.get(
+                    namespace=namespace or None,
+                    label_selector=selector,
+                    limit=PAGE_OBJECTS_MAX,
+                    _continue=token,
+                    **_TIMEOUT,
+                ),
+            )
+            items += [{"kind": kind, "apiVersion": VERSIONS[kind]} | item for item in page.get("items") or []]
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return items
+
+    async def apply(self, body: Json) -> Json:
+        """Write an object by server-side apply as our field manager."""
+        return await self._run(body["kind"], lambda api: self._apply(api, body))
+
+    async def apply_status(self, body: Json) -> Json:
+        """Write an object's status by server-side apply."""
+        return await self._run(body["kind"], lambda api: self._apply(api.status, body))
+
+    async def create(self, body: Json) -> Json:
+        """Create an object; raise `KubeConflictError` if it exists."""
+        namespace = body["metadata"]["namespace"]
+        return await self._run(
+            body["kind"], lambda api: api.create(body=body, namespace=namespace, **_TIMEOUT)
+        )
+
+    async def replace(self, body: Json) -> Json:
+        """Write an object over the version that it carries."""
+        namespace = body["metadata"]["namespace"]
+        return await self._run(
+            body["kind"], lambda api: api.replace(body=body, namespace=namespace, **_TIMEOUT)
+        )
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete that very object; nothing happens if it is gone or another one has its name."""
+        options = {"preconditions": {"uid": uid}} if uid else {}
+        try:
+            await self._run(
+                kind, lambda api: api.delete(name=name, namespace=namespace, body=options, **_TIMEOUT)
+            )
+        except (_MissingError, KubeConflictError):
+            return
+
+    def _apply(self, api: Any, body: Json) -> Any:  # noqa: ANN401 - the package has no types
+        return self._dynamic.server_side_apply(
+            api,
+            body=body,
+            name=body["metadata"]["name"],
+            namespace=body["metadata"]["namespace"],
+            field_manager=FIELD_MANAGER,
+            force_conflicts=True,
+            **_TIMEOUT,
+        )
+
+    async def _run(self, kind: str, call: Callable[..., Any]) -> Json:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._blocking, kind, call)
+
+    def _blocking(self, kind: str, call: Callable[..., Any]) -> Json:
+        try:
+            api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
+            value: Json = call(api).to_dict()
+        except NotFoundError as error:
+            raise _MissingError(f"{kind}: {error.summary()}") from error
+        except ConflictError as error:
+            raise KubeConflictError(f"{kind}: {error.summary()}") from error
+        except ApiException as error:
+            kind_of_error = RefusedError if error.status in _REFUSED else UnavailableError
+            raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"{kind}: the API server does not answer: {error}") from error
+        return value
+
+
+_TIMEOUT: Final[dict[str, Any]] = {"_request_timeout": (CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S)}
+
+
+class _MissingError(UnavailableError):
+    """There is no such object."""
+
+
+def _text(error: ApiException) -> str:
+    body = error.body
+    return body.decode(errors="replace")[:500] if isinstance(body, bytes) else str(body)[:500]

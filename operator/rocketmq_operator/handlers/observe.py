@@ -1,0 +1,226 @@
+"""Look at everything that a plan needs, once.
+
+A look reads the custom resource itself anew: what a watch brought may be old. Controllers that do not answer are part
+of what is seen, not an error; an API server that does not answer is one.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.names import (
+    API_VERSION,
+    CLUSTER_KIND,
+    CLUSTER_LABEL,
+    FAILOVER_KIND,
+    GROUP_KIND,
+    GROUP_LABEL,
+)
+from rocketmq_operator.clients.api import Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.objects import Owner
+from rocketmq_operator.plan.observed import (
+    ControllersSeen,
+    FailoverSeen,
+    GroupSeen,
+    ObservationError,
+    ObservedCluster,
+    ObservedGroup,
+    by_key,
+    failover_seen,
+    group_seen,
+    pod_seen,
+)
+
+S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec)
+CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
+GROUP_KINDS: Final = (
+    "Service",
+    "EndpointSlice",
+    "PodDisruptionBudget",
+    "ConfigMap",
+    "StatefulSet",
+    "PersistentVolumeClaim",
+)
+
+
+class InvalidSpecError(Exception):
+    """A custom resource breaks a rule; `reason` is one word for its condition."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        self.reason = reason
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What handlers stand on.
+
+    Attributes:
+        controllers_of: the client for a cluster's controllers: namespace, name, spec's count, token.
+        now: the wall clock, UTC.
+        new_token: a fresh secret token.
+    """
+
+    kube: Kube
+    controllers_of: Callable[[str, str, int, str], Controllers]
+    now: Callable[[], datetime]
+    new_token: Callable[[], str]
+
+
+async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCluster | None:
+    """Return what is there of a cluster, None if it is gone or going.
+
+    Raises:
+        InvalidSpecError: its spec breaks a rule.
+        UnavailableError: the API server does not answer.
+    """
+    resource = await world.kube.get(CLUSTER_KIND.kind, namespace, name)
+    if resource is None or "deletionTimestamp" in resource["metadata"]:
+        return None
+    spec = cluster_spec(resource)
+    lists = await asyncio.gather(
+        *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS)
+    )
+    children = by_key(item for items in lists for item in items if GROUP_LABEL not in _labels(item))
+    secret = next(
+        (live for key, live in children.items() if key == ("Secret", names.token_secret(name))), None
+    )
+    token = token_of(secret) or world.new_token()
+    return ObservedCluster(
+        now=world.now(),
+        owner=_owner(resource, CLUSTER_KIND.kind),
+        generation=resource["metadata"].get("generation", 0),
+        spec=spec,
+        status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
+        children=children,
+        token=token,
+        controllers=await _controllers_seen(
+            world.controllers_of(namespace, name, spec.controllers.replicas, token)
+        ),
+    )
+
+
+async def observe_group(world: World, namespace: str, name: str) -> ObservedGroup | None:
+    """Return what is there of a group, None if it is gone or going.
+
+    Raises:
+        InvalidSpecError: its spec or its cluster's breaks a rule.
+        UnavailableError: the API server does not answer.
+    """
+    resource = await world.kube.get(GROUP_KIND.kind, namespace, name)
+    if resource is None or "deletionTimestamp" in resource["metadata"]:
+        return None
+    spec = _validated(BrokerGroupSpec, resource)
+    status = BrokerGroupStatus.model_validate(resource.get("status") or {})
+    labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
+    kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
+    (cluster, secret), (*children, pods, records) = await asyncio.gather(
+        asyncio.gather(
+            world.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
+            world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+        ),
+        asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
+    )
+    cluster_ = None if cluster is None else cluster_spec(cluster)
+    heard, group, failovers = await _of_controllers(
+        world, namespace, name, spec.cluster, (cluster_, token_of(secret))
+    )
+    return ObservedGroup(
+        now=world.now(),
+        owner=_owner(resource, GROUP_KIND.kind),
+        generation=resource["metadata"].get("generation", 0),
+        spec=spec,
+        status=status,
+        cluster=cluster_,
+        children=by_key(item for items in children for item in items),
+        pods={pod.name: pod for pod in map(pod_seen, pods)},
+        controllers_heard=heard,
+        group=group,
+        failovers=failovers,
+        records={record["metadata"]["name"]: record for record in records},
+    )
+
+
+async def controllers_for(world: World, observed: ObservedGroup) -> Controllers:
+    """Return the client for the controllers of a group's cluster, with the token that changes need."""
+    namespace, cluster = observed.owner.namespace, observed.spec.cluster
+    count = observed.cluster.controllers.replicas if observed.cluster is not None else 0
+    secret = await world.kube.get("Secret", namespace, names.token_secret(cluster))
+    return world.controllers_of(namespace, cluster, count, token_of(secret))
+
+
+def cluster_spec(resource: Json) -> RocketMQClusterSpec:
+    """Return a cluster's spec; raise `InvalidSpecError`."""
+    return _validated(RocketMQClusterSpec, resource)
+
+
+def _validated(model: type[S], resource: Json) -> S:
+    try:
+        return model.model_validate(resource.get("spec") or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        cause = first.get("ctx", {}).get("error")
+        raise InvalidSpecError(
+            getattr(cause, "name", "InvalidSpec"),
+            f"spec.{where}: {first['msg']}".replace("spec.: ", "spec: "),
+        ) from error
+
+
+def _labels(item: Json) -> Mapping[str, str]:
+    labels: Mapping[str, str] = item["metadata"].get("labels", {})
+    return labels
+
+
+def _owner(resource: Json, kind: str) -> Owner:
+    metadata = resource["metadata"]
+    return Owner(API_VERSION, kind, metadata["name"], metadata["namespace"], metadata["uid"])
+
+
+def token_of(secret: Mapping[str, Any] | None) -> str:
+    """Return the token of a Secret, empty if there is none."""
+    encoded = "" if secret is None else secret.get("data", {}).get(names.TOKEN_KEY, "")
+    return base64.b64decode(encoded).decode()
+
+
+async def _controllers_seen(controllers: Controllers) -> ControllersSeen | None:
+    try:
+        status = await controllers.status()
+    except UnavailableError:
+        return None
+    address = status.get("leader_address") or ""
+    return ControllersSeen(
+        leader=str(address).partition(".")[0].partition(":")[0], term=int(status.get("term", 0))
+    )
+
+
+HeardOfGroup = tuple[bool, GroupSeen | None, tuple[FailoverSeen, ...]]
+
+
+async def _of_controllers(
+    world: World, namespace: str, name: str, cluster: str, access: tuple[RocketMQClusterSpec | None, str]
+) -> HeardOfGroup:
+    """Return whether a controller answered, the group and its failovers."""
+    spec, token = access
+    if spec is None:
+        return False, None, ()
+    controllers = world.controllers_of(namespace, cluster, spec.controllers.replicas, token)
+    try:
+        group, failovers = await asyncio.gather(
+            controllers.group(cluster, name), controllers.failovers(cluster, name)
+        )
+        return True, None if group is None else group_seen(group), _failovers(failovers)
+    except (UnavailableError, ObservationError):
+        return False, None, ()
+
+
+def _failovers(values: Sequence[Json]) -> tuple[FailoverSeen, ...]:
+    return tuple(sorted(map(failover_seen, values), key=lambda one: -one.new_epoch))

@@ -1,0 +1,164 @@
+"""One pass over a custom resource: look, plan, do the first step, look again, until nothing is left or it must wait.
+
+A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an API server that goes away.
+The next one finds what is left. The status is written last, and only when it says something new.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_operator.api.conditions import Condition, found, merge
+from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND
+from rocketmq_operator.clients.api import Json, Kube
+from rocketmq_operator.handlers.events import announce
+from rocketmq_operator.handlers.observe import (
+    InvalidSpecError,
+    World,
+    controllers_for,
+    observe_cluster,
+    observe_group,
+)
+from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step
+from rocketmq_operator.plan.cluster_steps import cluster_plan
+from rocketmq_operator.plan.group_steps import group_plan
+from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.status import cluster_status, group_status
+
+STEPS_PER_PASS_MAX: Final = 100
+RECHECK_S: Final = 1.0
+"""After a pass that waits for something."""
+RESYNC_S: Final = 10.0
+"""After a pass that left nothing to do: what a watch missed is seen then."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class NotLeadingError(Exception):
+    """The Lease is not ours any more: stop before the next write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a pass needs beside the world.
+
+    Attributes:
+        may_act: whether the Lease is ours now; asked before every write.
+        on_group: told of each look at a group, for whoever must act faster than a pass.
+        on_step: told of each step that was done.
+    """
+
+    world: World
+    may_act: Callable[[], bool] = lambda: True
+    on_group: Callable[[ObservedGroup], None] = lambda _: None
+    on_step: Callable[[Step], None] = lambda _: None
+
+
+async def reconcile(shell: Shell, kind: str, namespace: str, name: str) -> float | None:
+    """Do one pass; return after how many seconds the next one should come, None when the resource is gone.
+
+    Raises:
+        NotLeadingError: another operator acts.
+        UnavailableError: a peer does not answer, or refused.
+    """
+    one_pass = _cluster_pass if kind == CLUSTER_KIND.kind else _group_pass
+    try:
+        return await one_pass(shell, namespace, name)
+    except InvalidSpecError as error:
+        await _write_invalid(shell, kind, namespace, name, error)
+        return RESYNC_S
+
+
+async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None:
+    steps_left = STEPS_PER_PASS_MAX
+    while (observed := await observe_cluster(shell.world, namespace, name)) is not None:
+        plan = cluster_plan(observed)
+        if not plan.steps or not steps_left:
+            break
+        await _carry_out(shell, observed, plan.steps[0])
+        steps_left -= 1
+    else:
+        return None
+    status = cluster_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
+    await _write_status(shell, observed, status)
+    return _next_pass(plan)
+
+
+async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
+    steps_left = STEPS_PER_PASS_MAX
+    while (observed := await observe_group(shell.world, namespace, name)) is not None:
+        shell.on_group(observed)
+        plan = group_plan(observed)
+        if not plan.steps or not steps_left:
+            break
+        await _carry_out(shell, observed, plan.steps[0])
+        steps_left -= 1
+        if not isinstance(plan.steps[0], Apply | ApplyStatus):
+            # Why: a restart and a switchover take their time; the next look right now would only see them begin.
+            break
+    else:
+        return None
+    await announce(shell.world, observed, plan)
+    status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
+    await _write_status(shell, observed, status)
+    return _next_pass(plan)
+
+
+def _next_pass(plan: Plan) -> float:
+    waits = plan.wait is not None and plan.wait.reason != "Paused"
+    return RECHECK_S if plan.steps or waits else RESYNC_S
+
+
+async def _carry_out(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> None:
+    if not shell.may_act():
+        raise NotLeadingError
+    owner, kube = observed.owner, shell.world.kube
+    _LOG.info("%s %s/%s: %s", owner.kind, owner.namespace, owner.name, step)
+    match step:
+        case Apply(body=body):
+            await kube.apply(body)
+        case ApplyStatus(body=body):
+            await kube.apply_status(body)
+        case Delete(key=key, uid=uid):
+            await kube.delete(key.kind, owner.namespace, key.name, uid)
+        case Designate(broker_id=broker_id):
+            await _designate(shell, observed, broker_id)
+    shell.on_step(step)
+
+
+async def _designate(shell: Shell, observed: ObservedCluster | ObservedGroup, broker_id: int) -> None:
+    if isinstance(observed, ObservedCluster):
+        raise TypeError("a cluster has no master to designate")
+    controllers = await controllers_for(shell.world, observed)
+    await controllers.designate(observed.spec.cluster, observed.owner.name, broker_id)
+
+
+async def _write_status(shell: Shell, observed: ObservedCluster | ObservedGroup, status: Json) -> None:
+    before = observed.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if status != before:
+        if not shell.may_act():
+            raise NotLeadingError
+        await _apply_status(
+            shell.world.kube, observed.owner.kind, observed.owner.namespace, observed.owner.name, status
+        )
+
+
+async def _apply_status(kube: Kube, kind: str, namespace: str, name: str, status: Json) -> None:
+    metadata = {"name": name, "namespace": namespace}
+    await kube.apply_status({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "status": status})
+
+
+async def _write_invalid(shell: Shell, kind: str, namespace: str, name: str, error: InvalidSpecError) -> None:
+    """Say in the status what is wrong with a spec; everything that runs is left as it is."""
+    resource = await shell.world.kube.get(kind, namespace, name)
+    if resource is None or not shell.may_act():
+        return
+    status = dict(resource.get("status") or {})
+    before = tuple(Condition.model_validate(one) for one in status.get("conditions", []))
+    finding = found("Ready", holds=False, reason=error.reason, message=str(error))
+    generation = resource["metadata"].get("generation", 0)
+    (ready,) = merge(before, [finding], generation=generation, now=shell.world.now())
+    others = [one for one in status.get("conditions", []) if one["type"] != "Ready"]
+    wanted = {"reason": error.reason, "conditions": [ready.model_dump(mode="json", by_alias=True), *others]}
+    if any(status.get(key) != value for key, value in wanted.items()):
+        await _apply_status(shell.world.kube, kind, namespace, name, status | wanted)

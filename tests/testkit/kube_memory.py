@@ -1,0 +1,210 @@
+"""A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers that act on them.
+
+What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
+a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
+in the newest revision; owned objects go with their owner. What it does not: validate, schedule, take time. A pod is
+ready at once unless its name is in `unready`.
+
+Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
+"""
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+class CrashError(BaseException):
+    """The process was killed here. Not an Exception: no handler of the operator may survive it."""
+
+
+class MemoryKube:
+    """The API and its controllers.
+
+    Attributes:
+        objects: by kind, namespace and name.
+        writes: what was written, in words.
+        crash_after: the number of the write that ends in `CrashError`; None for never.
+        births: how often each pod was made.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Json] = {}
+        self.writes: list[str] = []
+        self.crash_after: int | None = None
+        self.births: dict[str, int] = {}
+        self.unready: set[str] = set()
+        self.on_change: Callable[[], None] = lambda: None
+        self._applied: dict[tuple[str, Key], Json] = {}
+        self._numbers = itertools.count(1)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none."""
+        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+
+    async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects of a kind that carry all these labels."""
+        return [
+            copy.deepcopy(value)
+            for (its_kind, its_namespace, _), value in sorted(self.objects.items())
+            if (its_kind, its_namespace) == (kind, namespace)
+            and labels.items() <= value["metadata"].get("labels", {}).items()
+        ]
+
+    async def apply(self, body: Json) -> Json:
+        """Write an object by server-side apply."""
+        return self._write("apply", body, "spec")
+
+    async def apply_status(self, body: Json) -> Json:
+        """Write an object's status by server-side apply."""
+        return self._write("status", body, "status")
+
+    async def create(self, body: Json) -> Json:
+        """Create an object."""
+        return self._write("create", body, "spec")
+
+    async def replace(self, body: Json) -> Json:
+        """Write an object over another."""
+        return self._write("replace", body, "spec")
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete that very object."""
+        live = self.objects.get((kind, namespace, name))
+        if live is None or (uid and live["metadata"]["uid"] != uid):
+            return
+        self.remove(kind, namespace, name)
+        self.wrote(f"delete {kind} {name}")
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Take an object and what it owns out, as somebody else's deletion does."""
+        live = self.objects.pop((kind, namespace, name))
+        for key, value in list(self.objects.items()):
+            owners = value["metadata"].get("ownerReferences", [])
+            if key in self.objects and any(one["uid"] == live["metadata"]["uid"] for one in owners):
+                self.remove(*key)
+        self.settle()
+
+    def put(self, body: Json) -> None:
+        """Write an object as a person does: spec and all; the generation moves if the spec does."""
+        self._store("person", body, "spec")
+        self.settle()
+
+    def wrote(self, words: str) -> None:
+        """Count a write; the place where a crash happens."""
+        self.writes.append(words)
+        if self.crash_after is not None and len(self.writes) == self.crash_after:
+            raise CrashError(words)
+
+    def pods(self) -> list[Json]:
+        """Return all pods."""
+        return [value for (kind, _, _), value in sorted(self.objects.items()) if kind == "Pod"]
+
+    def _write(self, verb: str, body: Json, part: str) -> Json:
+        stored = self._store(f"operator/{part}", body, part)
+        self.settle()
+        self.wrote(f"{verb} {body['kind']} {body['metadata']['name']}")
+        return copy.deepcopy(stored)
+
+    def _store(self, manager: str, body: Json, part: str) -> Json:
+        body = copy.deepcopy(body)
+        key = (body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
+        live = self.objects.setdefault(
+            key, {"metadata": {"uid": f"uid-{next(self._numbers)}", "generation": 0}}
+        )
+        spec_before = copy.deepcopy(live.get("spec"))
+        _apply(live, self._applied.get((manager, key), {}), body)
+        self._applied[manager, key] = body
+        live["metadata"]["resourceVersion"] = str(next(self._numbers))
+        if part == "spec" and live.get("spec") != spec_before:
+            live["metadata"]["generation"] += 1
+        return live
+
+    def settle(self) -> None:
+        """Let Kubernetes' own controllers act until nothing changes."""
+        for (kind, namespace, name), value in sorted(self.objects.items()):
+            if kind == "Service" and "clusterIP" not in value["spec"]:
+                value["spec"]["clusterIP"] = (
+                    f"10.96.{_number(namespace + name) % 200}.{_number(name) % 200 + 1}"
+                )
+            if kind == "StatefulSet":
+                self._settle_set(namespace, name, value)
+        self.on_change()
+
+    def _settle_set(self, namespace: str, name: str, value: Json) -> None:
+        spec = value["spec"]
+        revision = f"{name}-{_number(json.dumps(spec['template'], sort_keys=True))}"
+        wanted = {f"{name}-{ordinal}" for ordinal in range(spec["replicas"])}
+        mine = {
+            key[2]
+            for key, pod in self.objects.items()
+            if key[0] == "Pod" and pod["metadata"]["ownerReferences"][0]["uid"] == value["metadata"]["uid"]
+        }
+        for pod in mine - wanted:
+            del self.objects["Pod", namespace, pod]
+        for pod in sorted(wanted - mine):
+            self._make_pod(namespace, pod, value, revision)
+        for pod in wanted:
+            is_ready = str(pod not in self.unready)
+            self.objects["Pod", namespace, pod]["status"]["conditions"] = [
+                {"type": "Ready", "status": is_ready}
+            ]
+        value["status"] = {
+            "observedGeneration": value["metadata"]["generation"],
+            "replicas": len(wanted),
+            "readyReplicas": len(wanted - self.unready),
+            "updateRevision": revision,
+        }
+
+    def _make_pod(self, namespace: str, name: str, owner: Json, revision: str) -> None:
+        self.births[name] = self.births.get(name, 0) + 1
+        number = next(self._numbers)
+        self.objects["Pod", namespace, name] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"uid-{number}",
+                "labels": owner["spec"]["template"]["metadata"]["labels"]
+                | {"controller-revision-hash": revision},
+                "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
+            },
+            "status": {"podIP": f"10.244.{_number(name) % 200}.{self.births[name]}"},
+        }
+        for template in owner["spec"].get("volumeClaimTemplates", []):
+            claim = f"{template['metadata']['name']}-{name}"
+            self.objects.setdefault(
+                ("PersistentVolumeClaim", namespace, claim),
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {
+                        "name": claim,
+                        "namespace": namespace,
+                        "uid": f"uid-{next(self._numbers)}",
+                        "generation": 0,
+                        "labels": template["metadata"].get("labels", {}),
+                    },
+                    "spec": copy.deepcopy(template["spec"]),
+                },
+            )
+
+
+def _apply(live: Json, former: Json, body: Json) -> None:
+    """Lay `body` over `live`, and take away what `former` had and `body` has no more."""
+    for name in former.keys() - body.keys():
+        live.pop(name, None)
+    for name, value in body.items():
+        if isinstance(value, dict) and isinstance(live.get(name), dict):
+            _apply(live[name], former.get(name, {}) if isinstance(former.get(name), dict) else {}, value)
+        else:
+            live[name] = value
+
+
+def _number(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)

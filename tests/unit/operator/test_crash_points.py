@@ -1,0 +1,81 @@
+"""An operator that is killed after any of its writes leaves nothing that the next one does not complete.
+
+Each story is told once without a crash. Then once for each write: the operator dies right after it, another one starts
+from nothing and works until nothing is left to do. What is there in the end must be the same, no pod may have been
+restarted more often, and the master may not have changed more often.
+"""
+
+from typing import Any
+
+import pytest
+
+from testkit.kube_memory import CrashError
+from testkit.operator_world import OperatorWorld
+
+Json = dict[str, Any]
+START: Json = {"logReplicas": 1}
+WRITES_MAX = 60
+
+STORIES: list[tuple[str, Json | None, Json]] = [
+    ("create", None, START),
+    ("scale out", START, {"logReplicas": 1, "replicas": 3}),
+    ("scale in", {"logReplicas": 1, "replicas": 3}, START),
+    ("scale in by two", {"logReplicas": 2, "replicas": 3}, {"logReplicas": 1, "replicas": 2}),
+    ("roll", START, {"logReplicas": 1, "config": {"fileReservedTime": "12"}}),
+    ("grow", START, {"logReplicas": 1, "storage": {"size": "2Gi"}}),
+]
+
+
+async def _before(start: Json | None, then: Json) -> OperatorWorld:
+    if start is None:
+        return OperatorWorld(then)
+    world = OperatorWorld(start)
+    await world.settle()
+    if start.get("replicas") == 3:
+        await world.controllers.designate("main", "orders", 3)
+        world.advance(60)
+        await world.settle()
+    world.write_group(then)
+    return world.fork()
+
+
+def _outcome(world: OperatorWorld) -> tuple[Json, dict[str, int], list[str]]:
+    return world.picture(), world.kube.births, world.controllers.designations
+
+
+@pytest.mark.parametrize(("name", "start", "then"), STORIES, ids=[story[0] for story in STORIES])
+async def test_a_killed_operator_is_completed_by_the_next(name: str, start: Json | None, then: Json) -> None:
+    before = await _before(start, then)
+    whole = before.fork()
+    await whole.settle()
+    writes = list(whole.kube.writes)
+    whole.advance(60)
+    await whole.settle()
+    assert 0 < len(writes) <= WRITES_MAX
+    for number in range(1, len(writes) + 1):
+        world = before.fork()
+        world.kube.crash_after = number
+        with pytest.raises(CrashError):
+            await world.settle()
+        world.kube.crash_after = None
+        await world.settle()
+        world.advance(60)
+        await world.settle()
+        assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
+
+
+async def test_a_killed_operator_leaves_a_takeover_to_the_next() -> None:
+    before = await _before(START, START)
+    before.kube.unready.add("orders-0")
+    before.kube.remove("Pod", "shop", "orders-0")
+    whole = before.fork()
+    await whole.one_pass()
+    for number in range(1, len(whole.kube.writes) + 1):
+        world = before.fork()
+        world.kube.crash_after = number
+        with pytest.raises(CrashError):
+            await world.one_pass()
+        world.kube.crash_after = None
+        await world.one_pass()
+        assert world.server_of("orders-0") == "orders-1"
+        assert world.picture() == whole.picture()
