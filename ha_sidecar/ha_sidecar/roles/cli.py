@@ -1,6 +1,8 @@
-"""The command `ha-sidecar`: the replica process, and three tools for a store that nobody has open.
+"""The command `ha-sidecar`: the processes beside and in place of brokers, and three tools for a store nobody has open.
 
     ha-sidecar replica ...              run a log-only replica until SIGTERM
+    ha-sidecar companion ...            show what a broker does not say, until SIGTERM
+    ha-sidecar handover ...             if the broker is master, hand over to another; exit status 1 if that failed
     ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
     ha-sidecar epochs DIR               its epoch list, as JSON
     ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
@@ -16,7 +18,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +36,11 @@ from ha_sidecar.commitlog.store import (
     write_epochs,
 )
 from ha_sidecar.epoch import EpochFileError, EpochList
+from ha_sidecar.roles import companion_config
 from ha_sidecar.roles import config as settings
+from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.follower import DivergedError
+from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.replica import Replica
 
@@ -56,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         IdentityError,
         CommitLogUsageError,
         DivergedError,
+        HandoverError,
     ) as error:
         sys.stderr.write(f"ha-sidecar: {type(error).__name__}: {error}\n")
         return 1
@@ -65,11 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ha-sidecar", description="AutoSwitchHA for RocketMQ brokers.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    replica = commands.add_parser("replica", help="run a log-only replica of a broker group")
-    replica.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
-    for key in settings.KEYS:
-        replica.add_argument(f"--{key.replace('_', '-')}", dest=key)
-    replica.set_defaults(run=_replica)
+    for name, run, keys, text in (
+        ("replica", _replica, settings.KEYS, "run a log-only replica of a broker group"),
+        ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
+        ("handover", _handover, companion_config.KEYS, "hand the broker's mastership over before it stops"),
+    ):
+        process = commands.add_parser(name, help=text)
+        process.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
+        for key in keys:
+            process.add_argument(f"--{key.replace('_', '-')}", dest=key)
+        process.set_defaults(run=run, keys=keys)
     for name, run, text in (
         ("verify", _verify, "check every record of a store"),
         ("epochs", _epochs, "print a store's epoch list"),
@@ -86,16 +98,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _texts(options: argparse.Namespace) -> Mapping[str, str]:
+    texts = settings.read_file(options.config_file, options.keys) if options.config_file else {}
+    texts.update({key: getattr(options, key) for key in options.keys if getattr(options, key) is not None})
+    return texts
+
+
 def _replica(options: argparse.Namespace) -> int:
-    texts = settings.read_file(options.config_file) if options.config_file else {}
-    texts.update({key: getattr(options, key) for key in settings.KEYS if getattr(options, key) is not None})
-    config = settings.from_texts(texts)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
+    config = settings.from_texts(_texts(options))
+    _log_to_stderr()
     store = ReplicaStore(config.store, config.mapped_file_bytes)
     log = store.log
     _log.info("log [%d, %d), %s, %s", log.min_offset, log.max_offset, store.epochs, store.recovered)
     try:
-        asyncio.run(_serve(config, store))
+        asyncio.run(_replicate(config, store))
     except OSError as error:
         # What the disk holds after a failed sync is unknown to this process; a fresh one recovers it.
         _log.critical("stopping: %s", error)
@@ -106,13 +122,47 @@ def _replica(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
-    task = asyncio.ensure_future(Replica(config, store).run())
+def _companion(options: argparse.Namespace) -> int:
+    config = companion_config.from_texts(_texts(options), serves=True)
+    _log_to_stderr()
+    try:
+        asyncio.run(_accompany(config))
+    except OSError as error:
+        _log.critical("stopping: %s", error)
+        return 1
+    return 0
+
+
+def _handover(options: argparse.Namespace) -> int:
+    config = companion_config.from_texts(_texts(options), serves=False)
+    _log_to_stderr()
+    _print(asdict(asyncio.run(_hand_over(config))))
+    return 0
+
+
+async def _replicate(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
+    await _until_signal(Replica(config, store).run())
+
+
+async def _accompany(config: companion_config.CompanionConfig) -> None:
+    await _until_signal(Companion(config).run())
+
+
+async def _hand_over(config: companion_config.CompanionConfig) -> HandoverResult:
+    return await Handover(config).run()
+
+
+async def _until_signal(work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ A file has one `key = value` a line, `#` starts a comment; keys are those of the
 (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -65,17 +65,15 @@ class ReplicaConfig:
 
     def __post_init__(self) -> None:
         """Check ranges; raise `ConfigError`."""
-        _require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
-        _require("#" not in self.cluster + self.group, "'#' separates the fields of the identity file")
-        _require(len(self.controllers) > 0, "controllers: at least one is needed")
-        _require(
-            self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024"
-        )
-        _require(
+        require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
+        require("#" not in self.cluster + self.group, "'#' separates the fields of the identity file")
+        require(len(self.controllers) > 0, "controllers: at least one is needed")
+        require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
+        require(
             self.heartbeat_interval_ms >= 10,
             f"heartbeat-interval-ms {self.heartbeat_interval_ms}: at least 10",
         )
-        _require(
+        require(
             self.heartbeat_timeout_ms >= 3 * self.heartbeat_interval_ms,
             f"heartbeat-timeout-ms {self.heartbeat_timeout_ms}: at least 3 * heartbeat-interval-ms",
         )
@@ -84,7 +82,7 @@ class ReplicaConfig:
             ("controller-kind", self.controller_kind, CONTROLLER_KINDS),
             ("on-divergence", self.on_divergence, ON_DIVERGENCE),
         ):
-            _require(value in allowed, f"{key} {value!r}: one of {', '.join(allowed)}")
+            require(value in allowed, f"{key} {value!r}: one of {', '.join(allowed)}")
 
     @property
     def address(self) -> str:
@@ -105,8 +103,8 @@ KEYS: Final = tuple(field.name for field in fields(ReplicaConfig))
 REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "http")
 
 
-def read_file(path: Path) -> dict[str, str]:
-    """Return the file's keys (with underscores) and values.
+def read_file(path: Path, keys: Collection[str] = KEYS) -> dict[str, str]:
+    """Return the file's keys (with underscores) and values; `keys` are those that exist.
 
     Raises:
         ConfigError: a line without '=', or a key that does not exist.
@@ -118,7 +116,7 @@ def read_file(path: Path) -> dict[str, str]:
             continue
         key, separator, value = text.partition("=")
         name = key.strip().replace("-", "_")
-        if not separator or name not in KEYS:
+        if not separator or name not in keys:
             raise ConfigError(f"{path}:{number}: {text!r} is no setting")
         found[name] = value.strip()
     return found
@@ -126,8 +124,7 @@ def read_file(path: Path) -> dict[str, str]:
 
 def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
     """Build the settings from texts by key (with underscores); raise `ConfigError` naming what is wrong."""
-    missing = [key.replace("_", "-") for key in REQUIRED_KEYS if not texts.get(key)]
-    _require(not missing, f"missing: {', '.join(missing)}")
+    require_keys(texts, REQUIRED_KEYS)
     values: dict[str, object] = {}
     for key, text in texts.items():
         values[key] = _parse(key, text)
@@ -137,16 +134,15 @@ def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
-            return tuple(host_port(part) for part in text.split(";") if part.strip())
+            return host_ports(text)
         case "listen" | "http" | "advertise" | "ha_listen":
             return host_port(text)
         case "store":
             return Path(text)
         case "mapped_file_bytes" | "heartbeat_interval_ms" | "heartbeat_timeout_ms":
-            _require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is no number")
-            return int(text)
+            return number(key, text)
         case "unclean_election":
-            _require(text in ("true", "false"), f"unclean-election {text!r}: true or false")
+            require(text in ("true", "false"), f"unclean-election {text!r}: true or false")
             return text == "true"
         case _:
             return text
@@ -156,10 +152,28 @@ def host_port(text: str) -> HostPort:
     """Read `host:port`; an IPv6 host stands in brackets."""
     host, separator, port = text.strip().rpartition(":")
     valid = bool(separator) and bool(host) and port.isascii() and port.isdigit() and int(port) < 65_536
-    _require(valid, f"{text!r} is not host:port")
+    require(valid, f"{text!r} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _require(condition: bool, problem: str) -> None:
+def host_ports(text: str) -> tuple[HostPort, ...]:
+    """Read addresses that are separated by semicolons."""
+    return tuple(host_port(part) for part in text.split(";") if part.strip())
+
+
+def number(key: str, text: str) -> int:
+    """Read a whole number from 0."""
+    require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is no number")
+    return int(text)
+
+
+def require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
+    """Raise `ConfigError` naming the keys that have no value."""
+    missing = [key.replace("_", "-") for key in required if not texts.get(key)]
+    require(not missing, f"missing: {', '.join(missing)}")
+
+
+def require(condition: bool, problem: str) -> None:
+    """Raise `ConfigError` unless the condition holds."""
     if not condition:
         raise ConfigError(problem)

@@ -19,9 +19,9 @@ EVENTS_MAX: Final = 10_000
 class EventLog:
     """The newest events of this process; to be used on the event loop's thread only."""
 
-    def __init__(self, cluster: str, group: str, namespace: str = "") -> None:
-        """Start an empty log for one replica of a broker group."""
-        self.clock_id: Final = f"replica-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    def __init__(self, cluster: str, group: str, namespace: str = "", process: str = "replica") -> None:
+        """Start an empty log for one replica of a broker group; `process` is what reads the clock."""
+        self.clock_id: Final = f"{process}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.broker_id: int | None = None
         self._common: Final = {
             "source": "replica",
@@ -39,7 +39,7 @@ class EventLog:
         """Record an event.
 
         Args:
-            kind: HandshakeDone, Truncated, RoleChanged or Disconnected.
+            kind: HandshakeDone, Truncated, RoleChanged or Disconnected; of a companion RoleChanged or InSyncChanged.
             epoch: master epoch it belongs to, None if none.
             attrs: further facts, texts only.
             at_ns: (UTC, monotonic) nanoseconds at which it happened; now if None.

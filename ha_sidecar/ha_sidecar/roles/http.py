@@ -1,8 +1,8 @@
-"""The replica over HTTP: metrics, probes, events. Everything here only reads.
+"""A replica, or a broker's companion, over HTTP: metrics, probes, events. Everything here only reads.
 
 /metrics        Prometheus text
 /livez          200 while the process works
-/readyz         200 while the replica is in the SyncStateSet, 503 otherwise; the text says which
+/readyz         200 while the replica (the companion's broker) is in the SyncStateSet, 503 otherwise; the text says which
 /v1/events      one JSON object a line, as they come; `?after=N` skips what was seen, `?follow=false` ends at the last one,
                 as on a controller
 """

@@ -1,0 +1,61 @@
+"""One lasting connection to a broker or name server, to ask it one thing after another.
+
+Asked every second for years, so it dials once; a connection that broke is dialled again at the next question. Every
+failure is an `AskError`: to the one who asks it makes no difference whether nobody was there or nobody answered.
+"""
+
+from typing import Final
+
+from controller_core.channel import ChannelError, Connection, connect
+from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.header import Header
+
+CONNECT_TIMEOUT_S: Final = 1.0
+CALL_TIMEOUT_S: Final = 1.5
+
+
+class AskError(Exception):
+    """No answer, or one that is a refusal.
+
+    Attributes:
+        code: of the answer; None if there was none.
+    """
+
+    def __init__(self, problem: str, code: int | None = None) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
+class Asker:
+    """Asks one address; event loop's thread only."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        """Name the address; nothing is dialled yet."""
+        self.address: Final = address
+        self._connection: Connection | None = None
+
+    async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
+        """Return the answer to one request.
+
+        Raises:
+            AskError: there is none, or its code is not success.
+        """
+        command = RemotingCommand.request(code, None if header is None else header.to_ext(), body)
+        try:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await connect(*self.address, CONNECT_TIMEOUT_S)
+            answer = await self._connection.call(command, CALL_TIMEOUT_S)
+        except ChannelError as error:
+            # A connection on which an answer is late may be one to a host that is gone.
+            self.close()
+            raise AskError(f"{code} to {self.address[0]}:{self.address[1]}: {error}") from error
+        if answer.code != ResponseCode.SUCCESS:
+            raise AskError(f"{code} was answered {answer.code}: {answer.remark}", answer.code)
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; the next question dials again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,185 @@
+"""A broker's companion: looks at an unmodified broker from beside it and says what the broker does not.
+
+Two loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
+(1006). Each keeps its newest answer; HTTP shows both, joined. It changes nothing: not the broker, not the controllers.
+
+A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
+does not count. What the controllers said is kept for as long as they say nothing newer.
+
+Events: RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
+the SyncStateSet.
+
+Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.routes import KVTable
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.companion_config import CompanionConfig
+from ha_sidecar.roles.companion_facts import (
+    BrokerFacts,
+    GroupFacts,
+    broker_facts,
+    group_facts,
+    lag_bytes,
+    readiness,
+)
+from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
+from ha_sidecar.roles.config import ConfigError, HostPort, host_port
+from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.http import HttpServer
+
+BROKER_FORGET_S: Final = 3.0
+
+_log = logging.getLogger(__name__)
+
+
+class Companion:
+    """One broker's companion."""
+
+    def __init__(self, config: CompanionConfig) -> None:
+        """Take the settings."""
+        self._config: Final = config
+        self._events: Final = EventLog(config.cluster, config.group, config.namespace, "companion")
+        self._controllers: Final = Controllers(config.controllers)
+        self._broker: Final = Asker(config.broker)
+        self._master: Asker | None = None
+        self._broker_facts: BrokerFacts | None = None
+        self._broker_seen_s = 0.0
+        self._lag_bytes: int | None = None
+        self._group_facts: GroupFacts | None = None
+        self._controllers_up = False
+        self._in_sync: bool | None = None
+
+    async def run(self) -> None:
+        """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
+        metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
+        http = HttpServer(
+            metrics.text, lambda: readiness(self._broker_facts, self._group_facts), self._events
+        )
+        self._controllers.start()
+        try:
+            if self._config.http is not None:
+                await http.start(*self._config.http)
+            await asyncio.gather(self._watch_broker(), self._watch_group())
+        finally:
+            await http.stop()
+            await self._controllers.stop()
+            self._broker.close()
+            if self._master is not None:
+                self._master.close()
+
+    async def _watch_broker(self) -> None:
+        while True:
+            try:
+                self._broker_facts = await ask_broker(self._broker)
+                self._broker_seen_s = time.monotonic()
+                self._lag_bytes = lag_bytes(self._broker_facts, await self._master_max_offset())
+                self._events.broker_id = self._broker_facts.broker_id or None
+            except (AskError, RemotingProtocolError) as error:
+                _log.debug("broker: %s", error)
+                if time.monotonic() - self._broker_seen_s > BROKER_FORGET_S:
+                    self._broker_facts = self._lag_bytes = None
+            self._note_in_sync()
+            await self._pause()
+
+    async def _watch_group(self) -> None:
+        while True:
+            try:
+                found = await ask_group(self._controllers, self._config.group)
+            except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
+                self._controllers_up = False
+                _log.debug("controllers: %s", error)
+            else:
+                self._controllers_up = True
+                self._learn(found)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._config.poll_interval_ms / 1000)
+
+    async def _master_max_offset(self) -> int | None:
+        """Ask the group's master how far its log reaches; None if it is this broker, or does not say."""
+        facts, group = self._broker_facts, self._group_facts
+        address = _address(group.master_address) if group is not None else None
+        if facts is None or facts.is_master or group is None or address is None:
+            return None
+        if self._master is None or self._master.address != address:
+            if self._master is not None:
+                self._master.close()
+            self._master = Asker(address)
+        try:
+            answer = await self._master.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
+            return EpochEntryCache.decode(answer.body).max_offset
+        except (AskError, RemotingProtocolError) as error:
+            _log.debug("master: %s", error)
+            return None
+
+    def _learn(self, found: GroupFacts) -> None:
+        before = self._group_facts
+        self._group_facts = found
+        if before is None or (before.master_id, before.master_epoch) != (found.master_id, found.master_epoch):
+            attrs = {"master_id": str(found.master_id or ""), "master_address": found.master_address or ""}
+            self._events.add("RoleChanged", found.master_epoch, attrs)
+        self._note_in_sync()
+
+    def _note_in_sync(self) -> None:
+        broker, group = self._broker_facts, self._group_facts
+        if broker is None or not broker.broker_id or group is None:
+            return
+        in_sync = broker.broker_id in group.members
+        if in_sync != self._in_sync:
+            self._in_sync = in_sync
+            members = ",".join(str(member) for member in group.members)
+            attrs = {"in_sync": str(in_sync).lower(), "sync_state_set": members}
+            self._events.add("InSyncChanged", group.master_epoch, attrs)
+
+    def _known(self) -> Known:
+        return Known(self._broker_facts, self._group_facts, self._lag_bytes, self._controllers_up)
+
+
+async def ask_broker(asker: Asker) -> BrokerFacts:
+    """Return what a broker says of itself.
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+    status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+    table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    return broker_facts(cache, status, table)
+
+
+async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
+    """Return what the controllers say of a group.
+
+    Raises:
+        ControllersUnavailableError: nobody leads.
+        AskError: the leader refused, or does not know the group.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
+    answer = await controllers.call(request)
+    if answer.code != ResponseCode.SUCCESS:
+        raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
+    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
+    if info is None:
+        raise AskError(f"the controllers do not know group {group}")
+    return group_facts(info)
+
+
+def _address(text: str | None) -> HostPort | None:
+    try:
+        return host_port(text or "")
+    except ConfigError:
+        return None

@@ -1,0 +1,76 @@
+"""Settings of a broker's companion and of its handover: the same file serves both commands.
+
+The form of file and command line is that of the replica, see `config`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from ha_sidecar.roles.config import HostPort, host_port, host_ports, number, require, require_keys
+
+POLL_INTERVAL_MS_MIN: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionConfig:
+    """One broker's companion.
+
+    Attributes:
+        cluster: brokerClusterName of the group.
+        group: brokerName of the group.
+        broker: the broker's remoting address, as it is reached from here.
+        controllers: all controllers of the cluster.
+        http: where metrics, probes and events are served; a handover needs none.
+        name_servers: asked by a handover until they list the new master; none are asked if empty.
+        namespace: Kubernetes namespace, for events.
+        poll_interval_ms: between two looks at the broker and at the controllers.
+        deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
+    """
+
+    cluster: str
+    group: str
+    broker: HostPort
+    controllers: tuple[HostPort, ...]
+    http: HostPort | None = None
+    name_servers: tuple[HostPort, ...] = ()
+    namespace: str = ""
+    poll_interval_ms: int = 1_000
+    deadline_s: int = 20
+
+    def __post_init__(self) -> None:
+        """Check ranges; raise `ConfigError`."""
+        require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
+        require(len(self.controllers) > 0, "controllers: at least one is needed")
+        require(
+            self.poll_interval_ms >= POLL_INTERVAL_MS_MIN,
+            f"poll-interval-ms {self.poll_interval_ms}: at least {POLL_INTERVAL_MS_MIN}",
+        )
+        require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
+
+
+KEYS: Final = tuple(field.name for field in fields(CompanionConfig))
+REQUIRED_KEYS: Final = ("cluster", "group", "broker", "controllers")
+
+
+def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
+    """Build the settings from texts by key (with underscores); `serves` makes `http` a required one.
+
+    Raises:
+        ConfigError: names what is missing or wrong.
+    """
+    require_keys(texts, (*REQUIRED_KEYS, "http") if serves else REQUIRED_KEYS)
+    values = {key: _parse(key, text) for key, text in texts.items()}
+    return CompanionConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+
+
+def _parse(key: str, text: str) -> object:
+    match key:
+        case "controllers" | "name_servers":
+            return host_ports(text)
+        case "broker" | "http":
+            return host_port(text)
+        case "poll_interval_ms" | "deadline_s":
+            return number(key, text)
+        case _:
+            return text

@@ -1,0 +1,142 @@
+"""What a companion knows of its broker, as values: from answers to facts, from facts to readiness and numbers.
+
+Two sources that may disagree for a second: the broker says what it is (907, 1007, 28), the controllers say what the
+group takes it for (1006). Where both could tell, the controllers' word counts: a broker that believes to be master in
+an old epoch is not.
+
+Everything here is a pure function. What nobody said is None and never a zero.
+
+Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller_core.remoting.bodies import (
+    EpochEntryCache,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+    ReplicaIdentity,
+    ReplicasInfo,
+)
+
+DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
+"""Name of the figure in the answer to 28."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveFacts:
+    """A slave as its master sees it; offsets and lag in bytes."""
+
+    address: str
+    ack_offset: int
+    lag_bytes: int
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """What the broker says of itself; offsets in bytes.
+
+    Attributes:
+        broker_id: given by the controllers; 0 while it has none.
+        is_master: whether it takes itself for the master.
+        last_epoch: newest epoch of its log, -1 for none.
+        max_offset: end of its log.
+        confirm_offset: least ack of the slaves in its set, as far as acks count; None if it is a slave.
+        dispatch_behind_bytes: what its consume queues lack, None if it did not say.
+        slaves: its slaves, if it is master.
+    """
+
+    broker_id: int
+    is_master: bool
+    last_epoch: int
+    max_offset: int
+    confirm_offset: int | None
+    dispatch_behind_bytes: int | None
+    slaves: tuple[SlaveFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What the controllers say of the group.
+
+    Attributes:
+        master_id: None if there is none, as is its address.
+        members: SyncStateSet, ascending.
+        others: (id, address, alive) of every registered replica, ascending.
+    """
+
+    master_id: int | None
+    master_address: str | None
+    master_epoch: int
+    members: tuple[int, ...]
+    others: tuple[tuple[int, str, bool], ...]
+
+
+def broker_facts(cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str]) -> BrokerFacts:
+    """Read the answers to 1007, 907 and 28 (the last one may be empty)."""
+    max_offset = cache.max_offset
+    slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
+    in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
+    behind = table.get(DISPATCH_BEHIND_KEY, "")
+    return BrokerFacts(
+        broker_id=cache.broker_id,
+        is_master=status.master,
+        last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
+        max_offset=max_offset,
+        confirm_offset=min([max_offset, *in_sync]) if status.master else None,
+        dispatch_behind_bytes=int(behind) if behind.lstrip("-").isdigit() else None,
+        slaves=slaves,
+    )
+
+
+def group_facts(info: ReplicasInfo) -> GroupFacts:
+    """Read one group of the answer to 1006."""
+    everyone: Sequence[ReplicaIdentity] = (*info.in_sync_replicas, *info.not_in_sync_replicas)
+    return GroupFacts(
+        master_id=info.master_broker_id or None,
+        master_address=info.master_address or None,
+        master_epoch=info.master_epoch,
+        members=tuple(sorted(replica.broker_id for replica in info.in_sync_replicas)),
+        others=tuple(
+            sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
+        ),
+    )
+
+
+def readiness(broker: BrokerFacts | None, group: GroupFacts | None) -> tuple[bool, str]:
+    """Say whether the broker should get traffic, and why.
+
+    The group's facts may be old: controllers that cannot be reached must not take working brokers out of service.
+    """
+    if broker is None:
+        return False, "the broker does not answer"
+    if group is None:
+        return False, "no controller has told of the group yet"
+    members = ",".join(str(member) for member in group.members)
+    where = f"the SyncStateSet [{members}], id {broker.broker_id}, epoch {group.master_epoch}"
+    if broker.broker_id and broker.broker_id == group.master_id:
+        return broker.is_master, f"{'master' if broker.is_master else 'elected, not yet master'} with {where}"
+    in_sync = broker.broker_id in group.members
+    return in_sync, f"slave {'in' if in_sync else 'not in'} {where}"
+
+
+def lag_bytes(broker: BrokerFacts, master_max_offset: int | None) -> int | None:
+    """Return what the broker lacks of the master's log; None if the master did not say how far it reaches."""
+    if broker.is_master:
+        return 0
+    return None if master_max_offset is None else max(0, master_max_offset - broker.max_offset)
+
+
+def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
+    """Name slaves by host, so that a reconnect makes no new series; by host and port where a host has several."""
+    hosts = [slave.address.rpartition(":")[0].removeprefix("/") for slave in slaves]
+    return {
+        host if hosts.count(host) == 1 else slave.address.removeprefix("/"): slave
+        for host, slave in zip(hosts, slaves, strict=True)
+    }
+
+
+def _slave(info: HAConnectionRuntimeInfo) -> SlaveFacts:
+    return SlaveFacts(info.addr or "", info.slave_ack_offset, max(0, info.diff), info.in_sync)

@@ -1,0 +1,95 @@
+"""A companion's metrics as Prometheus text: the newest facts, at the moment of the scrape.
+
+Names are those of the log replica where they mean the same, so that one dashboard shows both. What is not known has no
+sample: a zero would read as a fact.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, slaves_by_name
+
+_LABELS: Final = ("cluster", "group", "broker_id")
+_SLAVE_LABELS: Final = (*_LABELS, "slave")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Everything that a scrape shows; None for what is not known, or not known any more."""
+
+    broker: BrokerFacts | None
+    group: GroupFacts | None
+    lag_bytes: int | None
+    controllers_up: bool
+
+
+class CompanionMetrics:
+    """The metrics of one companion."""
+
+    def __init__(self, cluster: str, group: str, known: Callable[[], Known]) -> None:
+        """Take the group's names and what tells the facts."""
+        self.registry: Final = CollectorRegistry()
+        self.registry.register(_Gauges(cluster, group, known))
+
+    def text(self) -> bytes:
+        """Return the exposition text."""
+        return generate_latest(self.registry)
+
+
+class _Gauges(Collector):
+    def __init__(self, cluster: str, group: str, known: Callable[[], Known]) -> None:
+        self._names: Final = (cluster, group)
+        self._known: Final = known
+
+    def collect(self) -> Iterable[Metric]:
+        known = self._known()
+        broker_id = "" if known.broker is None else str(known.broker.broker_id)
+        labels = (*self._names, broker_id)
+        for name, text, value in _numbers(known):
+            if value is not None:
+                yield _family(name, text, _LABELS, [(labels, value)])
+        slaves = slaves_by_name(known.broker.slaves) if known.broker is not None else {}
+        for name, text, values in (
+            ("slave_ack_offset_bytes", "Ack of a slave", {n: s.ack_offset for n, s in slaves.items()}),
+            ("slave_lag_bytes", "What a slave lacks", {n: s.lag_bytes for n, s in slaves.items()}),
+            (
+                "slave_in_sync",
+                "1 while the master counts the slave",
+                {n: int(s.in_sync) for n, s in slaves.items()},
+            ),
+        ):
+            yield _family(name, text, _SLAVE_LABELS, [((*labels, n), value) for n, value in values.items()])
+
+
+def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
+    yield "broker_up", "1 while the broker answers", int(known.broker is not None)
+    yield "controllers_up", "1 while a controller leads and answers", int(known.controllers_up)
+    if known.broker is not None:
+        broker = known.broker
+        yield "is_master", "1 while the broker takes itself for the master", int(broker.is_master)
+        yield "max_offset_bytes", "End of the log", broker.max_offset
+        yield "confirm_offset_bytes", "Least ack of the master's slaves that count", broker.confirm_offset
+        yield "log_epoch", "Newest epoch of the broker's log, -1 for none", broker.last_epoch
+        yield "dispatch_behind_bytes", "What the consume queues lack", broker.dispatch_behind_bytes
+        yield "lag_bytes", "What the broker lacks of the master's log", known.lag_bytes
+        yield "slaves", "Connected slaves, log replicas included", len(broker.slaves)
+    if known.group is not None:
+        yield "master_epoch", "Master epoch by the controllers", known.group.master_epoch
+        yield "sync_state_set_size", "Members of the SyncStateSet", len(known.group.members)
+        if known.broker is not None:
+            in_sync = known.broker.broker_id in known.group.members
+            yield "in_sync", "1 while in the SyncStateSet", int(in_sync)
+
+
+def _family(
+    name: str, text: str, names: tuple[str, ...], values: list[tuple[tuple[str, ...], int]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"rmqha_ha_{name}", text, labels=names)
+    for labels, value in values:
+        family.add_metric(labels, value)
+    return family

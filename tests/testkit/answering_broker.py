@@ -1,0 +1,99 @@
+"""A fake broker that also answers who asks it: its epochs (1007), its slaves (907), its figures (28); and a name server.
+
+It takes the role that the controllers' notices give it, as a broker does, and says so at once.
+"""
+
+from controller_core.channel import Connection, Server, serve
+from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
+from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
+from testkit.fake_broker import FakeBroker
+
+
+class AnsweringBroker(FakeBroker):
+    """One broker of a group.
+
+    Attributes:
+        is_master: what it takes itself for.
+        slaves: what it says of its slaves while it is master.
+        is_log_replica: whether it refuses request 28, as log replicas do.
+    """
+
+    is_master = False
+    is_log_replica = False
+    slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
+
+    def become_master(self, epoch: int) -> None:
+        """Take the office that an election gave it in its answer, which is not a notice."""
+        self.is_master, self.epoch = True, epoch
+
+    def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        match request.code:
+            case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+                notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+                if (notice.master_epoch or 0) >= self.epoch:
+                    self.is_master = notice.master_broker_id == self.broker_id
+                return super()._on_request(connection, request)
+            case RequestCode.GET_BROKER_EPOCH_CACHE:
+                body = self._epochs().encode()
+            case RequestCode.GET_BROKER_HA_STATUS:
+                body = self._status().encode()
+            case RequestCode.GET_BROKER_RUNTIME_INFO if not self.is_log_replica:
+                body = KVTable({"dispatchBehindBytes": "7"}).encode()
+            case _:
+                return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+
+    def _epochs(self) -> EpochEntryCache:
+        entries = (EpochEntry(2**63 - 1, self.epoch, 0),) if self.epoch else ()
+        return EpochEntryCache(self.broker_id, self.group, self.cluster, entries, self.max_offset)
+
+    def _status(self) -> HARuntimeInfo:
+        slaves = self.slaves if self.is_master else ()
+        return HARuntimeInfo(
+            HAClientRuntimeInfo(),
+            slaves,
+            sum(slave.in_sync for slave in slaves),
+            self.is_master,
+            self.max_offset,
+        )
+
+
+class FakeNameServer:
+    """Answers who is master (106) with what a test sets.
+
+    Attributes:
+        masters: address of each group's master.
+        asked: how many questions came.
+    """
+
+    def __init__(self) -> None:
+        self.masters: dict[str, str] = {}
+        self.asked = 0
+        self._server: Server | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Listen; return where."""
+        self._server = await serve("127.0.0.1", 0, self._accept)
+        return "127.0.0.1", self._server.port
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _accept(self, connection: Connection) -> None:
+        connection.on_request = self._on_request
+
+    def _on_request(self, _: Connection, request: RemotingCommand) -> RemotingCommand:
+        self.asked += 1
+        table = {name: BrokerData(name, "c1", {0: address}) for name, address in self.masters.items()}
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=ClusterInfo(table).encode())

@@ -1,0 +1,58 @@
+"""What several of the sidecar's tests share: a group of answering brokers under a controller in this process."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from controller_core.remoting.codes import ResponseCode
+from ha_sidecar.roles.companion_config import CompanionConfig
+from ha_sidecar.roles.config import host_port
+from testkit.answering_broker import AnsweringBroker
+from testkit.one_node import OneNode, one_node
+
+
+@dataclass
+class AnsweringGroup:
+    """Brokers of one group; the first one started is its master."""
+
+    node: OneNode
+    brokers: list[AnsweringBroker] = field(default_factory=list)
+
+    async def add(self, *, is_log_replica: bool = False, in_sync: bool = True) -> AnsweringBroker:
+        """Start one more broker."""
+        made = AnsweringBroker([self.node.remoting], "b1", beat_interval_s=0.05)
+        made.is_log_replica = is_log_replica
+        await made.start()
+        self.brokers.append(made)
+        if len(self.brokers) == 1:
+            await made.elect()
+            made.become_master(1)
+        elif in_sync:
+            ids = [broker.broker_id for broker in self.brokers]
+            answer = await self.brokers[0].alter(ids, set_epoch=len(ids) - 1)
+            assert answer.code == ResponseCode.SUCCESS
+        return made
+
+    def config(self, of: AnsweringBroker, **values: object) -> CompanionConfig:
+        """Return settings of a companion of that one."""
+        given: dict[str, object] = {
+            "cluster": "c1",
+            "group": "b1",
+            "broker": host_port(of.address),
+            "controllers": (host_port(self.node.remoting),),
+            "poll_interval_ms": 50,
+            "deadline_s": 1,
+            **values,
+        }
+        return CompanionConfig(**given)  # type: ignore[arg-type]  # names and types are those of the fields
+
+
+@pytest.fixture
+async def answering_group(tmp_path: Path) -> AsyncIterator[AnsweringGroup]:
+    async with one_node(tmp_path / "controller", {}) as node:
+        made = AnsweringGroup(node)
+        yield made
+        for broker in made.brokers:
+            await broker.die()

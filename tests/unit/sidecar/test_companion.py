@@ -1,0 +1,291 @@
+"""The companion: facts from answers, readiness and metrics from facts, and the process beside answering brokers."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+    ReplicaIdentity,
+    ReplicasInfo,
+)
+from ha_sidecar.roles import cli, companion_config
+from ha_sidecar.roles.companion import Companion
+from ha_sidecar.roles.companion_facts import (
+    BrokerFacts,
+    GroupFacts,
+    SlaveFacts,
+    broker_facts,
+    group_facts,
+    lag_bytes,
+    readiness,
+    slaves_by_name,
+)
+from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
+from ha_sidecar.roles.config import ConfigError
+from testkit.answering_broker import AnsweringBroker
+from testkit.ports import free_port
+
+WAIT_S = 5.0
+MASTER = BrokerFacts(1, True, 3, 1000, 900, 7, ())
+SLAVE = BrokerFacts(2, False, 3, 800, None, None, ())
+
+
+def group(master_id: int | None, *members: int) -> GroupFacts:
+    return GroupFacts(master_id, "a:1" if master_id else None, 3, members, ())
+
+
+# Facts.
+
+
+def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
+    cache = EpochEntryCache(1, "g", "c", (EpochEntry(500, 2, 0), EpochEntry(2**63 - 1, 4, 500)), 1000)
+    connections = (
+        HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),
+        HAConnectionRuntimeInfo("/1.2.3.5:5", 990, False, 10),
+    )
+    found = broker_facts(
+        cache, HARuntimeInfo(None, connections, 1, True, 1000), {"dispatchBehindBytes": "12"}
+    )
+    assert (found.last_epoch, found.confirm_offset, found.dispatch_behind_bytes) == (4, 900, 12)
+    assert found.slaves[1] == SlaveFacts("/1.2.3.5:5", 10, 990, False)
+
+
+def test_a_slave_has_no_slaves_and_no_confirm_offset_of_its_own() -> None:
+    stale = (HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),)
+    found = broker_facts(EpochEntryCache(2, "g", "c", (), 0), HARuntimeInfo(None, stale, 0, False, 0), {})
+    assert found == BrokerFacts(2, False, -1, 0, None, None, ())
+
+
+def test_a_group_is_read_from_both_halves_of_1006() -> None:
+    inside = (ReplicaIdentity(True, "a:1", 3), ReplicaIdentity(False, "b:1", 1))
+    info = ReplicasInfo(inside, "a:1", 3, 9, (ReplicaIdentity(True, "c:1", 2),), 4)
+    found = group_facts(info)
+    assert found == GroupFacts(3, "a:1", 9, (1, 3), ((1, "b:1", False), (2, "c:1", True), (3, "a:1", True)))
+
+
+@pytest.mark.parametrize(
+    ("broker", "known", "ready", "words"),
+    [
+        (None, group(1, 1), False, "does not answer"),
+        (MASTER, None, False, "no controller"),
+        (MASTER, group(1, 1, 2), True, "master with"),
+        (SLAVE, group(2, 2), False, "elected, not yet master"),
+        (MASTER, group(2, 2), False, "slave not in"),
+        (SLAVE, group(1, 1, 2), True, "slave in the SyncStateSet [1,2], id 2, epoch 3"),
+        (SLAVE, group(1, 1), False, "slave not in"),
+        (BrokerFacts(0, False, -1, 0, None, None, ()), group(None), False, "not in"),
+    ],
+)
+def test_readiness_is_master_or_in_the_set(
+    broker: BrokerFacts | None, known: GroupFacts | None, ready: bool, words: str
+) -> None:
+    found, text = readiness(broker, known)
+    assert found is ready
+    assert words in text
+
+
+def test_what_nobody_said_is_not_a_lag_of_zero() -> None:
+    assert lag_bytes(MASTER, None) == 0
+    assert lag_bytes(SLAVE, None) is None
+    assert lag_bytes(SLAVE, 1000) == 200
+    assert lag_bytes(SLAVE, 700) == 0
+
+
+def test_slaves_go_by_host_and_by_port_only_where_a_host_has_several() -> None:
+    one, two, three = (SlaveFacts(f"/10.0.0.{host}", 1, 2, True) for host in ("1:5", "2:5", "2:6"))
+    assert set(slaves_by_name([one])) == {"10.0.0.1"}
+    assert set(slaves_by_name([one, two, three])) == {"10.0.0.1", "10.0.0.2:5", "10.0.0.2:6"}
+
+
+def test_metrics_leave_out_what_is_not_known() -> None:
+    text = CompanionMetrics("c", "g", lambda: Known(None, None, None, controllers_up=False)).text().decode()
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [line.partition("{")[0] for line in samples] == ["rmqha_ha_broker_up", "rmqha_ha_controllers_up"]
+
+
+def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
+    known = Known(SLAVE, group(1, 1, 2), 200, controllers_up=True)
+    text = CompanionMetrics("c", "g", lambda: known).text().decode()
+    for name, value in (("max_offset_bytes", 800), ("lag_bytes", 200), ("in_sync", 1), ("master_epoch", 3)):
+        assert f'rmqha_ha_{name}{{broker_id="2",cluster="c",group="g"}} {value}.0' in text
+    assert "confirm_offset_bytes" not in text
+
+
+# The process.
+
+
+class Beside:
+    """A running companion, over HTTP."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+        self._session = session
+
+    async def ready(self) -> tuple[int, str]:
+        """Ask for readiness."""
+        async with self._session.get(f"{self._base}/readyz") as response:
+            return response.status, await response.text()
+
+    async def wait_ready(self, status: int, words: str = "") -> None:
+        """Wait until readiness has that status and its text these words."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                found, text = await self.ready()
+                if found == status and words in text:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def wait_metric(self, name: str, value: float) -> None:
+        """Wait until the one sample of a metric has that value."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                if list((await self.metric(name)).values()) == [value]:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def wait_events(self, kind: str, count: int) -> list[dict[str, Any]]:
+        """Wait until there are so many events of a kind; return them."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                found = [event for event in await self.events() if event["kind"] == kind]
+                if len(found) >= count:
+                    return found
+                await asyncio.sleep(0.01)
+
+    async def metric(self, name: str) -> dict[str, float]:
+        """Return the samples of one metric by their labels."""
+        async with self._session.get(f"{self._base}/metrics") as response:
+            lines = (await response.text()).splitlines()
+        found = (line.rsplit(" ", 1) for line in lines if line.startswith(f"rmqha_ha_{name}{{"))
+        return {labels: float(value) for labels, value in found}
+
+    async def events(self) -> list[dict[str, Any]]:
+        """Return all events."""
+        async with self._session.get(f"{self._base}/v1/events?follow=false") as response:
+            return [json.loads(line) for line in (await response.text()).splitlines()]
+
+
+@contextlib.asynccontextmanager
+async def beside(answering_group: Any, broker: AnsweringBroker) -> AsyncIterator[Beside]:
+    port = free_port()
+    running = asyncio.ensure_future(
+        Companion(answering_group.config(broker, http=("127.0.0.1", port), namespace="ns")).run()
+    )
+    async with aiohttp.ClientSession() as session:
+        made = Beside(port, session)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    with contextlib.suppress(aiohttp.ClientError):
+                        await made.ready()
+                        break
+                    await asyncio.sleep(0.01)
+            yield made
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_master_shows_its_slaves_and_is_ready(answering_group: Any) -> None:
+    master = await answering_group.add()
+    await answering_group.add()
+    master.max_offset = 1000
+    master.slaves = (HAConnectionRuntimeInfo("/10.0.0.7:123", 40, True, 960, 1000, 5),)
+    async with beside(answering_group, master) as made:
+        await made.wait_ready(200, "master with the SyncStateSet [1,2], id 1, epoch 1")
+        assert list((await made.metric("slave_lag_bytes")).values()) == [40]
+        assert list((await made.metric("confirm_offset_bytes")).values()) == [960]
+        assert list((await made.metric("is_master")).values()) == [1]
+        assert list((await made.metric("sync_state_set_size")).values()) == [2]
+
+
+async def test_a_slave_is_ready_while_it_is_in_the_set(answering_group: Any) -> None:
+    master = await answering_group.add()
+    slave = await answering_group.add(in_sync=False)
+    master.max_offset, slave.max_offset = 1000, 700
+    async with beside(answering_group, slave) as made:
+        await made.wait_ready(503, "not in the SyncStateSet [1]")
+        await master.alter([1, 2], set_epoch=1)
+        await made.wait_ready(200)
+        await made.wait_metric("lag_bytes", 300)
+        await master.alter([1], set_epoch=2)
+        await made.wait_ready(503)
+        changes = await made.wait_events("InSyncChanged", 3)
+        assert [event["attrs"]["in_sync"] for event in changes] == ["false", "true", "false"]
+        assert {event["broker_id"] for event in changes} == {2}
+
+
+async def test_a_change_of_master_is_an_event_of_its_epoch(answering_group: Any) -> None:
+    master = await answering_group.add()
+    slave = await answering_group.add()
+    async with beside(answering_group, slave) as made:
+        await made.wait_ready(200)
+        await master.die()
+        await slave.wait_notice(2)
+        await made.wait_ready(200)
+        found = await made.wait_events("RoleChanged", 2)
+    assert [(event["epoch"], event["attrs"]["master_id"]) for event in found] == [(1, "1"), (2, "2")]
+    assert found[1]["correlation_id"] == "c1/b1/2"
+    assert (found[1]["source"], found[1]["clock_id"].partition("-")[0]) == ("replica", "companion")
+
+
+async def test_a_broker_that_is_gone_is_not_ready_and_its_numbers_end(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.companion.BROKER_FORGET_S", 0.1)
+    master = await answering_group.add()
+    async with beside(answering_group, master) as made:
+        await made.wait_ready(200)
+        await master.die()
+        await made.wait_ready(503, "does not answer")
+        assert await made.metric("max_offset_bytes") == {}
+        assert list((await made.metric("broker_up")).values()) == [0]
+
+
+async def test_controllers_that_are_gone_take_no_broker_out_of_service(answering_group: Any) -> None:
+    master = await answering_group.add()
+    async with beside(answering_group, master) as made:
+        await made.wait_ready(200)
+        await answering_group.node.controller.stop()
+        await made.wait_metric("controllers_up", 0)
+        assert (await made.ready())[0] == 200
+
+
+# Settings.
+
+
+def test_settings_of_companion_and_handover() -> None:
+    texts = {
+        "cluster": "c",
+        "group": "g",
+        "broker": "h:1",
+        "controllers": "a:1;b:2",
+        "name_servers": "n:3",
+        "deadline_s": "9",
+    }
+    made = companion_config.from_texts(texts, serves=False)
+    assert (made.broker, made.name_servers, made.deadline_s) == (("h", 1), (("n", 3),), 9)
+    for changed, problem in (
+        ({}, "missing: http"),
+        ({"http": "h:2", "poll_interval_ms": "10"}, "poll-interval-ms"),
+        ({"http": "h:2", "deadline_s": "0"}, "deadline-s"),
+        ({"http": "h:2", "controllers": ""}, "missing: controllers"),
+        ({"http": "h:2", "group": ""}, "missing: group"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            companion_config.from_texts({**texts, **changed}, serves=True)
+
+
+def test_the_commands_refuse_missing_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["companion", "--cluster", "c"]) == 2
+    assert cli.main(["handover", "--cluster", "c"]) == 2
+    assert "missing: group" in capsys.readouterr().err
