@@ -1,7 +1,9 @@
 """A broker's companion: looks at an unmodified broker from beside it and says what the broker does not.
 
 Two loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
-(1006). Each keeps its newest answer; HTTP shows both, joined. It changes nothing: not the broker, not the controllers.
+(1006). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
+the controllers. `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
+program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
@@ -15,28 +17,22 @@ Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncSt
 import asyncio
 import logging
 import time
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
-from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
-from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.bodies import EpochEntryCache
+from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from controller_core.remoting.routes import KVTable
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import (
-    BrokerFacts,
-    GroupFacts,
-    broker_facts,
-    group_facts,
-    lag_bytes,
-    readiness,
-)
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, lag_bytes, readiness
 from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
+from ha_sidecar.roles.looking import ask_broker, ask_group
 
 BROKER_FORGET_S: Final = 3.0
 
@@ -64,7 +60,10 @@ class Companion:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
-            metrics.text, lambda: readiness(self._broker_facts, self._group_facts), self._events
+            metrics.text,
+            lambda: readiness(self._broker_facts, self._group_facts),
+            self._events,
+            {"/v1/handover": self._hand_over},
         )
         self._controllers.start()
         try:
@@ -143,39 +142,14 @@ class Companion:
             attrs = {"in_sync": str(in_sync).lower(), "sync_state_set": members}
             self._events.add("InSyncChanged", group.master_epoch, attrs)
 
+    async def _hand_over(self) -> tuple[int, dict[str, Any]]:
+        try:
+            return 200, asdict(await Handover(self._config).run())
+        except HandoverError as error:
+            return 503, {"error": str(error)}
+
     def _known(self) -> Known:
         return Known(self._broker_facts, self._group_facts, self._lag_bytes, self._controllers_up)
-
-
-async def ask_broker(asker: Asker) -> BrokerFacts:
-    """Return what a broker says of itself.
-
-    Raises:
-        AskError: it does not answer.
-        RemotingProtocolError: its answer cannot be read.
-    """
-    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
-    status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
-    table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
-    return broker_facts(cache, status, table)
-
-
-async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
-    """Return what the controllers say of a group.
-
-    Raises:
-        ControllersUnavailableError: nobody leads.
-        AskError: the leader refused, or does not know the group.
-        RemotingProtocolError: its answer cannot be read.
-    """
-    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
-    answer = await controllers.call(request)
-    if answer.code != ResponseCode.SUCCESS:
-        raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
-    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
-    if info is None:
-        raise AskError(f"the controllers do not know group {group}")
-    return group_facts(info)
 
 
 def _address(text: str | None) -> HostPort | None:

@@ -32,7 +32,8 @@ class ReplicaConfig:
         controllers: all controllers of the cluster.
         listen: where role changes are received; controllers must reach it.
         advertise: the address announced for `listen`, if it differs from it.
-        ha_listen: where the log is served to slaves; None serves none. Announced with the host of `advertise`.
+        ha_listen: where the log is served to slaves; None serves none.
+        ha_advertise: the address announced for `ha_listen`; by default its port at the host of `advertise`.
         store: directory of the log, the epoch file and the identity.
         http: where metrics, probes and events are served.
         namespace: Kubernetes namespace, for events.
@@ -54,6 +55,7 @@ class ReplicaConfig:
     http: HostPort
     advertise: HostPort | None = None
     ha_listen: HostPort | None = None
+    ha_advertise: HostPort | None = None
     namespace: str = ""
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     heartbeat_interval_ms: int = 1_000
@@ -95,8 +97,8 @@ class ReplicaConfig:
         """The address that slaves are told, host:port; None if none are served."""
         if self.ha_listen is None:
             return None
-        host = (self.advertise or self.ha_listen)[0]
-        return f"{host}:{self.ha_listen[1]}"
+        host, port = self.ha_advertise or ((self.advertise or self.ha_listen)[0], self.ha_listen[1])
+        return f"{host}:{port}"
 
 
 KEYS: Final = tuple(field.name for field in fields(ReplicaConfig))
@@ -135,7 +137,7 @@ def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
             return host_ports(text)
-        case "listen" | "http" | "advertise" | "ha_listen":
+        case "listen" | "http" | "advertise" | "ha_listen" | "ha_advertise":
             return host_port(text)
         case "store":
             return Path(text)

@@ -30,11 +30,11 @@ from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.roles.asking import Asker, AskError
-from ha_sidecar.roles.companion import ask_broker, ask_group
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.roles.looking import ask_broker, ask_group
 
 LOOK_AGAIN_S: Final = 0.05
 BROKER_ATTEMPTS_MAX: Final = 3

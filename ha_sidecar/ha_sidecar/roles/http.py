@@ -1,16 +1,21 @@
-"""A replica, or a broker's companion, over HTTP: metrics, probes, events. Everything here only reads.
+"""A replica, or a broker's companion, over HTTP: metrics, probes, events. These only read.
 
 /metrics        Prometheus text
 /livez          200 while the process works
 /readyz         200 while the replica (the companion's broker) is in the SyncStateSet, 503 otherwise; the text says which
 /v1/events      one JSON object a line, as they come; `?after=N` skips what was seen, `?follow=false` ends at the last one,
                 as on a controller
+
+A process may add actions, which are POSTs that answer JSON; they are taken from loopback only, which is to say from the
+containers of the same pod.
 """
 
 import asyncio
+import ipaddress
 import json
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -19,14 +24,21 @@ from ha_sidecar.roles.events import EventLog
 FOLLOW_IDLE_S: Final = 15.0
 """An open event stream gets an empty line this often, so that a reader that is gone is noticed."""
 
+HttpAction = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
+"""Does something and returns an HTTP status and what to answer."""
+
 
 class HttpServer:
     """The server and its routes."""
 
     def __init__(
-        self, metrics: Callable[[], bytes], ready: Callable[[], tuple[bool, str]], events: EventLog
+        self,
+        metrics: Callable[[], bytes],
+        ready: Callable[[], tuple[bool, str]],
+        events: EventLog,
+        actions: Mapping[str, HttpAction] | None = None,
     ) -> None:
-        """Take what the routes show."""
+        """Take what the routes show, and further actions by path."""
         self._metrics: Final = metrics
         self._ready: Final = ready
         self._events: Final = events
@@ -35,6 +47,8 @@ class HttpServer:
         app.router.add_get("/livez", self._serve_livez)
         app.router.add_get("/readyz", self._serve_readyz)
         app.router.add_get("/v1/events", self._serve_events)
+        for path, action in (actions or {}).items():
+            app.router.add_post(path, partial(self._serve_action, action))
         self._runner: Final = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
 
     async def start(self, host: str, port: int) -> None:
@@ -55,6 +69,12 @@ class HttpServer:
     async def _serve_readyz(self, _: web.Request) -> web.Response:
         ready, text = self._ready()
         return web.Response(status=200 if ready else 503, text=text + "\n")
+
+    async def _serve_action(self, action: HttpAction, request: web.Request) -> web.Response:
+        if not _is_loopback(request.remote):
+            return web.json_response({"error": "only loopback may change something here"}, status=403)
+        status, value = await action()
+        return web.json_response(value, status=status)
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -79,3 +99,10 @@ class HttpServer:
                     await asyncio.wait_for(self._events.wait_change(), FOLLOW_IDLE_S)
                 except TimeoutError:
                     await response.write(b"\n")
+
+
+def _is_loopback(remote: str | None) -> bool:
+    try:
+        return remote is not None and ipaddress.ip_address(remote).is_loopback
+    except ValueError:
+        return False

@@ -17,7 +17,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from ha_sidecar.roles import cli, companion_config
+from ha_sidecar.roles import cli, companion_config, http
 from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.companion_facts import (
     BrokerFacts,
@@ -168,6 +168,11 @@ class Beside:
         found = (line.rsplit(" ", 1) for line in lines if line.startswith(f"rmqha_ha_{name}{{"))
         return {labels: float(value) for labels, value in found}
 
+    async def hand_over(self) -> tuple[int, dict[str, Any]]:
+        """Ask for a handover."""
+        async with self._session.post(f"{self._base}/v1/handover") as response:
+            return response.status, await response.json()
+
     async def events(self) -> list[dict[str, Any]]:
         """Return all events."""
         async with self._session.get(f"{self._base}/v1/events?follow=false") as response:
@@ -258,6 +263,28 @@ async def test_controllers_that_are_gone_take_no_broker_out_of_service(answering
         await answering_group.node.controller.stop()
         await made.wait_metric("controllers_up", 0)
         assert (await made.ready())[0] == 200
+
+
+async def test_a_handover_is_asked_for_over_http_and_answered_when_done(answering_group: Any) -> None:
+    master, slave = await answering_group.add(), await answering_group.add()
+    async with beside(answering_group, master) as made:
+        status, answer = await made.hand_over()
+        assert (status, answer["handed_over"], answer["new_master_id"]) == (200, True, 2)
+        assert slave.is_master
+        status, answer = await made.hand_over()
+        assert (status, answer["handed_over"]) == (200, False)
+
+
+async def test_a_handover_that_gives_up_is_an_error_over_http(answering_group: Any) -> None:
+    async with beside(answering_group, await answering_group.add()) as made:
+        status, answer = await made.hand_over()
+        assert (status, "waiting for a successor" in answer["error"]) == (503, True)
+
+
+async def test_nobody_from_elsewhere_may_hand_over() -> None:
+    for remote in (None, "10.0.0.1", "::ffff:10.0.0.1", "nonsense"):
+        assert not http._is_loopback(remote)
+    assert http._is_loopback("127.0.0.1")
 
 
 # Settings.

@@ -155,4 +155,6 @@ def test_the_ha_address_goes_by_the_announced_host(tmp_path: Path) -> None:
 
     assert address() is None
     assert address(ha_listen=("127.0.0.1", 4)) == "127.0.0.1:4"
-    assert address(ha_listen=("0.0.0.0", 4), advertise=("pod-1", 2)) == "pod-1:4"  # noqa: S104 - as above
+    everywhere = ("0.0.0.0", 4)  # noqa: S104 - as above
+    assert address(ha_listen=everywhere, advertise=("pod-1", 2)) == "pod-1:4"
+    assert address(ha_listen=everywhere, advertise=("10.0.0.1", 2), ha_advertise=("pod-1", 5)) == "pod-1:5"

@@ -1,0 +1,43 @@
+"""The questions that companion and handover ask: a broker what it is, the controllers what they say of its group.
+
+Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+"""
+
+from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.routes import KVTable
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, broker_facts, group_facts
+from ha_sidecar.roles.controllers import Controllers
+
+
+async def ask_broker(asker: Asker) -> BrokerFacts:
+    """Return what a broker says of itself.
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+    status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+    table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    return broker_facts(cache, status, table)
+
+
+async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
+    """Return what the controllers say of a group.
+
+    Raises:
+        ControllersUnavailableError: nobody leads.
+        AskError: the leader refused, or does not know the group.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
+    answer = await controllers.call(request)
+    if answer.code != ResponseCode.SUCCESS:
+        raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
+    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
+    if info is None:
+        raise AskError(f"the controllers do not know group {group}")
+    return group_facts(info)
