@@ -30,6 +30,7 @@ class ControllersClient:
         self._session: Final = session
         self._hosts: Final = list(hosts)
         self._token: Final = token
+        self._last_sequence: int | None = None
 
     async def status(self) -> Json:
         """Return what a controller says of itself and of the leader."""
@@ -61,15 +62,20 @@ class ControllersClient:
         raise UnavailableError(f"no controller takes a change: {problem}")
 
     async def events(self) -> AsyncIterator[Json]:
-        """Yield events from now on, until the stream ends; what happened before is skipped."""
-        host, last = await self._last_event()
+        """Yield events until the stream ends: at first from now on, later from where the last stream ended."""
+        host, newest = await self._last_event()
+        # Why the smaller: controllers that lost their state count from the beginning again.
+        last = newest if self._last_sequence is None else min(newest, self._last_sequence)
+        self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
             async with self._session.get(url, timeout=STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
-                        yield _object(json.loads(line))
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                        event = _object(json.loads(line))
+                        yield event
+                        self._last_sequence = int(event["sequence"])
+        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
             raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
 
     async def _last_event(self) -> tuple[str, int]:
@@ -78,7 +84,7 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._session.get(url, timeout=CHANGE_TIMEOUT) as response:
+                async with self._session.get(url, timeout=READ_TIMEOUT) as response:
                     response.raise_for_status()
                     last = 0
                     async for line in response.content:

@@ -142,3 +142,8 @@ def _equal_quantities(live: object, wanted: object) -> bool:
         return False
     value = quantity(live)
     return value is not None and value == quantity(wanted)
+
+
+def by_key_added(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
+    """Return the children with what was written in the place of what was there."""
+    return dict(children) | {key_of(body): body for body in written}

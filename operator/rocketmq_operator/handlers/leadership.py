@@ -1,0 +1,86 @@
+"""Hold the Lease, or watch it: of two operators one acts.
+
+`may_act` is asked before every write. It turns false by the clock alone when a renewal is late, so an operator that is
+cut off or was frozen stops by itself before the other one may begin.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
+from rocketmq_operator.plan.lease import LEASE_NAME, RETRY_S, Move, Sight, lease_body, look, may_act, move
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Leadership:
+    """One operator's hold on the Lease."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        namespace: str,
+        identity: str,
+        now: Callable[[], datetime],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        """Take the Lease's namespace, our own name, and the clocks."""
+        self._kube: Final = kube
+        self._namespace: Final = namespace
+        self._identity: Final = identity
+        self._now: Final = now
+        self._monotonic_s: Final = monotonic_s
+        self._sight: Sight | None = None
+        self._renewed_s: float | None = None
+
+    def may_act(self) -> bool:
+        """Tell whether writes are ours to do now."""
+        return may_act(self._renewed_s, self._monotonic_s())
+
+    async def run(self) -> None:
+        """Take, renew and watch the Lease until cancelled."""
+        while True:
+            try:
+                await self.once()
+            except UnavailableError as error:
+                _LOG.warning("Lease: %s", error)
+            await asyncio.sleep(RETRY_S)
+
+    async def once(self) -> None:
+        """Do what is to be done with the Lease now.
+
+        Raises:
+            UnavailableError: the API server does not answer.
+        """
+        # Why before the call: a renewal counts from when it was asked for, not from when the answer came.
+        asked_s = self._monotonic_s()
+        lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
+        self._sight = look(lease, self._sight, self._monotonic_s())
+        if move(lease, self._identity, self._sight, self._monotonic_s()) is Move.WATCH:
+            self._renewed_s = None
+            return
+        body = lease_body(lease, self._namespace, self._identity, self._now())
+        try:
+            await (self._kube.create(body) if lease is None else self._kube.replace(body))
+        except KubeConflictError:
+            self._renewed_s = None
+            return
+        if self._renewed_s is None:
+            _LOG.info("this operator acts from now on")
+        self._renewed_s = asked_s
+
+    async def release(self) -> None:
+        """Give the Lease away, so that the other one need not wait until it is old."""
+        if self._renewed_s is None:
+            return
+        self._renewed_s = None
+        try:
+            lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
+            if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
+                body = lease_body(lease, self._namespace, self._identity, self._now())
+                await self._kube.replace(body | {"spec": body["spec"] | {"holderIdentity": ""}})
+        except UnavailableError as error:
+            _LOG.warning("Lease not given away: %s", error)

@@ -1,0 +1,81 @@
+"""The operator's own metrics, and where they and its health are served."""
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+SHUTDOWN_S: Final = 0.5
+_PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TAKEOVER_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Metrics:
+    """All metrics of one operator."""
+
+    def __init__(self, leading: Callable[[], bool]) -> None:
+        """Make them in a registry of their own."""
+        self.registry: Final = CollectorRegistry()
+        self.passes: Final = Counter(
+            "rmqha_operator_passes", "Passes over a resource", ["kind", "result"], registry=self.registry
+        )
+        self.pass_duration: Final = Histogram(
+            "rmqha_operator_pass_duration_seconds",
+            "Duration of a pass",
+            ["kind"],
+            buckets=_PASS_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.steps: Final = Counter(
+            "rmqha_operator_steps", "Steps of plans that were done", ["step"], registry=self.registry
+        )
+        self.takeover_duration: Final = Histogram(
+            "rmqha_operator_takeover_duration_seconds",
+            "From the event of an election to the last written EndpointSlice",
+            buckets=_TAKEOVER_BUCKETS_S,
+            registry=self.registry,
+        )
+        gauge = Gauge("rmqha_operator_leading", "1 while this operator acts", registry=self.registry)
+        gauge.set_function(lambda: float(leading()))
+
+    def text(self) -> bytes:
+        """Return all in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class HealthServer:
+    """/metrics, /livez (the loop runs and watches), /readyz (the API server was heard lately)."""
+
+    def __init__(self, metrics: Metrics, ready: Callable[[], bool]) -> None:
+        """Take what is shown."""
+        self._metrics: Final = metrics
+        self._ready: Final = ready
+        application = web.Application()
+        application.router.add_get("/metrics", self._serve_metrics)
+        application.router.add_get("/livez", self._serve_livez)
+        application.router.add_get("/readyz", self._serve_readyz)
+        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the port; raise OSError if it cannot be had."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    async def _serve_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), content_type="text/plain", charset="utf-8")
+
+    async def _serve_livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _serve_readyz(self, _: web.Request) -> web.Response:
+        ready = self._ready()
+        return web.Response(
+            status=200 if ready else 503, text="ok\n" if ready else "the API server is silent\n"
+        )

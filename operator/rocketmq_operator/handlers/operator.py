@@ -1,0 +1,145 @@
+"""The running operator: the parts put together, and what a watch brings handed to them.
+
+kopf watches and reconnects. Its handlers here are `on.event` only: they need no finalizer, write no annotation, and say
+no more than "look". What was missed while a watch was down is found by the regular pass.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import kopf
+
+from rocketmq_operator.api.names import CLUSTER_KIND, CLUSTER_LABEL, GROUP, GROUP_KIND, GROUP_LABEL, VERSION
+from rocketmq_operator.handlers.takeover import Takeover
+from rocketmq_operator.handlers.work import Resource, Work
+from rocketmq_operator.plan.observed import pod_seen
+
+WATCH_SERVER_TIMEOUT_S: Final = 60
+WATCH_CLIENT_TIMEOUT_S: Final = 90
+"""A watch that brings nothing is renewed: a dead one is found after this time at the latest."""
+RETRY_DELAYS_S: Final = (1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 30.0)
+
+
+class ClusterWatch(Protocol):
+    """Told which clusters there are, so that their controllers are followed."""
+
+    def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+        """Note that a cluster exists, or changed."""
+        ...
+
+    def gone(self, namespace: str, name: str) -> None:
+        """Note that a cluster is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Who is told of what a watch brings."""
+
+    work: Work
+    takeover: Takeover
+    on_cluster: ClusterWatch
+
+
+class EndlessDelays:
+    """kopf's delays between tries of a call: growing, then the same for ever. Without a length, kopf never gives up."""
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the delays; there is always another."""
+        yield from RETRY_DELAYS_S
+        while True:
+            yield RETRY_DELAYS_S[-1]
+
+
+def registry_for(watched: Watched) -> kopf.OperatorRegistry:
+    """Return kopf's registry with our handlers."""
+    registry = kopf.OperatorRegistry()
+    generations: dict[Resource, int] = {}
+
+    @kopf.on.login(registry=registry)
+    async def login(**arguments: Any) -> Any:  # noqa: ANN401 - kopf's own types
+        return kopf.login_via_client(**arguments)
+
+    @kopf.on.startup(registry=registry)
+    async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
+        apply_settings(settings)
+
+    @kopf.on.event(GROUP, VERSION, CLUSTER_KIND.plural, registry=registry)
+    async def on_cluster(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        resource = _resource(CLUSTER_KIND.kind, body)
+        if type == "DELETED":
+            watched.on_cluster.gone(resource.namespace, resource.name)
+        else:
+            watched.on_cluster.there(resource.namespace, resource.name, dict(body))
+        _wake_if_new(watched, generations, resource, body, type)
+
+    @kopf.on.event(GROUP, VERSION, GROUP_KIND.plural, registry=registry)
+    async def on_group(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        resource = _resource(GROUP_KIND.kind, body)
+        if type == "DELETED":
+            watched.takeover.forget(resource.namespace, resource.name)
+        _wake_if_new(watched, generations, resource, body, type)
+
+    @kopf.on.event("pods", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
+    async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        note_pod(watched, dict(body), gone=type == "DELETED")
+
+    @kopf.on.event("apps", "v1", "statefulsets", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
+    async def on_set(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
+        _wake_owner(watched, dict(body))
+
+    return registry
+
+
+def apply_settings(settings: kopf.OperatorSettings) -> None:
+    """Set what kopf must know: no peering (the Lease decides), our own prefixes, no Events of its own."""
+    settings.peering.standalone = True
+    settings.posting.enabled = False
+    settings.persistence.finalizer = f"{GROUP}/operator"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    settings.watching.server_timeout = WATCH_SERVER_TIMEOUT_S
+    settings.watching.client_timeout = WATCH_CLIENT_TIMEOUT_S
+    settings.networking.error_backoffs = EndlessDelays()
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+
+def note_pod(watched: Watched, body: dict[str, Any], *, gone: bool) -> None:
+    """Hand a pod to whoever knows its group, and have a look at its owner."""
+    group = body["metadata"].get("labels", {}).get(GROUP_LABEL)
+    if group is not None:
+        watched.takeover.note_pod(body["metadata"]["namespace"], group, pod_seen(body), gone=gone)
+    _wake_owner(watched, body)
+
+
+def _wake_owner(watched: Watched, body: dict[str, Any]) -> None:
+    metadata = body["metadata"]
+    labels = metadata.get("labels", {})
+    if group := labels.get(GROUP_LABEL):
+        watched.work.wake(Resource(GROUP_KIND.kind, metadata["namespace"], group))
+    elif cluster := labels.get(CLUSTER_LABEL):
+        watched.work.wake(Resource(CLUSTER_KIND.kind, metadata["namespace"], cluster))
+
+
+def _wake_if_new(
+    watched: Watched,
+    generations: dict[Resource, int],
+    resource: Resource,
+    body: Mapping[str, Any],
+    type_: str | None,
+) -> None:
+    """Wake for a new spec, not for the status that we write ourselves."""
+    generation = body["metadata"].get("generation", 0)
+    if type_ == "DELETED":
+        generations.pop(resource, None)
+    elif generations.get(resource) == generation:
+        return
+    else:
+        generations[resource] = generation
+    watched.work.wake(resource)
+
+
+def _resource(kind: str, body: Mapping[str, Any]) -> Resource:
+    return Resource(kind, body["metadata"]["namespace"], body["metadata"]["name"])

@@ -1,0 +1,178 @@
+"""Move addresses at once when a master is elected: from the controllers' event stream straight to the EndpointSlices.
+
+The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
+the last look at each group is kept, the event is laid over it, and the slices that follow from it are written side by
+side, without a call before them. The decision is the plan's own (`group_steps.slices`); the next pass looks again and
+corrects what was wrong.
+
+An event that tells of an epoch which the last look already had is old and changes nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.clients.api import Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.plan.actions import Apply
+from rocketmq_operator.plan.group_steps import slices
+from rocketmq_operator.plan.objects import by_key_added
+from rocketmq_operator.plan.observed import FailoverSeen, GroupSeen, ObservationError, ObservedGroup, PodSeen
+
+RECONNECT_S: Final = 0.2
+RECONNECT_MAX_S: Final = 5.0
+WRITE_TRIES_MAX: Final = 3
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """What an event MasterElected says."""
+
+    group: str
+    epoch: int
+    master_id: int
+    master_address: str
+    old_address: str
+    cause: str
+    at: datetime
+
+
+def elected(event: Json) -> Elected | None:
+    """Read an event; None if it tells of something else.
+
+    Raises:
+        ObservationError: it says MasterElected and has not its shape.
+    """
+    if event.get("kind") != "MasterElected":
+        return None
+    try:
+        attributes = event["attrs"]
+        return Elected(
+            group=event["group"],
+            epoch=int(event["epoch"]),
+            master_id=int(attributes["new_master_id"]),
+            master_address=attributes["new_master_address"],
+            old_address=attributes.get("old_master_address", ""),
+            cause=attributes.get("cause", ""),
+            at=datetime.fromtimestamp(0, UTC) + timedelta(microseconds=event["ts_ns"] // 1_000),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ObservationError(f"not an event of a controller: {error!r}") from error
+
+
+def overlaid(observed: ObservedGroup, news: Elected) -> ObservedGroup | None:
+    """Return the look at a group as it is after the event, None if the look is newer than the event."""
+    group = observed.group
+    if group is not None and news.epoch <= group.master_epoch:
+        return None
+    members = group.members if group is not None else ()
+    failover = FailoverSeen(
+        cluster=observed.spec.cluster,
+        group=news.group,
+        cause=news.cause,
+        old_master_address=news.old_address if news.old_address != news.master_address else "",
+        new_master_address=news.master_address,
+        had_master=bool(news.old_address),
+        old_epoch=news.epoch - 1,
+        new_epoch=news.epoch,
+        sync_state_set_before=(),
+        sync_state_set_after=(),
+        unclean=False,
+        times={"proposed": news.at},
+    )
+    return replace(
+        observed,
+        now=max(observed.now, news.at),
+        group=GroupSeen(news.master_id, news.master_address, news.epoch, "", members),
+        failovers=(failover, *observed.failovers),
+    )
+
+
+class Takeover:
+    """Keeps the last look at each group and moves addresses when a master is elected."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        may_act: Callable[[], bool],
+        wake: Callable[[str, str], None],
+        on_moved: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Take what writes, what says whether we may, who is told (namespace, group) of news, and how long moves took."""
+        self._kube: Final = kube
+        self._may_act: Final = may_act
+        self._wake: Final = wake
+        self._on_moved: Final = on_moved
+        self._seen: Final[dict[tuple[str, str], ObservedGroup]] = {}
+
+    def note_group(self, observed: ObservedGroup) -> None:
+        """Keep a look; an older one than what an event told is not taken."""
+        key = (observed.owner.namespace, observed.owner.name)
+        kept = self._seen.get(key)
+        epoch = observed.group.master_epoch if observed.group is not None else -1
+        if kept is not None and kept.group is not None and kept.group.master_epoch > epoch:
+            observed = replace(observed, group=kept.group, failovers=kept.failovers)
+        self._seen[key] = observed
+
+    def note_pod(self, namespace: str, group: str, pod: PodSeen, *, gone: bool) -> None:
+        """Keep what a watch brought of a pod."""
+        key = (namespace, group)
+        if (kept := self._seen.get(key)) is not None:
+            pods = {name: value for name, value in kept.pods.items() if name != pod.name}
+            self._seen[key] = replace(kept, pods=pods if gone else pods | {pod.name: pod})
+
+    def forget(self, namespace: str, group: str) -> None:
+        """Drop what is kept of a group that is gone."""
+        self._seen.pop((namespace, group), None)
+
+    async def on_event(self, namespace: str, event: Json) -> int:
+        """Write the slices that follow from an event; return how many.
+
+        Raises:
+            ObservationError: it has not the shape of a controller's event.
+        """
+        started_s = asyncio.get_running_loop().time()
+        news = elected(event)
+        if group := event.get("group"):
+            self._wake(namespace, group)
+        if news is None:
+            return 0
+        observed = self._seen.get((namespace, news.group))
+        after = overlaid(observed, news) if observed is not None else None
+        if after is None or after.spec.paused or not self._may_act():
+            return 0
+        # Why before the writes: the other controllers tell the same, and once is enough.
+        self._seen[namespace, news.group] = after
+        steps = [step for step in slices(after).steps if isinstance(step, Apply)]
+        done = await asyncio.gather(*(self._write(step.body) for step in steps))
+        written = [body for body in done if body is not None]
+        if (kept := self._seen.get((namespace, news.group))) is not None:
+            self._seen[namespace, news.group] = replace(kept, children=by_key_added(kept.children, written))
+        self._on_moved(asyncio.get_running_loop().time() - started_s)
+        for step in steps:
+            _LOG.info("%s/%s epoch %d: %s", namespace, news.group, news.epoch, step)
+        return len(written)
+
+    async def _write(self, body: Json) -> Json | None:
+        for _ in range(WRITE_TRIES_MAX):
+            try:
+                return await self._kube.apply(body)
+            except UnavailableError as error:
+                _LOG.warning("EndpointSlice %s: %s", body["metadata"]["name"], error)
+        return None
+
+    async def follow(self, namespace: str, controllers: Controllers) -> None:
+        """Follow the events of controllers until cancelled."""
+        failures = 0
+        while True:
+            try:
+                async for event in controllers.events():
+                    failures = 0
+                    await self.on_event(namespace, event)
+            except (UnavailableError, ObservationError) as error:
+                failures += 1
+                _LOG.debug("events of %s: %s", namespace, error)
+            await asyncio.sleep(min(RECONNECT_MAX_S, RECONNECT_S * 2.0 ** min(failures, 10)))

@@ -1,0 +1,110 @@
+"""When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
+
+A wake-up says only that something about a resource may have changed; the pass looks for itself. Wake-ups that come
+during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
+operator that gives up would have to be noticed by somebody.
+
+While another operator has the Lease, wake-ups are kept and no pass begins.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.handlers.reconcile import NotLeadingError
+
+PASSES_AT_ONCE_MAX: Final = 4
+BACKOFF_FIRST_S: Final = 0.2
+BACKOFF_MAX_S: Final = 30.0
+GATE_POLL_S: Final = 0.2
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Resource(NamedTuple):
+    """A custom resource of ours."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+Pass = Callable[[Resource], Awaitable[float | None]]
+"""Does one pass; returns when the next should come, in seconds, None when the resource is gone."""
+
+
+def backoff_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row."""
+    return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 30))
+
+
+class Work:
+    """Runs passes.
+
+    Invariant: a resource has at most one task, and a task at most one pass.
+    """
+
+    def __init__(self, do_pass: Pass, may_act: Callable[[], bool]) -> None:
+        """Take what a pass is, and what says whether we may act."""
+        self._do_pass: Final = do_pass
+        self._may_act: Final = may_act
+        self._woken: Final[dict[Resource, asyncio.Event]] = {}
+        self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
+        self._turns: Final = asyncio.Semaphore(PASSES_AT_ONCE_MAX)
+
+    def wake(self, resource: Resource) -> None:
+        """Have a pass over the resource soon."""
+        event = self._woken.setdefault(resource, asyncio.Event())
+        event.set()
+        if resource not in self._tasks:
+            self._tasks[resource] = asyncio.create_task(self._serve(resource, event), name="/".join(resource))
+
+    async def stop(self) -> None:
+        """End all passes and wait until they have ended."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, resource: Resource, woken: asyncio.Event) -> None:
+        failures = 0
+        delay: float | None = GATE_POLL_S
+        while delay is not None or woken.is_set():
+            woken.clear()
+            if not self._may_act():
+                await asyncio.sleep(GATE_POLL_S)
+                continue
+            failures, delay = await self._one(resource, failures)
+            if failures:
+                # Why not woken before its time: what wakes us may be what fails.
+                await asyncio.sleep(backoff_s(failures))
+            elif delay is not None:
+                await _wait(woken, delay)
+        # Why here and not in a callback: a wake-up between the two would find a task that is already over.
+        del self._woken[resource], self._tasks[resource]
+
+    async def _one(self, resource: Resource, failures: int) -> tuple[int, float | None]:
+        """Do one pass; return the failures in a row and the delay until the next."""
+        async with self._turns:
+            try:
+                return 0, await self._do_pass(resource)
+            except NotLeadingError:
+                return 0, GATE_POLL_S
+            except UnavailableError as error:
+                _LOG.warning("%s: %s; again in %.1f s", "/".join(resource), error, backoff_s(failures + 1))
+            except Exception:
+                # Why all: one resource that breaks our code must not stop the others.
+                _LOG.exception(
+                    "%s: a pass broke; again in %.1f s", "/".join(resource), backoff_s(failures + 1)
+                )
+        return failures + 1, GATE_POLL_S
+
+
+async def _wait(woken: asyncio.Event, delay_s: float) -> None:
+    """Wait for a wake-up, and not longer than so many seconds."""
+    try:
+        async with asyncio.timeout(delay_s):
+            await woken.wait()
+    except TimeoutError:
+        return

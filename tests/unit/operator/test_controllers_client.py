@@ -1,0 +1,162 @@
+"""The controllers over HTTP: any answers a read, the leader takes a change, silence of one is no silence of all."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.clients.controllers import ControllersClient
+
+
+class _Node:
+    """A controller's HTTP interface with canned answers."""
+
+    def __init__(self) -> None:
+        self.host = ""
+        self.asked: list[str] = []
+        self.leader: str | None = None
+        self.status = 200
+        self.header_seen = ""
+        self.events = ""
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.host = f"127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append(f"{request.method} {request.path_qs}")
+        if request.method == "POST":
+            self.header_seen = request.headers.get("Authorization", "")
+            if self.leader:
+                return web.Response(
+                    status=307, headers={"Location": f"http://{self.leader}{request.path_qs}"}
+                )
+            return web.json_response({"error": "no"}, status=self.status)
+        if request.path == "/v1/events":
+            return web.Response(text=self.events)
+        if request.path == "/v1/failovers":
+            return web.json_response({"failovers": [{"new_epoch": 2}]})
+        if request.path.endswith("/unknown"):
+            return web.json_response({"error": "no such broker group"}, status=404)
+        return web.json_response({"name": "orders"}, status=self.status)
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[tuple[_Node, _Node]]:
+    pair = _Node(), _Node()
+    for node in pair:
+        await node.start()
+    yield pair
+    for node in pair:
+        await node.stop()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+async def test_reads_ask_for_what_is_committed_now(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    client = ControllersClient(session, [nodes[0].host])
+    assert await client.group("main", "orders") == {"name": "orders"}
+    assert nodes[0].asked == ["GET /v1/groups/main/orders?consistent=true"]
+
+
+async def test_a_group_that_is_not_known_is_none(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    assert await ControllersClient(session, [nodes[0].host]).group("main", "unknown") is None
+
+
+async def test_a_controller_that_is_gone_is_passed_over_and_asked_last_from_then_on(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    await nodes[0].stop()
+    client = ControllersClient(session, [nodes[0].host, nodes[1].host])
+    await client.group("main", "orders")
+    assert client._hosts == [nodes[1].host, nodes[0].host]
+
+
+async def test_one_without_a_quorum_is_passed_over(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].status = 503
+    client = ControllersClient(session, [nodes[0].host, nodes[1].host])
+    assert await client.group("main", "orders") == {"name": "orders"}
+
+
+async def test_silence_of_all_is_said(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
+    await nodes[0].stop()
+    with pytest.raises(UnavailableError, match=nodes[0].host):
+        await ControllersClient(session, [nodes[0].host]).status()
+
+
+async def test_a_change_goes_to_the_leader_with_the_token(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].leader = nodes[1].host
+    await ControllersClient(session, [nodes[0].host], "secret").designate("main", "orders", 2)
+    assert nodes[1].asked == ["POST /v1/groups/main/orders/elect"]
+    assert nodes[1].header_seen == "Bearer secret"
+
+
+async def test_a_refusal_is_not_tried_elsewhere(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].status = 409
+    with pytest.raises(RefusedError, match="409"):
+        await ControllersClient(session, [nodes[0].host, nodes[1].host]).designate("main", "orders", 2)
+    assert nodes[1].asked == []
+
+
+async def test_two_that_send_a_change_to_each_other_are_left(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].leader, nodes[1].leader = nodes[1].host, nodes[0].host
+    with pytest.raises(UnavailableError, match="circle"):
+        await ControllersClient(session, [nodes[0].host]).designate("main", "orders", 2)
+
+
+async def test_events_begin_after_the_newest(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].events = '{"sequence": 7}\n{"sequence": 8}\n'
+    found = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+    assert nodes[0].asked == ["GET /v1/events?after=0&follow=false", "GET /v1/events?after=8"]
+    assert len(found) == 2
+
+
+async def test_a_stream_goes_on_where_the_last_one_ended(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    client = ControllersClient(session, [nodes[0].host])
+    nodes[0].events = '{"sequence": 7}\n'
+    _ = [event async for event in client.events()]
+    nodes[0].events = '{"sequence": 9}\n'
+    _ = [event async for event in client.events()]
+    assert nodes[0].asked[-1] == "GET /v1/events?after=7"
+    nodes[0].events = '{"sequence": 2}\n'
+    _ = [event async for event in client.events()]
+    assert nodes[0].asked[-1] == "GET /v1/events?after=2", "the controllers count from the beginning again"
+
+
+async def test_an_answer_that_is_none_is_the_peers_fault(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].events = "<html>\n"
+    with pytest.raises(UnavailableError):
+        _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]

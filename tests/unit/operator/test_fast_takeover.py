@@ -1,0 +1,184 @@
+"""The short way of a takeover: from an event of the controllers to the slices, without a look in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.handlers.observe import observe_group
+from rocketmq_operator.handlers.takeover import Takeover
+from rocketmq_operator.plan.observed import ObservationError, pod_seen
+from testkit.kube_memory import MemoryKube
+from testkit.operator_world import OperatorWorld
+
+Json = dict[str, Any]
+
+
+class _Leader:
+    """Says whether the operator may act, and remembers who was woken."""
+
+    def __init__(self) -> None:
+        self.acts = True
+        self.woken: list[tuple[str, str]] = []
+
+    def may_act(self) -> bool:
+        return self.acts
+
+    def wake(self, namespace: str, group: str) -> None:
+        self.woken.append((namespace, group))
+
+
+async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
+    world = OperatorWorld({"logReplicas": 1})
+    await world.settle()
+    leader = _Leader()
+    takeover = Takeover(world.kube, leader.may_act, leader.wake)
+    observed = await observe_group(world.shell().world, "shop", "orders")
+    assert observed is not None
+    takeover.note_group(observed)
+    world.kube.writes.clear()
+    return world, takeover, leader
+
+
+def _event(world: OperatorWorld, new: str, epoch: int, old: str = "orders-0", **changes: Any) -> Json:
+    addresses = {
+        name: f"{world.get('Service', name)['spec']['clusterIP']}:10911" for name in ("orders-0", "orders-1")
+    }
+    event = {
+        "kind": "MasterElected",
+        "cluster": "main",
+        "group": "orders",
+        "epoch": epoch,
+        "ts_ns": int(world.controllers.now.timestamp()) * 10**9,
+        "attrs": {
+            "cause": "ConnectionClosed",
+            "old_master_address": addresses[old],
+            "new_master_address": addresses[new],
+            "new_master_id": "2",
+        },
+    }
+    return event | changes
+
+
+async def test_a_dead_masters_address_moves_with_one_write_and_no_read() -> None:
+    world, takeover, leader = await _world()
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert world.kube.writes == ["apply EndpointSlice orders-0"]
+    assert world.server_of("orders-0") == "orders-1"
+    assert leader.woken == [("shop", "orders")]
+
+
+async def test_an_event_that_is_told_twice_moves_nothing_twice() -> None:
+    world, takeover, _ = await _world()
+    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+
+
+async def test_an_event_older_than_the_last_look_moves_nothing() -> None:
+    world, takeover, _ = await _world()
+    assert await takeover.on_event("shop", _event(world, "orders-1", 1)) == 0
+    assert world.kube.writes == []
+
+
+async def test_a_look_that_is_older_than_an_event_does_not_move_an_address_back() -> None:
+    world, takeover, _ = await _world()
+    old_look = await observe_group(world.shell().world, "shop", "orders")
+    assert old_look is not None
+    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    takeover.note_group(old_look)
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+
+
+async def test_an_operator_without_the_lease_moves_nothing() -> None:
+    world, takeover, leader = await _world()
+    leader.acts = False
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert world.kube.writes == []
+
+
+async def test_a_paused_group_keeps_its_addresses() -> None:
+    world, takeover, _ = await _world()
+    world.write_group({"logReplicas": 1, "paused": True})
+    observed = await observe_group(world.shell().world, "shop", "orders")
+    assert observed is not None
+    takeover.note_group(observed)
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+
+
+async def test_no_address_moves_to_a_master_that_a_watch_saw_go() -> None:
+    world, takeover, _ = await _world()
+    takeover.note_pod("shop", "orders", pod_seen(world.get("Pod", "orders-1")), gone=True)
+    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    assert world.server_of("orders-0") == "orders-0"
+
+
+async def test_the_pass_after_a_takeover_finds_nothing_to_correct() -> None:
+    world, takeover, _ = await _world()
+    world.kube.unready.add("orders-0")
+    world.kube.remove("Pod", "shop", "orders-0")
+    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    world.kube.writes.clear()
+    await world.one_pass()
+    assert [words for words in world.kube.writes if "EndpointSlice" in words] == []
+
+
+async def test_other_events_only_wake_the_group() -> None:
+    world, takeover, leader = await _world()
+    assert await takeover.on_event("shop", {"kind": "SyncStateSetChanged", "group": "orders"}) == 0
+    assert (leader.woken, world.kube.writes) == ([("shop", "orders")], [])
+
+
+async def test_an_event_without_its_shape_is_the_controllers_fault() -> None:
+    world, takeover, _ = await _world()
+    with pytest.raises(ObservationError, match="new_master_id"):
+        await takeover.on_event("shop", _event(world, "orders-1", 2, attrs={}))
+
+
+async def test_a_write_that_fails_is_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, takeover, _ = await _world()
+    whole, tries = MemoryKube.apply, []
+
+    async def failing(self: MemoryKube, body: Json) -> Json:
+        tries.append(body["metadata"]["name"])
+        if len(tries) == 1:
+            raise UnavailableError("cut")
+        return await whole(self, body)
+
+    monkeypatch.setattr(MemoryKube, "apply", failing)
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert tries == ["orders-0", "orders-0"]
+
+
+class _Streams:
+    """Controllers whose first stream breaks."""
+
+    def __init__(self, event: Json, seen: asyncio.Event) -> None:
+        self.tries = 0
+        self._event = event
+        self._seen = seen
+
+    async def events(self) -> AsyncIterator[Json]:
+        self.tries += 1
+        if self.tries == 1:
+            raise UnavailableError("gone")
+        yield self._event
+        self._seen.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_broken_stream_is_opened_again() -> None:
+    world, takeover, _ = await _world()
+    seen = asyncio.Event()
+    streams: Any = _Streams(_event(world, "orders-1", 2), seen)
+    following = asyncio.create_task(takeover.follow("shop", streams))
+    await asyncio.wait_for(seen.wait(), 5)
+    following.cancel()
+    assert world.server_of("orders-0") == "orders-1"
+
+
+async def test_three_controllers_that_tell_the_same_make_one_write() -> None:
+    world, takeover, _ = await _world()
+    await asyncio.gather(*(takeover.on_event("shop", _event(world, "orders-1", 2)) for _ in range(3)))
+    assert world.kube.writes == ["apply EndpointSlice orders-0"]

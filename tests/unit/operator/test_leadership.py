@@ -1,0 +1,130 @@
+"""Two operators and one Lease, on clocks that tests move."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
+from rocketmq_operator.handlers.leadership import Leadership
+from rocketmq_operator.plan.lease import DURATION_S, RENEW_DEADLINE_S
+from testkit.kube_memory import Json, MemoryKube
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class _Leases(MemoryKube):
+    """Objects whose versions are checked, as the API server does on create and replace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut_off = False
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        if self.cut_off:
+            raise UnavailableError("cut off")
+        return await super().get(kind, namespace, name)
+
+    async def create(self, body: Json) -> Json:
+        if (body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]) in self.objects:
+            raise KubeConflictError("exists")
+        return await super().create(body)
+
+    async def replace(self, body: Json) -> Json:
+        live = self.objects[body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]]
+        if live["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise KubeConflictError("changed")
+        return await super().replace(body)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def read(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+def _pair(clock: _Clock) -> tuple[_Leases, Leadership, Leadership]:
+    kube = _Leases()
+    one, two = (Leadership(kube, "system", name, lambda: NOW, clock.read) for name in ("one", "two"))
+    return kube, one, two
+
+
+async def test_the_first_acts_and_the_second_watches(clock: _Clock) -> None:
+    _, one, two = _pair(clock)
+    await one.once()
+    await two.once()
+    assert (one.may_act(), two.may_act()) == (True, False)
+
+
+async def test_a_holder_that_renews_keeps_it(clock: _Clock) -> None:
+    _, one, two = _pair(clock)
+    for _ in range(20):
+        await one.once()
+        await two.once()
+        clock.now_s += 2
+    assert (one.may_act(), two.may_act()) == (True, False)
+
+
+async def test_never_do_two_act(clock: _Clock) -> None:
+    kube, one, two = _pair(clock)
+    await one.once()
+    await two.once()
+    took_s = 0.0
+    for _ in range(40):
+        clock.now_s += 0.5
+        await two.once()
+        assert not (one.may_act() and two.may_act())
+        took_s = took_s or (clock.now_s if two.may_act() else 0.0)
+    assert DURATION_S <= took_s <= DURATION_S + 0.5
+    assert kube.objects["Lease", "system", "rocketmq-operator"]["spec"]["holderIdentity"] == "two"
+
+
+async def test_a_holder_that_is_cut_off_stops_by_itself(clock: _Clock) -> None:
+    kube, one, _ = _pair(clock)
+    await one.once()
+    kube.cut_off = True
+    clock.now_s = RENEW_DEADLINE_S
+    with pytest.raises(UnavailableError):
+        await one.once()
+    assert not one.may_act()
+
+
+async def test_a_lease_that_is_given_away_is_taken_at_once(clock: _Clock) -> None:
+    _, one, two = _pair(clock)
+    await one.once()
+    await two.once()
+    await one.release()
+    await two.once()
+    assert (one.may_act(), two.may_act()) == (False, True)
+
+
+async def test_of_two_who_take_it_at_once_one_acts(clock: _Clock) -> None:
+    kube, one, two = _pair(clock)
+    await one.once()
+    await one.release()
+    before = await kube.get("Lease", "system", "rocketmq-operator")
+    await two.once()
+    stale = Leadership(_Stale(kube, before), "system", "three", lambda: NOW, clock.read)
+    await stale.once()
+    assert (two.may_act(), stale.may_act()) == (True, False)
+
+
+class _Stale(_Leases):
+    """Shows an old version, writes to the real one."""
+
+    def __init__(self, kube: _Leases, shown: Json | None) -> None:
+        super().__init__()
+        self._kube = kube
+        self._shown = shown
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        return self._shown
+
+    async def replace(self, body: Json) -> Json:
+        return await self._kube.replace(body)

@@ -1,0 +1,106 @@
+"""When passes happen: one at a time, one more for many wake-ups, again after a failure, none without the Lease."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work, backoff_s
+
+ORDERS = Resource("BrokerGroup", "shop", "orders")
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0)
+
+
+class _Passes:
+    """Counts passes; each waits until it is let go."""
+
+    def __init__(self, delay: float | None = 60.0) -> None:
+        self.begun = 0
+        self.at_once = 0
+        self.most_at_once = 0
+        self.delay = delay
+        self.failures: list[Exception] = []
+        self.go = asyncio.Event()
+
+    async def do(self, _: Resource) -> float | None:
+        self.begun += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.go.wait()
+        self.at_once -= 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return self.delay
+
+
+async def test_many_wake_ups_during_a_pass_make_one_more_pass() -> None:
+    passes = _Passes()
+    work = Work(passes.do, lambda: True)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    for _ in range(10):
+        work.wake(ORDERS)
+    passes.go.set()
+    await _until(lambda: passes.begun == 2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (passes.begun, passes.most_at_once) == (2, 1)
+    await work.stop()
+
+
+async def test_a_pass_comes_again_by_itself() -> None:
+    passes = _Passes(delay=0.01)
+    passes.go.set()
+    work = Work(passes.do, lambda: True)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun >= 3)
+    await work.stop()
+
+
+@pytest.mark.parametrize("error", [UnavailableError("cut"), KeyError("our own mistake")])
+async def test_a_pass_that_fails_is_tried_again(error: Exception) -> None:
+    passes = _Passes()
+    passes.failures = [error]
+    passes.go.set()
+    work = Work(passes.do, lambda: True)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 2)
+    await work.stop()
+
+
+async def test_a_resource_that_is_gone_is_dropped_and_may_come_back() -> None:
+    passes = _Passes(delay=None)
+    passes.go.set()
+    work = Work(passes.do, lambda: True)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1 and not work._tasks)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 2)
+    await work.stop()
+
+
+async def test_a_wake_up_is_kept_until_the_lease_is_ours() -> None:
+    passes = _Passes()
+    passes.go.set()
+    leading = False
+    work = Work(passes.do, lambda: leading)
+    work.wake(ORDERS)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert passes.begun == 0
+    leading = True
+    await _until(lambda: passes.begun == 1)
+    await work.stop()
+
+
+def test_delays_grow_to_a_bound_and_never_end() -> None:
+    delays = [backoff_s(failures) for failures in range(1, 2_000)]
+    assert delays == sorted(delays)
+    assert delays[0] < 1
+    assert delays[-1] == BACKOFF_MAX_S
