@@ -1,0 +1,135 @@
+"""What a watch brings and to whom it goes; and how the process starts and ends without a Kubernetes."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+
+from rocketmq_operator.handlers.metrics import HealthServer, Metrics
+from rocketmq_operator.handlers.operator import EndlessDelays, Watched, apply_settings, note_pod, registry_for
+from rocketmq_operator.handlers.takeover import Takeover
+from rocketmq_operator.handlers.work import Resource, Work
+from testkit.kube_memory import MemoryKube
+
+
+class _Work(Work):
+    """Remembers wake-ups."""
+
+    def __init__(self) -> None:
+        self.woken: list[Resource] = []
+
+    def wake(self, resource: Resource) -> None:
+        self.woken.append(resource)
+
+
+class _Clusters:
+    """Remembers clusters."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+        self.names.add(f"{namespace}/{name}")
+
+    def gone(self, namespace: str, name: str) -> None:
+        self.names.discard(f"{namespace}/{name}")
+
+
+def _watched() -> tuple[Watched, _Work, _Clusters]:
+    work, clusters = _Work(), _Clusters()
+    takeover = Takeover(MemoryKube(), lambda: True, lambda *_: None)
+    return Watched(work, takeover, clusters), work, clusters
+
+
+def _handlers(registry: kopf.OperatorRegistry) -> dict[str, Any]:
+    return {handler.fn.__name__: handler.fn for handler in registry._watching.get_all_handlers()}
+
+
+def _body(name: str, generation: int, labels: dict[str, str] | None = None) -> kopf.Body:
+    metadata = {"name": name, "namespace": "shop", "generation": generation, "labels": labels or {}}
+    return kopf.Body({"metadata": metadata, "spec": {}, "status": {}})  # type: ignore[typeddict-item]  # enough of one
+
+
+async def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
+    watched, work, _ = _watched()
+    on_group = _handlers(registry_for(watched))["on_group"]
+    for generation in (1, 1, 2):
+        await on_group(type="MODIFIED", body=_body("orders", generation))
+    assert work.woken == [Resource("BrokerGroup", "shop", "orders")] * 2
+
+
+async def test_a_group_that_is_deleted_and_made_again_is_looked_at() -> None:
+    watched, work, _ = _watched()
+    on_group = _handlers(registry_for(watched))["on_group"]
+    for type_ in ("ADDED", "DELETED", "ADDED"):
+        await on_group(type=type_, body=_body("orders", 1))
+    assert len(work.woken) == 3
+
+
+async def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
+    watched, _, clusters = _watched()
+    on_cluster = _handlers(registry_for(watched))["on_cluster"]
+    await on_cluster(type=None, body=_body("main", 1))
+    assert clusters.names == {"shop/main"}
+    await on_cluster(type="DELETED", body=_body("main", 1))
+    assert clusters.names == set()
+
+
+@pytest.mark.parametrize(
+    ("labels", "woken"),
+    [
+        (
+            {"rocketmq-ha.dev/cluster": "main", "rocketmq-ha.dev/group": "orders"},
+            ("BrokerGroup", "shop", "orders"),
+        ),
+        ({"rocketmq-ha.dev/cluster": "main"}, ("RocketMQCluster", "shop", "main")),
+    ],
+)
+async def test_a_pod_wakes_whose_it_is(labels: dict[str, str], woken: tuple[str, str, str]) -> None:
+    watched, work, _ = _watched()
+    note_pod(watched, dict(_body("some-0", 1, labels)), gone=False)
+    assert work.woken == [Resource(*woken)]
+
+
+def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:
+    settings = kopf.OperatorSettings()
+    apply_settings(settings)
+    assert settings.persistence.finalizer.startswith("rocketmq-ha.dev/")
+    assert settings.peering.standalone
+    assert not hasattr(EndlessDelays(), "__len__")
+    assert list(itertools.islice(EndlessDelays(), 1_000))[-1] == 30.0
+
+
+async def test_health_and_metrics_are_served() -> None:
+    ready = False
+    metrics = Metrics(lambda: True)
+    metrics.steps.labels(step="Apply").inc()
+    server = HealthServer(metrics, lambda: ready)
+    port = await server.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        assert (await session.get("/livez")).status == 200
+        assert (await session.get("/readyz")).status == 503
+        ready = True
+        assert (await session.get("/readyz")).status == 200
+        text = await (await session.get("/metrics")).text()
+    await server.stop()
+    assert 'rmqha_operator_steps_total{step="Apply"} 1.0' in text
+    assert "rmqha_operator_leading 1.0" in text
+
+
+def test_an_operator_without_a_kubernetes_ends_and_says_why(tmp_path: Path) -> None:
+    environment = {"KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path), "PATH": ""}
+    command = [
+        sys.executable,
+        "-c",
+        "from rocketmq_operator.cli import main; raise SystemExit(main(['run']))",
+    ]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "no configuration for Kubernetes" in ended.stderr
