@@ -55,6 +55,8 @@ class FakeBroker:
         self.epoch = 0
         self.max_offset = 0
         self.notices: list[Notice] = []
+        # Whether it still says (906) that it is master.
+        self.clings_to_its_role = False
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -212,13 +214,18 @@ class FakeBroker:
         connection.on_request = self._on_request
 
     def _on_request(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code == RequestCode.EXCHANGE_BROKER_HA_INFO:
+            header = headers.ExchangeHAInfoResponseHeader(
+                master_address=self.address if self.clings_to_its_role else None
+            )
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
             return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-        header = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+        notice = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
         at_s = asyncio.get_running_loop().time()
-        self.notices.append(Notice(at_s, header, SyncStateSet.decode(request.body)))
+        self.notices.append(Notice(at_s, notice, SyncStateSet.decode(request.body)))
         # As a broker: the new master opens an epoch entry, a slave gets it by the handshake.
-        self.epoch = max(self.epoch, header.master_epoch or 0)
+        self.epoch = max(self.epoch, notice.master_epoch or 0)
         self._heard.set()
         return None
 

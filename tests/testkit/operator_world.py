@@ -1,6 +1,7 @@
 """The operator's passes over a Kubernetes and controllers in memory, until nothing is left to do."""
 
 import copy
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ class OperatorWorld:
     def __init__(self, group: Json | None = None, cluster: Json | None = None) -> None:
         self.kube = MemoryKube()
         self.controllers = MemoryControllers(self.kube, GROUP)
+        self._tokens = itertools.count(1)
         self.write_cluster(cluster or {})
         self.write_group(group or {})
 
@@ -60,7 +62,7 @@ class OperatorWorld:
                 kube=self.kube,
                 controllers_of=lambda *_: self.controllers,
                 now=lambda: self.controllers.now,
-                new_token=lambda: "token",
+                new_token=lambda: f"token-{next(self._tokens)}",
             )
         )
 

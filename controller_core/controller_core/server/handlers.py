@@ -39,6 +39,7 @@ from controller_core.server.live_config import LiveConfig, UpdateRefusedError
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.peer_list import format_peers
 from controller_core.server.requests import CommandMaker
+from controller_core.server.role_changes import RoleChanges
 
 HEARTBEAT_REMARK: Final = "Heart beat success"
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
@@ -70,6 +71,11 @@ class NodeReads(Protocol):
 
 class Submitter(Protocol):
     """Puts commands into the log and follows up on elections."""
+
+    @property
+    def changes(self) -> RoleChanges:
+        """Return which groups are in the middle of a change of master."""
+        ...
 
     async def submit(self, command: AnyCommand) -> Outcome:
         """Propose a command and return what applying it led to."""
@@ -137,13 +143,19 @@ class Handlers:
         if local is not None:
             return local(channel_id, request)
         read = self._reads.get(request.code)
-        if read is not None and self._may_read():
+        if read is not None and not self._must_wait(request) and self._may_read():
             reply = read(channel_id, request)
             if reply is not None:
                 return answers.answer(request, reply)
         elif read is None and request.code not in self._writes:
             return answers.not_supported(request)
         return self._by_leader(channel_id, request)
+
+    def _must_wait(self, request: RemotingCommand) -> bool:
+        """Whether the answer would tell a broker of a new master before its turn (see `role_changes`)."""
+        if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
+            return False
+        return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))
 
     def _may_read(self) -> bool:
         """Say whether the applied state may be read now; asked of Raft once a millisecond.
@@ -169,6 +181,8 @@ class Handlers:
     async def _as_leader(self, channel_id: int, request: RemotingCommand) -> Reply:
         read = self._reads.get(request.code)
         if read is not None:
+            if self._must_wait(request):
+                await self._submitter.changes.settled((request.ext or {}).get("brokerName", ""))
             await self._node.read_barrier()
             reply = read(channel_id, request)
             if reply is not None:

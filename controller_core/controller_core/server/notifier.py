@@ -23,6 +23,7 @@ from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import RoleNotice
+from controller_core.remoting.command import RemotingCommand
 from controller_core.server.answers import role_notice
 from controller_core.server.logs import bind
 
@@ -70,6 +71,16 @@ class Notifier:
         """Start telling these members."""
         for notice in notices:
             self._take(notice)
+
+    async def ask(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request over the connection that notices use, and return the answer.
+
+        Raises:
+            ChannelError: it cannot be reached, or does not answer in time.
+            ValueError: the address is none.
+        """
+        connection = await self._connection(address)
+        return await connection.call(request, timeout_s)
 
     def seen(self, key: ReplicaKey, epoch: int) -> None:
         """A member showed that it knows `epoch`: stop telling it that or anything older."""

@@ -11,9 +11,9 @@ the new master needs longer than `RECORD_SOON_S` to act. They are for the record
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
@@ -26,6 +26,7 @@ from controller_core.server.logs import bind
 from controller_core.server.metrics import Metrics
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.notifier import Notifier
+from controller_core.server.role_changes import RoleChanges
 
 RECORD_SOON_S: Final = 0.3
 """After how long the times known by then are written down, so that readers need not wait for the rest."""
@@ -37,6 +38,8 @@ keep telling the old epoch until something is written, or until it asks for anot
 """
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Proposer(Protocol):
@@ -68,12 +71,13 @@ class Submitting:
         self, node: Proposer, clock: Clock, metrics: Metrics, *, may_notify: Callable[[], bool]
     ) -> None:
         self.notifier = Notifier(self._noticed)
+        self.changes = RoleChanges(self.notifier)
         self._node = node
         self._clock = clock
         self._metrics = metrics
         self._may_notify = may_notify
         self._watches: dict[ReplicaKey, _Watch] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def submit(self, command: AnyCommand) -> Outcome:
         """Propose a command, return what applying it led to, and tell brokers of a new master.
@@ -83,12 +87,20 @@ class Submitting:
             ProposalDroppedError: the log could not take it; nothing happened.
             ProposalLostError: leadership was lost meanwhile; whether it happened is not known.
         """
-        outcome = await self._propose(command)
-        if isinstance(command, ElectMaster):
+        if not isinstance(command, ElectMaster):
+            return await self._propose(command)
+        # In a task of its own: a caller that gives up must not leave brokers untold.
+        return await asyncio.shield(self._start(self._elect(command)))
+
+    async def _elect(self, command: ElectMaster) -> Outcome:
+        with self.changes.open(command.broker_name):
+            outcome = await self._propose(command)
             self._metrics.election(_election_result(outcome), str(command.cause))
             if outcome.reply.code == ResponseCode.SUCCESS:
-                self.follow_up(outcome.notices, self._clock.stamp())
                 _log_election(outcome)
+                self._watch(outcome.notices, self._clock.stamp())
+                if self._may_notify():
+                    await self.changes.tell(outcome.notices, _replaced(outcome))
         return outcome
 
     def expect(self, address: str) -> None:
@@ -138,6 +150,9 @@ class Submitting:
         """Tell brokers of their master and watch for its first acts; `committed` None if another node saw that."""
         if self._may_notify():
             self.notifier.notify(notices)
+        self._watch(notices, committed)
+
+    def _watch(self, notices: tuple[RoleNotice, ...], committed: Stamp | None) -> None:
         master = next((notice for notice in notices if notice.broker_id == notice.master_id), None)
         if master is None:
             return
@@ -148,9 +163,18 @@ class Submitting:
         self._watches[member] = watch
         if replaced is not None:
             replaced.done.set()
-        task = asyncio.create_task(self._record(watch))
+        self._start(self._record(watch))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller has it too, unless it gave up
 
     def _noticed(self, notice: RoleNotice) -> None:
         watch = self._watches.get(ReplicaKey(*notice.key, notice.broker_id))
@@ -201,6 +225,14 @@ def _log_election(outcome: Outcome) -> None:
         if event.kind is EventKind.MASTER_ELECTED:
             fields = bind(cluster=event.cluster, broker_group=event.group, epoch=event.epoch, **event.attrs)
             _log.info("a master was elected", extra=fields)
+
+
+def _replaced(outcome: Outcome) -> int | None:
+    """Return the id of the master that an election replaced."""
+    for event in outcome.events:
+        if event.kind is EventKind.MASTER_ELECTED and "old_master_id" in event.attrs:
+            return int(event.attrs["old_master_id"])
+    return None
 
 
 def _election_result(outcome: Outcome) -> str:

@@ -13,12 +13,13 @@ import pyarrow.dataset as ds
 
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import MEMBERS, Happened
-from testkit.demo.timeline import Phase, Timeline, longest_gap, sends_failed
+from testkit.demo.timeline import Gap, Phase, Timeline, longest_gap, sends_failed
 from testkit.load import Send
 
 Event = dict[str, Any]
 Record = dict[str, Any]
 _ACKNOWLEDGEMENT_COPIES_MIN = 2
+_FIRST_SEND_WITHIN_NS = 5_000_000_000
 
 
 async def failover_records(cluster: DemoCluster) -> list[Record]:
@@ -41,25 +42,31 @@ def timelines(
     happened: Sequence[Happened], records: Sequence[Record], events: Sequence[Event], sends: Sequence[Send]
 ) -> list[Timeline]:
     """Return a timeline for each thing that happened, in order."""
-    return [
-        Timeline(
-            title=what.title,
-            fault_ns=what.fault_ns,
-            phases=_phases(what, records, events, sends),
-            gap=longest_gap(sends, what.fault_ns, what.until_ns),
-            sends_failed=sends_failed(sends, what.fault_ns, what.until_ns),
-        )
-        for what in happened
-    ]
+    return [_timeline(what, records, events, sends) for what in happened]
+
+
+def _timeline(
+    what: Happened, records: Sequence[Record], events: Sequence[Event], sends: Sequence[Send]
+) -> Timeline:
+    # A pause of the client later on, while the restarted broker takes the processors, is not the failover's.
+    writable_ns = _set_reached_ns(what, events, _ACKNOWLEDGEMENT_COPIES_MIN)
+    until_ns = min(what.until_ns, (writable_ns or what.until_ns) + _FIRST_SEND_WITHIN_NS)
+    gap = longest_gap(sends, what.fault_ns, until_ns)
+    return Timeline(
+        title=what.title,
+        fault_ns=what.fault_ns,
+        phases=_phases(what, records, events, gap),
+        gap=gap,
+        sends_failed=sends_failed(sends, what.fault_ns, what.until_ns),
+    )
 
 
 def _phases(
-    what: Happened, records: Sequence[Record], events: Sequence[Event], sends: Sequence[Send]
+    what: Happened, records: Sequence[Record], events: Sequence[Event], gap: Gap | None
 ) -> list[Phase]:
     if what.new_epoch is None:
         return []
     record = next(record for record in records if record["new_epoch"] == what.new_epoch)
-    gap = longest_gap(sends, what.fault_ns, what.until_ns)
     return [
         Phase("suspected", record["suspected_ns"]),
         Phase("elected (committed)", record["committed_ns"] or record["proposed_ns"]),

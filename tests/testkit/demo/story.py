@@ -70,7 +70,7 @@ class Story:
 
     async def tell(self) -> list[Happened]:
         """Do all three, one after another, and return what was done when."""
-        return [await self._kill_master(), await self._kill_leader(), await self._switch_over()]
+        return [await self._kill_master(), await self._kill_leader(), await self.switch_over()]
 
     async def _kill_master(self) -> Happened:
         before = await wait_whole(self._cluster)
@@ -109,7 +109,8 @@ class Story:
             raise DemoError("the master changed although only a controller was killed")
         return Happened(f"kill -9 of the leading controller (n{leader})", fault_ns, time.time_ns(), None)
 
-    async def _switch_over(self) -> Happened:
+    async def switch_over(self) -> Happened:
+        """Hand the master over to the other broker, on purpose, and wait until the group is whole again."""
         before = await wait_whole(self._cluster)
         target = next(
             replica

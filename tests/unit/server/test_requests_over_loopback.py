@@ -140,6 +140,24 @@ async def test_a_dead_master_is_replaced_and_the_slave_told(one: OneNode) -> Non
         await master.die()
 
 
+async def test_the_new_master_hears_of_it_by_no_way_before_the_old_one_has_stepped_down(one: OneNode) -> None:
+    async with one.broker() as old, one.broker() as new:
+        await old.elect()
+        await old.alter((1, 2), set_epoch=1)
+        old.clings_to_its_role = True
+        ext = {"clusterName": old.cluster, "brokerName": old.group, "brokerId": "2", "designateElect": "true"}
+        electing = asyncio.create_task(_ask(one, RequestCode.CONTROLLER_ELECT_MASTER, ext))
+        await old.wait_notice(2)
+        asking = asyncio.create_task(new.replica_info())
+        done, _ = await asyncio.wait({electing, asking}, timeout=0.1)
+        assert done == set()
+        assert [notice.header.master_epoch for notice in new.notices] in ([], [1])
+        old.clings_to_its_role = False
+        assert (await electing).code == ResponseCode.SUCCESS
+        assert (await new.wait_notice(2)).header.master_broker_id == 2
+        assert (await asking)[0].master_broker_id == 2
+
+
 async def test_a_group_whose_last_member_returns_has_a_master_again_without_being_asked(one: OneNode) -> None:
     async with one.broker() as broker:
         await broker.elect()
