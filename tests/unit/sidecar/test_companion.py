@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -118,6 +121,18 @@ def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
     for name, value in (("max_offset_bytes", 800), ("lag_bytes", 200), ("in_sync", 1), ("master_epoch", 3)):
         assert f'rmqha_ha_{name}{{broker_id="2",cluster="c",group="g"}} {value}.0' in text
     assert "confirm_offset_bytes" not in text
+
+
+def test_every_metric_and_every_setting_is_in_the_reference() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "companion.md").read_text()
+    master = replace(MASTER, slaves=(SlaveFacts("/10.0.0.1:5", 1, 2, True),))
+    known = Known(master, group(1, 1), 0, controllers_up=True)
+    metrics = CompanionMetrics("c", "g", lambda: known).text().decode()
+    names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
+    assert {name for name in names if name not in text} == set()
+    assert len(names) == 15
+    keys = {key.replace("_", "-") for key in companion_config.KEYS}
+    assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
 
 
 # The process.
