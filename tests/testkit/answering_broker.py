@@ -1,6 +1,7 @@
-"""A fake broker that also answers who asks it: its epochs (1007), its slaves (907), its figures (28); and a name server.
+"""A fake broker that also answers who asks it, and a fake name server.
 
-It takes the role that the controllers' notices give it, as a broker does, and says so at once.
+Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it answers as a broker does. It takes the role
+that the controllers' notices give it, and says so at once.
 """
 
 from controller_core.channel import Connection, Server, serve
@@ -48,13 +49,18 @@ class AnsweringBroker(FakeBroker):
                 body = self._status().encode()
             case RequestCode.GET_BROKER_RUNTIME_INFO if not self.is_log_replica:
                 body = KVTable({"dispatchBehindBytes": "7"}).encode()
+            case RequestCode.GET_BROKER_CONFIG if not self.is_log_replica:
+                host, _, port = self.address.rpartition(":")
+                body = f"brokerClusterName={self.cluster}\nlistenPort={port}\nbrokerIP1={host}\n".encode()
             case _:
                 return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
 
     def _epochs(self) -> EpochEntryCache:
         entries = (EpochEntry(2**63 - 1, self.epoch, 0),) if self.epoch else ()
-        return EpochEntryCache(self.broker_id, self.group, self.cluster, entries, self.max_offset)
+        # A master's id is the one that name servers list it under.
+        broker_id = 0 if self.is_master else self.broker_id
+        return EpochEntryCache(broker_id, self.group, self.cluster, entries, self.max_offset)
 
     def _status(self) -> HARuntimeInfo:
         slaves = self.slaves if self.is_master else ()

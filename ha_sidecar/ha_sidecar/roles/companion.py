@@ -25,7 +25,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, lag_bytes, readiness
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, lag_bytes, readiness
 from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
@@ -61,7 +61,7 @@ class Companion:
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
             metrics.text,
-            lambda: readiness(self._broker_facts, self._group_facts),
+            lambda: readiness(self._identified(), self._group_facts),
             self._events,
             {"/v1/handover": self._hand_over},
         )
@@ -80,10 +80,10 @@ class Companion:
     async def _watch_broker(self) -> None:
         while True:
             try:
-                self._broker_facts = await ask_broker(self._broker)
+                known_address = self._broker_facts.address if self._broker_facts is not None else ""
+                self._broker_facts = await ask_broker(self._broker, known_address)
                 self._broker_seen_s = time.monotonic()
                 self._lag_bytes = lag_bytes(self._broker_facts, await self._master_max_offset())
-                self._events.broker_id = self._broker_facts.broker_id or None
             except (AskError, RemotingProtocolError) as error:
                 _log.debug("broker: %s", error)
                 if time.monotonic() - self._broker_seen_s > BROKER_FORGET_S:
@@ -132,12 +132,13 @@ class Companion:
         self._note_in_sync()
 
     def _note_in_sync(self) -> None:
-        broker, group = self._broker_facts, self._group_facts
+        broker, group = self._identified(), self._group_facts
         if broker is None or not broker.broker_id or group is None:
             return
         in_sync = broker.broker_id in group.members
         if in_sync != self._in_sync:
             self._in_sync = in_sync
+            self._events.broker_id = broker.broker_id
             members = ",".join(str(member) for member in group.members)
             attrs = {"in_sync": str(in_sync).lower(), "sync_state_set": members}
             self._events.add("InSyncChanged", group.master_epoch, attrs)
@@ -149,7 +150,10 @@ class Companion:
             return 503, {"error": str(error)}
 
     def _known(self) -> Known:
-        return Known(self._broker_facts, self._group_facts, self._lag_bytes, self._controllers_up)
+        return Known(self._identified(), self._group_facts, self._lag_bytes, self._controllers_up)
+
+    def _identified(self) -> BrokerFacts | None:
+        return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)
 
 
 def _address(text: str | None) -> HostPort | None:

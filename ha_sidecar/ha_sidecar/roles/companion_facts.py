@@ -4,13 +4,16 @@ Two sources that may disagree for a second: the broker says what it is (907, 100
 group takes it for (1006). Where both could tell, the controllers' word counts: a broker that believes to be master in
 an old epoch is not.
 
+A master answers 1007 with broker id 0, the one that name servers list masters under; which of the group it is, only its
+announced address tells (`identified`).
+
 Everything here is a pure function. What nobody said is None and never a zero.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller_core.remoting.bodies import (
     EpochEntryCache,
@@ -39,7 +42,8 @@ class BrokerFacts:
     """What the broker says of itself; offsets in bytes.
 
     Attributes:
-        broker_id: given by the controllers; 0 while it has none.
+        broker_id: given by the controllers; 0 of a master that is not identified yet, and while there is none.
+        address: what it announces to the controllers, host:port; empty if it was not asked.
         is_master: whether it takes itself for the master.
         last_epoch: newest epoch of its log, -1 for none.
         max_offset: end of its log.
@@ -49,6 +53,7 @@ class BrokerFacts:
     """
 
     broker_id: int
+    address: str
     is_master: bool
     last_epoch: int
     max_offset: int
@@ -74,7 +79,9 @@ class GroupFacts:
     others: tuple[tuple[int, str, bool], ...]
 
 
-def broker_facts(cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str]) -> BrokerFacts:
+def broker_facts(
+    cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str], address: str = ""
+) -> BrokerFacts:
     """Read the answers to 1007, 907 and 28 (the last one may be empty)."""
     max_offset = cache.max_offset
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
@@ -82,6 +89,7 @@ def broker_facts(cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[s
     behind = table.get(DISPATCH_BEHIND_KEY, "")
     return BrokerFacts(
         broker_id=cache.broker_id,
+        address=address,
         is_master=status.master,
         last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
         max_offset=max_offset,
@@ -103,6 +111,22 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
             sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
         ),
     )
+
+
+def announced_address(properties: str) -> str:
+    """Return the address that a broker announces, from its settings (the answer to 26); empty if they lack it."""
+    pairs = (line.partition("=") for line in properties.splitlines())
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    host, port = values.get("brokerIP1", ""), values.get("listenPort", "")
+    return f"{host}:{port}" if host and port else ""
+
+
+def identified(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
+    """Return the facts with the id that the controllers know the broker's address by, if it said none itself."""
+    if broker.broker_id or group is None or not broker.address:
+        return broker
+    found = [broker_id for broker_id, address, _ in group.others if address == broker.address]
+    return replace(broker, broker_id=found[0]) if found else broker
 
 
 def readiness(broker: BrokerFacts | None, group: GroupFacts | None) -> tuple[bool, str]:

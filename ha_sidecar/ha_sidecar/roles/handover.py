@@ -31,7 +31,7 @@ from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import GroupFacts
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified
 from ha_sidecar.roles.config import ConfigError, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -77,6 +77,7 @@ class Handover:
         self._controllers: Final = Controllers(config.controllers)
         self._broker: Final = Asker(config.broker)
         self._askers: Final[dict[str, Asker]] = {}
+        self._own: BrokerFacts | None = None
         self._waits_for = "the controllers"
 
     async def run(self) -> HandoverResult:
@@ -102,26 +103,28 @@ class Handover:
 
     async def _hand_over(self, started_s: float) -> HandoverResult:
         try:
-            own_id = await self._own_id()
+            own = await self._own_facts()
         except (AskError, RemotingProtocolError) as error:
             return _result(started_s, f"the broker does not answer: {error}", None, None)
         group = await self._group()
-        if group.master_id != own_id:
+        own = self._own = identified(own, group)
+        own_id = own.broker_id
+        if not own_id or group.master_id != own_id:
             return _result(started_s, f"broker {own_id} is not master", own_id, group)
         successor_id = await self._designate(own_id)
         group = await self._settled(successor_id, group.master_epoch)
         await self._listed(group.master_address or "")
         return _result(started_s, "done", own_id, group)
 
-    async def _own_id(self) -> int:
-        """Return the broker's id; raise what was wrong when it has not answered several times in a row."""
+    async def _own_facts(self) -> BrokerFacts:
+        """Ask the broker; raise what was wrong when it has not answered several times in a row."""
         for _ in range(BROKER_ATTEMPTS_MAX - 1):
             try:
-                return (await ask_broker(self._broker)).broker_id
+                return await ask_broker(self._broker)
             except (AskError, RemotingProtocolError) as error:
                 self._waits_for = f"the broker: {error}"
             await asyncio.sleep(LOOK_AGAIN_S)
-        return (await ask_broker(self._broker)).broker_id
+        return await ask_broker(self._broker)
 
     async def _group(self) -> GroupFacts:
         while True:
@@ -148,7 +151,7 @@ class Handover:
 
     async def _is_caught_up(self, broker_id: int, address: str) -> bool:
         try:
-            own = await ask_broker(self._broker)
+            own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
             other = await ask_broker(self._asker(address))
         except (AskError, RemotingProtocolError, ConfigError) as error:
             _log.info("broker %d cannot succeed: %s", broker_id, error)

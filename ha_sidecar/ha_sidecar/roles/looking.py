@@ -1,6 +1,6 @@
 """The questions that companion and handover ask: a broker what it is, the controllers what they say of its group.
 
-Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
 from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
@@ -8,12 +8,18 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import KVTable
 from ha_sidecar.roles.asking import Asker, AskError
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, broker_facts, group_facts
+from ha_sidecar.roles.companion_facts import (
+    BrokerFacts,
+    GroupFacts,
+    announced_address,
+    broker_facts,
+    group_facts,
+)
 from ha_sidecar.roles.controllers import Controllers
 
 
-async def ask_broker(asker: Asker) -> BrokerFacts:
-    """Return what a broker says of itself.
+async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
+    """Return what a broker says of itself; a master is asked for its address too, unless that is known.
 
     Raises:
         AskError: it does not answer.
@@ -22,7 +28,10 @@ async def ask_broker(asker: Asker) -> BrokerFacts:
     cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
     status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
     table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
-    return broker_facts(cache, status, table)
+    if not cache.broker_id and not known_address:
+        settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
+        known_address = announced_address(settings.body.decode(errors="replace"))
+    return broker_facts(cache, status, table, known_address)
 
 
 async def ask_group(controllers: Controllers, group: str) -> GroupFacts:

@@ -26,8 +26,10 @@ from ha_sidecar.roles.companion_facts import (
     BrokerFacts,
     GroupFacts,
     SlaveFacts,
+    announced_address,
     broker_facts,
     group_facts,
+    identified,
     lag_bytes,
     readiness,
     slaves_by_name,
@@ -38,8 +40,8 @@ from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
 
 WAIT_S = 5.0
-MASTER = BrokerFacts(1, True, 3, 1000, 900, 7, ())
-SLAVE = BrokerFacts(2, False, 3, 800, None, None, ())
+MASTER = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, ())
+SLAVE = BrokerFacts(2, "", False, 3, 800, None, None, ())
 
 
 def group(master_id: int | None, *members: int) -> GroupFacts:
@@ -65,7 +67,7 @@ def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
 def test_a_slave_has_no_slaves_and_no_confirm_offset_of_its_own() -> None:
     stale = (HAConnectionRuntimeInfo("/1.2.3.4:5", 100, True, 900),)
     found = broker_facts(EpochEntryCache(2, "g", "c", (), 0), HARuntimeInfo(None, stale, 0, False, 0), {})
-    assert found == BrokerFacts(2, False, -1, 0, None, None, ())
+    assert found == BrokerFacts(2, "", False, -1, 0, None, None, ())
 
 
 def test_a_group_is_read_from_both_halves_of_1006() -> None:
@@ -85,7 +87,7 @@ def test_a_group_is_read_from_both_halves_of_1006() -> None:
         (MASTER, group(2, 2), False, "slave not in"),
         (SLAVE, group(1, 1, 2), True, "slave in the SyncStateSet [1,2], id 2, epoch 3"),
         (SLAVE, group(1, 1), False, "slave not in"),
-        (BrokerFacts(0, False, -1, 0, None, None, ()), group(None), False, "not in"),
+        (BrokerFacts(0, "", False, -1, 0, None, None, ()), group(None), False, "not in"),
     ],
 )
 def test_readiness_is_master_or_in_the_set(
@@ -94,6 +96,23 @@ def test_readiness_is_master_or_in_the_set(
     found, text = readiness(broker, known)
     assert found is ready
     assert words in text
+
+
+def test_a_master_is_known_by_its_address_since_it_says_id_0() -> None:
+    others = ((1, "10.0.0.1:5", True), (2, "10.0.0.2:5", True))
+    known = GroupFacts(2, "10.0.0.2:5", 3, (1, 2), others)
+    nameless = replace(MASTER, broker_id=0, address="10.0.0.2:5")
+    assert identified(nameless, known).broker_id == 2
+    assert identified(nameless, None).broker_id == 0
+    assert identified(replace(nameless, address="10.0.0.3:5"), known).broker_id == 0
+    assert identified(SLAVE, known) == SLAVE
+    assert not readiness(nameless, known)[0]
+
+
+def test_a_broker_s_address_is_in_its_settings() -> None:
+    assert announced_address("a=b\nlistenPort=10911\nbrokerIP1=10.0.0.1\nbrokerIP2=pod\n") == "10.0.0.1:10911"
+    assert announced_address("listenPort=10911\n") == ""
+    assert announced_address("") == ""
 
 
 def test_what_nobody_said_is_not_a_lag_of_zero() -> None:

@@ -107,11 +107,11 @@ async def test_one_late_answer_is_no_death(answering_group: Any, monkeypatch: py
     master, _ = await answering_group.add(), await answering_group.add()
     real, asked = handover.ask_broker, []
 
-    async def ask_broker(asker: Asker) -> BrokerFacts:
+    async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
         asked.append(asker)
         if len(asked) == 1:
             raise AskError("late")
-        return await real(asker)
+        return await real(asker, known_address)
 
     monkeypatch.setattr(handover, "ask_broker", ask_broker)
     assert (await hand_over(answering_group, master)).handed_over
