@@ -3,7 +3,7 @@
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
 in the newest revision; owned objects go with their owner. What it does not: validate, schedule, take time. A pod is
-ready at once unless its name is in `unready`.
+ready at once unless its name is in `unready`. Claims of a StatefulSet cannot change.
 
 Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
 """
@@ -14,6 +14,8 @@ import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from rocketmq_operator.clients.api import RefusedError
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -117,6 +119,8 @@ class MemoryKube:
             key, {"metadata": {"uid": f"uid-{next(self._numbers)}", "generation": 0}}
         )
         spec_before = copy.deepcopy(live.get("spec"))
+        if body["kind"] == "StatefulSet" and spec_before is not None:
+            _refuse_other_claims(spec_before, body["spec"])
         _apply(live, self._applied.get((manager, key), {}), body)
         self._applied[manager, key] = body
         live["metadata"]["resourceVersion"] = str(next(self._numbers))
@@ -193,6 +197,11 @@ class MemoryKube:
                     "spec": copy.deepcopy(template["spec"]),
                 },
             )
+
+
+def _refuse_other_claims(live: Json, wanted: Json) -> None:
+    if live.get("volumeClaimTemplates") != wanted.get("volumeClaimTemplates"):
+        raise RefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
 
 
 def _apply(live: Json, former: Json, body: Json) -> None:

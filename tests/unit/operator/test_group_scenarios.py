@@ -294,3 +294,21 @@ async def test_deleting_a_group_leaves_its_volumes_and_nothing_else() -> None:
     assert left == {
         ("PersistentVolumeClaim", f"data-{name}") for name in ("orders-0", "orders-1", "orders-log-0")
     }
+
+
+async def test_a_group_whose_copies_are_too_few_is_not_ready() -> None:
+    world = await _settled()
+    world.controllers.behind |= {"orders-1", "orders-log-0"}
+    await world.one_pass()
+    assert world.condition("Ready") == ("False", "TooFewInSync")
+    assert world.condition("InSync") == ("False", "MembersBehind")
+    assert world.status()["reason"] == "TooFewInSync"
+
+
+async def test_a_group_whose_last_broker_is_gone_says_that_nobody_can_be_elected() -> None:
+    world = await _settled({"replicas": 1, "logReplicas": 1})
+    world.kube.unready.add("orders-0")
+    world.kube.remove("Pod", "shop", "orders-0")
+    await world.one_pass()
+    assert world.condition("Ready") == ("False", "NoMaster")
+    assert world.condition("MasterElected") == ("False", "NoElectableReplica")
