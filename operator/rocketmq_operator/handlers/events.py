@@ -13,7 +13,7 @@ from rocketmq_operator.plan.actions import Delete, Designate, Plan
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import ObservedGroup
 
-REFUSALS: Final = frozenset({"NameTaken", "NoCandidate", "NoCluster", "ScaleInRefused"})
+REFUSALS: Final = frozenset({"NameTaken", "NoCandidate", "NoCluster", "ScaleInRefused", "StepRefused"})
 NOTE_LENGTH_MAX: Final = 1_000
 
 
@@ -31,6 +31,8 @@ async def announce(world: World, observed: ObservedGroup, plan: Plan) -> None:
 
 def _new(observed: ObservedGroup, plan: Plan) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
+    if plan.wait is not None and plan.wait.reason == "StepRefused":
+        step = None
     if isinstance(step, Designate):
         return "SwitchoverStarted", str(step), "Normal"
     if isinstance(step, Delete) and step.key.kind == "Pod":

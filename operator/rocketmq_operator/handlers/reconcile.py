@@ -11,7 +11,7 @@ from typing import Final
 
 from rocketmq_operator.api.conditions import Condition, found, merge
 from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND
-from rocketmq_operator.clients.api import Json, Kube
+from rocketmq_operator.clients.api import Json, Kube, RefusedError
 from rocketmq_operator.handlers.events import announce
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
@@ -20,7 +20,7 @@ from rocketmq_operator.handlers.observe import (
     observe_cluster,
     observe_group,
 )
-from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step
+from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step, Wait
 from rocketmq_operator.plan.cluster_steps import cluster_plan
 from rocketmq_operator.plan.group_steps import group_plan
 from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
@@ -59,7 +59,7 @@ async def reconcile(shell: Shell, kind: str, namespace: str, name: str) -> float
 
     Raises:
         NotLeadingError: another operator acts.
-        UnavailableError: a peer does not answer, or refused.
+        UnavailableError: a peer does not answer.
     """
     one_pass = _cluster_pass if kind == CLUSTER_KIND.kind else _group_pass
     try:
@@ -75,7 +75,10 @@ async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None
         plan = cluster_plan(observed)
         if not plan.steps or not steps_left:
             break
-        await _carry_out(shell, observed, plan.steps[0])
+        refused = await _carry_out(shell, observed, plan.steps[0])
+        if refused is not None:
+            plan = Plan(plan.steps, refused)
+            break
         steps_left -= 1
     else:
         return None
@@ -91,7 +94,10 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
         plan = group_plan(observed)
         if not plan.steps or not steps_left:
             break
-        await _carry_out(shell, observed, plan.steps[0])
+        refused = await _carry_out(shell, observed, plan.steps[0])
+        if refused is not None:
+            plan = Plan(plan.steps, refused)
+            break
         steps_left -= 1
         if not isinstance(plan.steps[0], Apply | ApplyStatus):
             # Why: a restart and a switchover take their time; the next look right now would only see them begin.
@@ -106,24 +112,37 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
 
 def _next_pass(plan: Plan) -> float:
     waits = plan.wait is not None and plan.wait.reason != "Paused"
+    if plan.wait is not None and plan.wait.reason == "StepRefused":
+        return RESYNC_S
     return RECHECK_S if plan.steps or waits else RESYNC_S
 
 
-async def _carry_out(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> None:
+async def _carry_out(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> Wait | None:
+    """Do one step; return why a peer would not have it, which a person must read in the status."""
     if not shell.may_act():
         raise NotLeadingError
-    owner, kube = observed.owner, shell.world.kube
+    owner = observed.owner
     _LOG.info("%s %s/%s: %s", owner.kind, owner.namespace, owner.name, step)
+    try:
+        await _do(shell, observed, step)
+    except RefusedError as error:
+        _LOG.warning("%s %s/%s: %s: %s", owner.kind, owner.namespace, owner.name, step, error)
+        return Wait("StepRefused", f"{step}: {error}")
+    shell.on_step(step)
+    return None
+
+
+async def _do(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> None:
+    kube = shell.world.kube
     match step:
         case Apply(body=body):
             await kube.apply(body)
         case ApplyStatus(body=body):
             await kube.apply_status(body)
         case Delete(key=key, uid=uid):
-            await kube.delete(key.kind, owner.namespace, key.name, uid)
+            await kube.delete(key.kind, observed.owner.namespace, key.name, uid)
         case Designate(broker_id=broker_id):
             await _designate(shell, observed, broker_id)
-    shell.on_step(step)
 
 
 async def _designate(shell: Shell, observed: ObservedCluster | ObservedGroup, broker_id: int) -> None:

@@ -3,10 +3,10 @@
 1. addresses: each member's Service, and who answers there (`takeover`);
 2. configuration: shared ConfigMap, headless Service, disruption budget;
 3. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
-4. volumes: claims that are smaller than asked are asked to grow;
-5. rolling change: pods of an older revision are replaced one at a time (`rolling`);
-6. what is left over: Services of members that are gone;
-7. the record of failovers (`failovers`).
+4. rolling change: pods of an older revision are replaced one at a time (`rolling`);
+5. what is left over: Services of members that are gone;
+6. the record of failovers (`failovers`);
+7. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
 change nothing. Nothing is remembered between two looks.
@@ -41,7 +41,8 @@ def group_plan(observed: ObservedGroup) -> Plan:
             (), Wait("NoCluster", f"there is no RocketMQCluster {observed.spec.cluster} in this namespace")
         )
     plan = first_of(_concerns(observed))
-    return Plan((*plan.steps, *record_steps(observed)), plan.wait)
+    growth = _volumes(observed) if plan.wait is None else NOTHING
+    return Plan((*plan.steps, *record_steps(observed), *growth.steps), plan.wait)
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
@@ -49,7 +50,6 @@ def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
     yield slices(observed)
     yield _configuration(observed)
     yield _size(observed)
-    yield _volumes(observed)
     yield roll(observed)
     yield _leftovers(observed)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_operator.clients.api import RefusedError
+from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
 
 THREE = {"logReplicas": 1}
@@ -312,3 +314,30 @@ async def test_a_group_whose_last_broker_is_gone_says_that_nobody_can_be_elected
     await world.one_pass()
     assert world.condition("Ready") == ("False", "NoMaster")
     assert world.condition("MasterElected") == ("False", "NoElectableReplica")
+
+
+async def test_a_volume_that_may_not_grow_is_told_and_stops_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await _settled()
+    whole = MemoryKube.apply
+
+    async def refusing(self: MemoryKube, body: Json) -> Json:
+        if body["kind"] == "PersistentVolumeClaim":
+            raise RefusedError("403 only dynamically provisioned pvc can be resized")
+        return await whole(self, body)
+
+    monkeypatch.setattr(MemoryKube, "apply", refusing)
+    world.write_group({**THREE, "replicas": 3, "storage": {"size": "2Gi"}})
+    await world.settle()
+    assert world.has("Pod", "orders-2")
+    assert world.condition("Progressing") == ("True", "StepRefused")
+    assert world.condition("Ready") == ("True", "Serving")
+    world.kube.remove("Pod", "shop", "orders-0")
+    await world.settle()
+    assert world.has("Failover", "orders-2")
+    assert "only dynamically provisioned" in world.status()["plan"]["waitingFor"]
+    await world.one_pass()
+    assert [event["reason"] for key, event in world.kube.objects.items() if key[0] == "Event"] == [
+        "StepRefused"
+    ]
