@@ -1,0 +1,159 @@
+"""An unmodified Java broker as slave of our HA port: from an empty disk to the same bytes, the same epochs, and office."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from controller_core.channel import ChannelError, connect
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from ha_sidecar.commitlog.record_ends import RecordEnds
+from ha_sidecar.commitlog.served import ServedStore
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.epoch import EpochList
+from ha_sidecar.roles.asking import Asker
+from ha_sidecar.roles.companion_facts import BrokerFacts
+from ha_sidecar.roles.config import host_port
+from ha_sidecar.roles.looking import ask_broker
+from ha_sidecar.roles.serving import HaServer, ServedSlave
+from ha_sidecar.transfer.served_log import MasterConfig
+from testkit.fake_broker import FakeBroker
+from testkit.jars import jars
+from testkit.load import LoadClient, LoadSettings
+from testkit.one_node import one_node
+from testkit.replica import log_prefix_equal
+from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
+
+CLUSTER, GROUP = "c", "g"
+BOOT_TIMEOUT_S = 150.0
+SYNC_TIMEOUT_S = 60.0
+FILE_BYTES = 1 << 20
+"""Small files, so that the log crosses the end of some."""
+
+
+async def written_store(jar_directory: Path, directory: Path, name_server: NameServer) -> ReplicaStore:
+    """Let a broker that knows no controllers write a log; return it, in two epochs that part inside a file."""
+    place = BrokerPlace(CLUSTER, "writer", "writer", directory / "writer")
+    settings = {"mappedFileSizeCommitLog": str(FILE_BYTES)}
+    broker = Broker(jar_directory, place, name_server.address, settings)
+    try:
+        await broker.start(BOOT_TIMEOUT_S)
+        load_settings = LoadSettings(threads=2, payload_bytes=3000)
+        async with LoadClient(
+            jar_directory, name_server.address, "T", directory / "load", load_settings
+        ) as load:
+            await load.wait_for_acknowledged(1000, SYNC_TIMEOUT_S)
+            await load.stop()
+    finally:
+        await broker.stop()
+    store = ReplicaStore(broker.store, FILE_BYTES)
+    ends = RecordEnds(store.log.layout)
+    part_offset = ends.record_end(FILE_BYTES, FILE_BYTES + FILE_BYTES // 2)
+    ends.close()
+    assert FILE_BYTES < part_offset < store.log.max_offset - FILE_BYTES
+    store.adopt(EpochList.of((0, 0), (1, part_offset)))
+    return store
+
+
+async def tell_ha_address(broker: Broker, server: HaServer) -> None:
+    """Tell a slave where its master's HA port is until it has shaken hands; its next change of role would forget it."""
+    header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{server.port}")
+    async with asyncio.timeout(SYNC_TIMEOUT_S):
+        while not server.slaves():
+            with contextlib.suppress(ChannelError):
+                connection = await connect(*host_port(broker.address), 1.0)
+                request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
+                await connection.call(request, 2.0)
+                connection.close()
+            await asyncio.sleep(0.5)
+
+
+async def wait_acked(server: HaServer, offset: int) -> ServedSlave:
+    """Wait until the one slave has acked so far."""
+    async with asyncio.timeout(SYNC_TIMEOUT_S):
+        while True:
+            found = server.slaves()
+            if found and found[0].ack_offset >= offset:
+                return found[0]
+            await asyncio.sleep(0.05)
+
+
+def epochs_of(broker: Broker) -> list[str]:
+    """Return the entries of a broker's epoch file."""
+    return (broker.store / "epochFileCheckpoint").read_text().split()[2:]
+
+
+async def test_a_broker_with_an_empty_disk_is_brought_back_and_takes_office(tmp_path: Path) -> None:
+    jar_directory = await jars("5.5.0")
+    name_server = NameServer(jar_directory, tmp_path / "ns")
+    place = BrokerPlace(CLUSTER, GROUP, "broker", tmp_path / "broker")
+    settings = {
+        **QUICK_SETTINGS,
+        "allAckInSyncStateSet": "true",
+        "mappedFileSizeCommitLog": str(FILE_BYTES),
+    }
+    await name_server.start()
+    try:
+        store = await written_store(jar_directory, tmp_path, name_server)
+        end_offset = store.log.max_offset
+        server = HaServer(store, ServedStore(store, lambda: end_offset), MasterConfig(FILE_BYTES))
+        server.start("127.0.0.1", 0)
+        async with (
+            one_node(tmp_path / "controller", {}) as node,
+            FakeBroker([node.remoting], GROUP, cluster=CLUSTER) as master,
+        ):
+            await master.elect()
+            master.epoch, master.max_offset = 1, end_offset
+            broker = Broker(jar_directory, place, name_server.address, settings, controllers=[node.remoting])
+            try:
+                await broker.start(BOOT_TIMEOUT_S)
+                await tell_ha_address(broker, server)
+                assert (await wait_acked(server, end_offset)).broker_id == 2
+                assert log_prefix_equal(store.log.layout.directory, broker.store / "commitlog", end_offset)
+                part_offset = store.epochs.end_offset(0)
+                assert epochs_of(broker) == ["0-0", f"1-{part_offset}"]
+                slave = await looked_at(broker)
+                assert (slave.broker_id, slave.is_master, slave.max_offset) == (2, False, end_offset)
+                await promote(master)
+                await take_writes(jar_directory, name_server, tmp_path)
+                promoted = await looked_at(broker)
+                # A Java master says id 0 of itself; its announced address tells who it is.
+                assert (promoted.broker_id, promoted.is_master) == (0, True)
+                assert (promoted.address, promoted.last_epoch) == (broker.address, 2)
+                assert promoted.dispatch_behind_bytes is not None
+                assert epochs_of(broker) == ["0-0", f"1-{part_offset}", f"2-{end_offset}"]
+            finally:
+                await broker.stop()
+        server.stop()
+        store.close()
+    finally:
+        await name_server.stop()
+
+
+async def looked_at(broker: Broker) -> BrokerFacts:
+    """Return what a companion sees of the broker."""
+    asker = Asker(host_port(broker.address))
+    try:
+        return await ask_broker(asker)
+    finally:
+        asker.close()
+
+
+async def promote(master: FakeBroker) -> None:
+    """Let the slave into the set, then die."""
+    answer = await master.alter([1, 2], set_epoch=1)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    await master.die()
+
+
+async def take_writes(jar_directory: Path, name_server: NameServer, directory: Path) -> None:
+    """Send to the group until sends are acknowledged."""
+    settings = LoadSettings(threads=2)
+    async with LoadClient(jar_directory, name_server.address, "U", directory / "load2", settings) as load:
+        await load.wait_for_acknowledged(100, SYNC_TIMEOUT_S)
+        await load.stop()
