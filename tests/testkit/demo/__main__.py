@@ -168,7 +168,10 @@ def _print_ways_to_look(cluster: DemoCluster, release: Path) -> None:
     for name, url in cluster.metrics_urls().items():
         if name != cluster.canary.name:
             print(f"  curl -s {url}   # {name}")
-    print("and end it with\n  .venv/bin/python -m testkit.demo --stop   (the next make demo ends it too)")
+    out = cluster.directory.parent
+    print(
+        f"and end it with\n  {sys.executable} -m testkit.demo --out {out} --stop   (the next make demo ends it too)"
+    )
 
 
 if __name__ == "__main__":
