@@ -74,16 +74,10 @@ REFUSALS = (
         "a key of ours", "BrokerGroup", {"config": {"brokerRole": "SYNC_MASTER"}}, ("config.brokerRole",)
     ),
     Refusal(
-        "a log file of words",
-        "BrokerGroup",
-        {"config": {"mappedFileSizeCommitLog": "big"}},
-        ("config.mappedFileSizeCommitLog", "big"),
-    ),
-    Refusal(
         "a log file of another length",
         "BrokerGroup",
-        {"config": {"mappedFileSizeCommitLog": "67108864"}},
-        ("config.mappedFileSizeCommitLog", "67108864"),
+        {"logFileMebibytes": 64},
+        ("logFileMebibytes", "1024", "64"),
         update=True,
     ),
     Refusal(
@@ -117,6 +111,6 @@ ACCEPTED_CHANGES = (
     (
         "the log file's default spelt out",
         "BrokerGroup",
-        {"config": {"mappedFileSizeCommitLog": "1073741824"}},
+        {"logFileMebibytes": 1024},
     ),
 )

@@ -22,9 +22,10 @@ from rocketmq_operator.api.rules import unchangeable
 REPLICAS_MAX: Final = 7
 LOG_REPLICAS_MAX: Final = 3
 MEMBERS_MAX: Final = REPLICAS_MAX + LOG_REPLICAS_MAX
-LOG_FILE_BYTES_DEFAULT: Final = 1 << 30
-LOG_FILE_KEY: Final = "mappedFileSizeCommitLog"
-"""Source: RocketMQ 5.4.0 MessageStoreConfig.java, 1 GiB."""
+LOG_FILE_MEBIBYTES_DEFAULT: Final = 1_024
+"""Source: RocketMQ 5.4.0 MessageStoreConfig.java, mappedFileSizeCommitLog."""
+LOG_FILE_MEBIBYTES_MAX: Final = 2_047
+"""Java's int bounds the length of a mapped file."""
 
 OWNED_KEYS: Final = (
     "allAckInSyncStateSet",
@@ -41,6 +42,7 @@ OWNED_KEYS: Final = (
     "haListenPort",
     "inSyncReplicas",
     "listenPort",
+    "mappedFileSizeCommitLog",
     "minInSyncReplicas",
     "namesrvAddr",
     "storePathCommitLog",
@@ -68,8 +70,8 @@ class Failover(SpecModel):
         Rule(
             name="TimeoutTooShort",
             expression="self.heartbeatTimeoutMs >= 3 * self.heartbeatIntervalMs",
-            message="'failover.heartbeatTimeoutMs is ' + string(self.heartbeatTimeoutMs) + "
-            "': it must be at least 3 * heartbeatIntervalMs = ' + string(3 * self.heartbeatIntervalMs)",
+            message="'failover.heartbeatTimeoutMs is %d: it must be at least 3 * heartbeatIntervalMs = %d'"
+            ".format([self.heartbeatTimeoutMs, 3 * self.heartbeatIntervalMs])",
             holds=lambda spec: spec.heartbeat_timeout_ms >= 3 * spec.heartbeat_interval_ms,
             problem=lambda spec: (
                 f"failover.heartbeatTimeoutMs is {spec.heartbeat_timeout_ms}: it must be at least "
@@ -87,8 +89,8 @@ class Failover(SpecModel):
 _MEMBERS_FOR_TWO_COPIES = Rule(
     name="TooFewMembers",
     expression="self.durability == 'Async' || self.replicas + self.logReplicas >= 2",
-    message="'durability is ' + self.durability + ' with replicas ' + string(self.replicas) + ' and logReplicas ' + "
-    "string(self.logReplicas) + ': two copies need two members; add one or take Async'",
+    message="'durability is %s with replicas %d and logReplicas %d: two copies need two members; add one or take Async'"
+    ".format([self.durability, self.replicas, self.logReplicas])",
     holds=lambda spec: spec.durability == Durability.ASYNC or spec.replicas + spec.log_replicas >= 2,
     problem=lambda spec: (
         f"durability is {spec.durability} with replicas {spec.replicas} and logReplicas {spec.log_replicas}: "
@@ -106,39 +108,12 @@ _OWNED_KEY = Rule(
     ),
     reason="FieldValueForbidden",
 )
-_LOG_FILE_SIZE = Rule(
-    name="Unchangeable",
-    expression=f"(has(self.config.{LOG_FILE_KEY}) ? self.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}') == "
-    f"(has(oldSelf.config.{LOG_FILE_KEY}) ? oldSelf.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}')",
-    message=f"'config.{LOG_FILE_KEY} cannot change to ' + "
-    f"(has(self.config.{LOG_FILE_KEY}) ? self.config.{LOG_FILE_KEY} : '{LOG_FILE_BYTES_DEFAULT}') + "
-    "': the files of the log have the length they were made with'",
-    reason="FieldValueForbidden",
-)
-_LOG_FILE_NUMBER = Rule(
-    name="NotANumber",
-    expression=f"!has(self.config.{LOG_FILE_KEY}) || self.config.{LOG_FILE_KEY}.matches('^[1-9][0-9]{{3,9}}$')",
-    message=f"'config.{LOG_FILE_KEY} is ' + self.config.{LOG_FILE_KEY} + ': it must be a number of bytes from 1000'",
-    holds=lambda spec: (
-        (text := spec.config.get(LOG_FILE_KEY, "1073741824")).isascii()
-        and text.isdigit()
-        and 4 <= len(text.lstrip("0")) == len(text) <= 10
-    ),
-    problem=lambda spec: (
-        f"config.{LOG_FILE_KEY} is {spec.config[LOG_FILE_KEY]!r}: it must be a number of bytes from 1000"
-    ),
-)
 
 
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        _MEMBERS_FOR_TWO_COPIES,
-        _OWNED_KEY,
-        _LOG_FILE_NUMBER,
-        _LOG_FILE_SIZE,
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (_MEMBERS_FOR_TWO_COPIES, _OWNED_KEY)
 
     cluster: Annotated[
         str,
@@ -161,6 +136,17 @@ class BrokerGroupSpec(SpecModel):
     """Of each broker."""
     log_resources: Resources = Resources(cpu="100m", memory="256Mi")
     """Of each log replica."""
+    log_file_mebibytes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=LOG_FILE_MEBIBYTES_MAX,
+            json_schema_extra=schema_extra(
+                unchangeable("logFileMebibytes", "the files of the log have the length they were made with")
+            ),
+        ),
+    ] = LOG_FILE_MEBIBYTES_DEFAULT
+    """Length of a file of the log in MiB, the same for brokers and log replicas. Cannot change."""
     config: Annotated[
         dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
         Field(max_length=PROPERTIES_MAX),
@@ -178,7 +164,7 @@ class BrokerGroupSpec(SpecModel):
     @property
     def log_file_bytes(self) -> int:
         """Length of a file of the log, the same for brokers and log replicas."""
-        return int(self.config.get(LOG_FILE_KEY, LOG_FILE_BYTES_DEFAULT))
+        return self.log_file_mebibytes << 20
 
 
 class MasterStatus(StatusModel):

@@ -32,8 +32,8 @@ class Controllers(SpecModel):
         Rule(
             name="EvenControllers",
             expression="self.replicas in [1, 3, 5]",
-            message="'controllers.replicas is ' + string(self.replicas) + "
-            "': it must be 1, 3 or 5, so that a majority is clear'",
+            message="'controllers.replicas is %d: it must be 1, 3 or 5, so that a majority is clear'"
+            ".format([self.replicas])",
             holds=lambda spec: spec.replicas in CONTROLLER_COUNTS,
             problem=lambda spec: f"controllers.replicas is {spec.replicas}: it must be 1, 3 or 5",
         ),

@@ -23,7 +23,7 @@ class FailoverSpec(SpecModel):
         Rule(
             name="Unchangeable",
             expression="self == oldSelf",
-            message="'the record of ' + self.group + ' epoch ' + string(self.newEpoch) + ' cannot change'",
+            message="'the record of %s epoch %d cannot change'.format([self.group, self.newEpoch])",
             reason="FieldValueForbidden",
         ),
     )

@@ -4,7 +4,8 @@ The API server refuses an object that breaks a rule when a person writes it. The
 reads, because an object may be older than the rule. A rule that compares with the former object (`oldSelf`) exists in
 CEL only: who reads one version has nothing to compare with.
 
-The text of a refusal names the field and the value and says what would be right.
+The text of a refusal names the field and the value and says what would be right. Texts are made with `format`: the API
+server cannot bound what `string(...)` of a number costs, and refuses the definition.
 
 Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quantity` and `isQuantity` since 1.29.
 """
@@ -76,6 +77,6 @@ def unchangeable(field: str, why: str) -> Rule:
     return Rule(
         name="Unchangeable",
         expression="self == oldSelf",
-        message=f"'{field} cannot change from ' + string(oldSelf) + ' to ' + string(self) + ': {why}'",
+        message=f"'{field} cannot change from %s to %s: {why}'.format([oldSelf, self])",
         reason="FieldValueForbidden",
     )

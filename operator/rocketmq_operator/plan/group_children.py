@@ -83,6 +83,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         ),
         "listenPort": str(names.BROKER_PORT),
         "haListenPort": str(names.BROKER_HA_PORT),
+        "mappedFileSizeCommitLog": str(spec.log_file_bytes),
         "storePathRootDir": f"{names.STORE_PATH}/store",
         "storePathCommitLog": f"{names.STORE_PATH}/store/commitlog",
         "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
