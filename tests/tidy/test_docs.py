@@ -8,7 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-SCRIPTS = re.compile(r"^\s*(controller-core|ha-sidecar|slo-pipeline|rocketmq-operator) ([a-z-]+)", re.MULTILINE)
+SCRIPTS = re.compile(
+    r"^\s*(controller-core|ha-sidecar|slo-pipeline|rocketmq-operator) ([a-z-]+)", re.MULTILINE
+)
 
 
 def _name(path: Path) -> str:
