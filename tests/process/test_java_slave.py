@@ -120,6 +120,7 @@ async def test_a_broker_with_an_empty_disk_is_brought_back_and_takes_office(tmp_
                 slave = await looked_at(broker)
                 assert (slave.broker_id, slave.is_master, slave.max_offset) == (2, False, end_offset)
                 await promote(master)
+                await name_server.wait_for_master(GROUP)
                 await take_writes(jar_directory, name_server, tmp_path)
                 promoted = await looked_at(broker)
                 # A Java master says id 0 of itself; its announced address tells who it is.

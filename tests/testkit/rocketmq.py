@@ -9,11 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller_core.channel import connect
+from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.routes import TopicRouteData
 from testkit.ports import free_port, free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
 _BOOT_TIMEOUT_S = 150.0
 _MQADMIN_TIMEOUT_S = 60.0
+_ROUTE_TIMEOUT_S = 60.0
+_TOPIC_OF_NEW_TOPICS = "TBW102"
 _JVM_OPTIONS = (
     "-Xms256m",
     "-Xmx512m",
@@ -100,9 +107,39 @@ class NameServer:
         await self.process.start()
         await self.process.wait_for_text("boot success", _BOOT_TIMEOUT_S)
 
+    async def wait_for_master(self, broker_name: str, timeout_s: float = _ROUTE_TIMEOUT_S) -> None:
+        """Wait until the route of the topic that new topics are made from names a master of the group.
+
+        A Java client that learns of that route while nobody is master takes it for an empty one, and never asks for it
+        again: all its sends to a topic that does not exist yet fail from then on.
+
+        Raises:
+            TimeoutError: no master was registered in time.
+        """
+        request = RemotingCommand.request(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            GetRouteInfoRequestHeader(_TOPIC_OF_NEW_TOPICS, accept_standard_json_only=True).to_ext(),
+        )
+        connection = await connect("127.0.0.1", self.port, 1.0)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if _names_master(await connection.call(request, 2.0), broker_name):
+                        return
+                    await asyncio.sleep(0.05)
+        finally:
+            connection.close()
+
     async def stop(self) -> None:
         """Stop it."""
         await self.process.stop()
+
+
+def _names_master(answer: RemotingCommand, broker_name: str) -> bool:
+    if answer.code != ResponseCode.SUCCESS:
+        return False
+    route = TopicRouteData.decode(answer.body)
+    return any(data.broker_name == broker_name and data.master_address for data in route.broker_datas)
 
 
 @dataclass(frozen=True, slots=True)
