@@ -1,0 +1,74 @@
+# Images of operator, controller, sidecar and spark: one file, one target each.
+#   scripts/images build        builds all with docker, podman or buildah, whichever is there
+# What runs is a virtual environment that uv.lock pins; uv and the sources stay behind in the build stages.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${BASE} AS tools
+RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check uv==0.13.8
+ENV UV_COMPILE_BYTECODE=1 \
+    UV_LINK_MODE=copy \
+    UV_NO_CACHE=1 \
+    UV_PROJECT_ENVIRONMENT=/opt/rocketmq-ha \
+    UV_PYTHON_DOWNLOADS=never
+WORKDIR /src
+COPY pyproject.toml uv.lock ./
+COPY controller_core/pyproject.toml controller_core/
+COPY ha_sidecar/pyproject.toml ha_sidecar/
+COPY operator/pyproject.toml operator/
+COPY spark/pyproject.toml spark/
+COPY tests/pyproject.toml tests/
+
+# Each member's dependencies come before its sources: a change of the sources does not fetch them again.
+FROM tools AS build-operator
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-ha-operator
+COPY operator operator
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-ha-operator
+
+FROM tools AS build-controller
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-controller-core
+COPY controller_core controller_core
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-controller-core
+
+FROM tools AS build-sidecar
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-ha-sidecar
+COPY controller_core controller_core
+COPY ha_sidecar ha_sidecar
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-ha-sidecar
+
+FROM tools AS build-spark
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-slo-pipeline
+COPY controller_core controller_core
+COPY spark spark
+RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-slo-pipeline
+
+# The user's number is the one that the operator and the chart run pods as.
+FROM ${BASE} AS runtime
+RUN groupadd --gid 10001 rocketmq-ha && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp rocketmq-ha
+ENV PATH=/opt/rocketmq-ha/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /tmp
+
+FROM runtime AS operator
+COPY --from=build-operator /opt/rocketmq-ha /opt/rocketmq-ha
+ENTRYPOINT ["rocketmq-operator"]
+CMD ["run"]
+
+FROM runtime AS controller
+COPY --from=build-controller /opt/rocketmq-ha /opt/rocketmq-ha
+ENTRYPOINT ["controller-core"]
+
+FROM runtime AS sidecar
+COPY --from=build-sidecar /opt/rocketmq-ha /opt/rocketmq-ha
+ENTRYPOINT ["ha-sidecar"]
+
+FROM runtime AS spark
+USER 0:0
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+USER 10001:10001
+COPY --from=build-spark /opt/rocketmq-ha /opt/rocketmq-ha
+ENTRYPOINT ["slo-pipeline"]
