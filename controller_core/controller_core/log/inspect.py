@@ -86,7 +86,9 @@ def _inspect_record(name: str, record: Record) -> Inspected:
     match record.type:
         case RecordType.SEGMENT:
             head = decode_segment_head(record)
-            text = f"format {head.format_version} sequence {head.sequence} owner {head.owner!r}"
+            owner, _, incarnation = head.owner.partition("\0")
+            text = f"format {head.format_version} sequence {head.sequence} owner {owner!r}"
+            text += f" incarnation {incarnation}" if incarnation else ""
         case RecordType.ENTRY:
             text = record.entry_type.name
         case RecordType.HARD_STATE:

@@ -22,6 +22,8 @@ from controller_core.log.wal import SEGMENT_MAX_BYTES, WalWriter
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
 
 LOCK_NAME = "LOCK"
+_MARK = "\0"
+"""Between owner and incarnation in a segment's head."""
 
 
 class DiskStore:
@@ -35,6 +37,7 @@ class DiskStore:
         stored: StoredState,
         writer: WalWriter,
         cut: Cut | None,
+        incarnation: str,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -45,6 +48,8 @@ class DiskStore:
         self._closed = False
         self.cut = cut
         """The torn tail that opening cut off, for the node to report; None when there was none."""
+        self.incarnation = incarnation
+        """Which store this is: chosen when it was made, and lost with it; empty if none was chosen."""
 
     @classmethod
     def open(
@@ -53,6 +58,7 @@ class DiskStore:
         initial: Snapshot | None = None,
         *,
         owner: str = "",
+        new_incarnation: str = "",
         files: Files | None = None,
         segment_max_bytes: int = SEGMENT_MAX_BYTES,
     ) -> "DiskStore":
@@ -60,8 +66,10 @@ class DiskStore:
 
         Args:
             directory: created when missing.
-            initial: the first snapshot of a new store, with the membership; ignored by a store that exists.
+            initial: the first snapshot of a new store, with the membership; ignored by a store that exists. Without
+                one a new store is empty until `found` or a leader fills it.
             owner: whose store this is, as any text; a store of another owner is refused.
+            new_incarnation: a text that no other store has; kept by a new store, ignored by one that exists.
             files: the file system; the operating system's when None.
             segment_max_bytes: size at which the log goes on in a new file.
 
@@ -79,7 +87,8 @@ class DiskStore:
         except OSError as error:
             raise LogFailedError(f"{directory} cannot be opened: {error}") from error
         try:
-            return cls._open_locked(files, directory, lock, initial, owner, segment_max_bytes)
+            identity = (owner, new_incarnation)
+            return cls._open_locked(files, directory, lock, initial, identity, segment_max_bytes)
         except OSError as error:
             lock.close()
             raise LogFailedError(f"{directory} cannot be opened: {error}") from error
@@ -94,21 +103,45 @@ class DiskStore:
         directory: Path,
         lock: Lock,
         initial: Snapshot | None,
-        owner: str,
+        identity: tuple[str, str],
         segment_max_bytes: int,
     ) -> "DiskStore":
+        owner, incarnation = identity
         names = files.list(directory)
         recovered = recover(files, directory, names)
         if recovered is None:
             stored = _make_new(files, directory, names, initial)
             tail = Tail(0, 0, stored.snapshot.index, stored.snapshot.term, stored.hard_state)
-            writer = WalWriter.create(files, directory, owner, tail, segment_max_bytes)
-            return cls(files, directory, lock, stored, writer, None)
-        if owner and recovered.owner != owner:
-            raise LogMisuseError(f"{directory} is the store of {recovered.owner!r}, not of {owner!r}")
+            signed = owner + _MARK + incarnation if incarnation else owner
+            writer = WalWriter.create(files, directory, signed, tail, segment_max_bytes)
+            return cls(files, directory, lock, stored, writer, None, incarnation)
+        found_owner, _, incarnation = recovered.owner.partition(_MARK)
+        if owner and found_owner != owner:
+            raise LogMisuseError(f"{directory} is the store of {found_owner!r}, not of {owner!r}")
         _remove_leftovers(files, directory, names, recovered)
         writer = WalWriter.resume(files, directory, recovered, segment_max_bytes)
-        return cls(files, directory, lock, recovered.stored, writer, recovered.cut)
+        return cls(files, directory, lock, recovered.stored, writer, recovered.cut, incarnation)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this store never held anything: no entry, no snapshot, no vote."""
+        hard_state, _ = self._view.initial_state()
+        return self._view.last_index() == 0 and hard_state == HardState()
+
+    def found(self, initial: Snapshot) -> None:
+        """Put the first snapshot of a new cluster into an empty store; blocks.
+
+        Raises:
+            LogMisuseError: the store is not empty.
+            LogFullError: no space; nothing has changed.
+            LogFailedError: the disk failed, now or before.
+        """
+        if not self.is_empty:
+            raise LogMisuseError(f"{self._directory} is not empty")
+        hard_state = HardState(term=initial.term, commit=initial.index)
+        batch = Batch(hard_state, snapshot=initial, must_sync=True)
+        self.write(batch)
+        self.commit(batch)
 
     def initial_state(self) -> tuple[HardState, ConfState]:
         """Return the hard state, and the membership as of the snapshot."""
