@@ -11,18 +11,15 @@ first, newest of all first, so that a crash leaves a log without gaps.
 Source: MappedFileQueue.java (layout on disk) 5.4.0.
 """
 
-import os
 import threading
 from collections.abc import Sequence
 from typing import Final, Self
 
 from ha_sidecar.commitlog.cuts import CutGuard
-from ha_sidecar.commitlog.layout import Layout, remove_durably, sync_directory
+from ha_sidecar.commitlog.disk import DiskFile, remove_durably
+from ha_sidecar.commitlog.layout import Layout
 from ha_sidecar.commitlog.records import Record, RecordKind
 from ha_sidecar.commitlog.recovery import find_end, record_at
-
-WRITE_PARTS_MAX: Final = 512
-"""Parts of one pwritev; the kernel takes 1024."""
 
 
 class CommitLogUsageError(Exception):
@@ -51,7 +48,7 @@ class CommitLog:
         self.synced_offset = max_offset
         self._state_lock: Final = threading.Lock()
         self._sync_lock: Final = threading.Lock()
-        self._open: Final[dict[int, int]] = {}
+        self._open: Final[dict[int, DiskFile]] = {}
         self._dirty: set[int] = set()
 
     @classmethod
@@ -64,7 +61,7 @@ class CommitLog:
         Raises:
             LogLayoutError: the files make no log.
         """
-        layout.directory.mkdir(parents=True, exist_ok=True)
+        layout.disk.make_directory(layout.directory)
         end = find_end(layout)
         log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard())
         log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
@@ -92,10 +89,7 @@ class CommitLog:
             self.min_offset = self.max_offset = self.synced_offset = offset
         if offset != self.max_offset or offset + length > start_offset + layout.file_bytes:
             raise CommitLogUsageError(f"{length} bytes at {offset}, the log ends at {self.max_offset}")
-        fd = self._file(start_offset)
-        at = offset - start_offset
-        for index in range(0, len(parts), WRITE_PARTS_MAX):
-            at += _write_all(fd, parts[index : index + WRITE_PARTS_MAX], at)
+        self._file(start_offset).write_at(parts, offset - start_offset)
         with self._state_lock:
             self._dirty.add(start_offset)
             self.max_offset = offset + length
@@ -112,9 +106,9 @@ class CommitLog:
                 written_offset = self.max_offset
             for start_offset in sorted(dirty):
                 # The length never changes after creation, so data and block allocation are all there is to sync.
-                os.fdatasync(self._open[start_offset])
+                self._open[start_offset].sync_data()
                 if self.layout.start_of(written_offset) > start_offset:
-                    os.close(self._open.pop(start_offset))
+                    self._open.pop(start_offset).close()
             self.synced_offset = written_offset
             return written_offset
 
@@ -151,25 +145,25 @@ class CommitLog:
         with self._sync_lock:
             self._close_files()
 
-    def _file(self, start_offset: int) -> int:
-        fd = self._open.get(start_offset)
-        if fd is not None:
-            return fd
-        path = self.layout.path(start_offset)
-        fresh = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    def _file(self, start_offset: int) -> DiskFile:
+        file = self._open.get(start_offset)
+        if file is not None:
+            return file
+        disk, path = self.layout.disk, self.layout.path(start_offset)
+        fresh = disk.size(path) is None
+        file = disk.open(path, create=True)
         if fresh:
-            os.ftruncate(fd, self.layout.file_bytes)
-            os.fsync(fd)
-            sync_directory(self.layout.directory)
+            file.resize(self.layout.file_bytes)
+            file.sync()
+            disk.sync_directory(self.layout.directory)
         with self._state_lock:
-            self._open[start_offset] = fd
-        return fd
+            self._open[start_offset] = file
+        return file
 
     def _close_files(self) -> None:
         with self._state_lock:
-            for fd in self._open.values():
-                os.close(fd)
+            for file in self._open.values():
+                file.close()
             self._open.clear()
             self._dirty.clear()
 
@@ -177,23 +171,12 @@ class CommitLog:
         layout = self.layout
         for start_offset in reversed(layout.starts()):
             if start_offset >= to_offset:
-                remove_durably(layout.path(start_offset))
+                remove_durably(layout.path(start_offset), layout.disk)
         if to_offset % layout.file_bytes:
-            fd = os.open(layout.path(layout.start_of(to_offset)), os.O_RDWR)
+            file = layout.disk.open(layout.path(layout.start_of(to_offset)))
             try:
-                os.ftruncate(fd, to_offset % layout.file_bytes)
-                os.ftruncate(fd, layout.file_bytes)
-                os.fsync(fd)
+                file.resize(to_offset % layout.file_bytes)
+                file.resize(layout.file_bytes)
+                file.sync()
             finally:
-                os.close(fd)
-
-
-def _write_all(fd: int, parts: Sequence[memoryview], at: int) -> int:
-    """Write the parts at `at` however many calls it takes; return their length."""
-    length = sum(len(part) for part in parts)
-    written = os.pwritev(fd, parts, at)
-    if written < length:
-        joined = memoryview(b"".join(parts))
-        while written < length:
-            written += os.pwrite(fd, joined[written:], at + written)
-    return length
+                file.close()

@@ -10,10 +10,10 @@ mapping then.
 Source: MessageExtEncoder.java 5.4.0 (total size and magic lead every record).
 """
 
-import os
 import struct
 from typing import Final
 
+from ha_sidecar.commitlog.disk import DiskFile
 from ha_sidecar.commitlog.layout import Layout
 from ha_sidecar.commitlog.records import BLANK_BYTES_MIN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
@@ -29,7 +29,7 @@ class RecordEnds:
         """Walk the log of `layout`; a record starts at `known_offset`, or at its file's start if None."""
         self._layout: Final = layout
         self._known_offset = known_offset
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, DiskFile] | None = None
 
     def record_end(self, from_offset: int, limit_offset: int) -> int:
         """Return the last record end in (from, limit], or `from_offset` if there is none.
@@ -48,16 +48,16 @@ class RecordEnds:
     def close(self) -> None:
         """Close the file that is open."""
         if self._file is not None:
-            os.close(self._file[1])
+            self._file[1].close()
             self._file = None
 
     def _walk(self, start_offset: int, at: int, limit_offset: int) -> int:
-        fd = self._open(start_offset)
+        file = self._open(start_offset)
         block, block_offset = b"", at
         while at < limit_offset:
             index = at - block_offset
             if index + _HEAD.size > len(block):
-                block, block_offset, index = os.pread(fd, BLOCK_BYTES, at - start_offset), at, 0
+                block, block_offset, index = file.read_at(BLOCK_BYTES, at - start_offset), at, 0
                 if len(block) < _HEAD.size:
                     break
             total, magic = _HEAD.unpack_from(block, index)
@@ -66,10 +66,10 @@ class RecordEnds:
             at += total
         return at
 
-    def _open(self, start_offset: int) -> int:
+    def _open(self, start_offset: int) -> DiskFile:
         if self._file is not None and self._file[0] == start_offset:
             return self._file[1]
         self.close()
-        fd = os.open(self._layout.path(start_offset), os.O_RDONLY)
-        self._file = (start_offset, fd)
-        return fd
+        file = self._layout.disk.open(self._layout.path(start_offset))
+        self._file = (start_offset, file)
+        return file

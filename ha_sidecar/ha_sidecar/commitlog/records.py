@@ -21,8 +21,9 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import Enum
-from mmap import mmap
 from typing import Final
+
+from ha_sidecar.commitlog.disk import Bytes
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -40,8 +41,6 @@ _FLAG_STORE_HOST_V6: Final = 0x20
 _CRC_MASK: Final = 0x7FFFFFFF
 _LENGTHS_BYTES: Final = 68
 """Bytes before the body's length, without the two hosts."""
-
-Bytes = bytes | bytearray | mmap
 
 
 class RecordKind(Enum):

@@ -14,8 +14,6 @@ whether its unused rest was received is unknown, and fetching it again keeps the
 Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: there is no consume queue here.
 """
 
-import mmap
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -81,10 +79,10 @@ def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
     """Judge the one record at `offset` of a log that ends at `max_offset`."""
     start_offset = layout.start_of(offset)
     path = layout.path(start_offset)
-    if offset >= max_offset or not path.exists():
+    if offset >= max_offset or layout.disk.size(path) is None:
         return Record(RecordKind.UNUSED)
     end = min(max_offset - start_offset, layout.file_bytes)
-    with _Mapped(layout, start_offset) as data:
+    with layout.disk.content(layout.path(start_offset)) as data:
         at = offset - start_offset
         return check_record(data, at, min(end, len(data)), offset, layout.file_bytes - at)
 
@@ -106,7 +104,7 @@ def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> t
 
 def _records(layout: Layout, start_offset: int) -> Iterator[tuple[int, Record]]:
     """Yield (offset, verdict) for each record of a file; the last one is not a message, or is the file's last."""
-    with _Mapped(layout, start_offset) as data:
+    with layout.disk.content(layout.path(start_offset)) as data:
         at = previous_at = 0
         while True:
             record = check_record(data, at, len(data), start_offset + at, layout.file_bytes - at)
@@ -120,27 +118,5 @@ def _records(layout: Layout, start_offset: int) -> Iterator[tuple[int, Record]]:
 
 
 def _first_record(layout: Layout, start_offset: int) -> Record:
-    with _Mapped(layout, start_offset) as data:
+    with layout.disk.content(layout.path(start_offset)) as data:
         return check_record(data, 0, len(data), start_offset, layout.file_bytes)
-
-
-class _Mapped:
-    """A log file as bytes for the time of a `with`; an empty file is empty bytes, which cannot be mapped."""
-
-    def __init__(self, layout: Layout, start_offset: int) -> None:
-        self._path = layout.path(start_offset)
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> mmap.mmap | bytes:
-        fd = os.open(self._path, os.O_RDONLY)
-        try:
-            if not os.fstat(fd).st_size:
-                return b""
-            self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-            return self._map
-        finally:
-            os.close(fd)
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()

@@ -15,15 +15,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from ha_sidecar.commitlog.disk import OS_DISK, Disk, remove_durably, write_atomically
 from ha_sidecar.commitlog.files import CommitLog
-from ha_sidecar.commitlog.layout import (
-    Layout,
-    LogLayoutError,
-    guess_file_bytes,
-    remove_durably,
-    sync_directory,
-    write_atomically,
-)
+from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
 from ha_sidecar.commitlog.records import Record
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer.reconcile import OwnLog
@@ -41,20 +35,23 @@ class StoreError(Exception):
     """The store cannot be used as it is; a person has to look."""
 
 
-def read_epochs(directory: Path) -> EpochList:
+def read_epochs(directory: Path, disk: Disk = OS_DISK) -> EpochList:
     """Return the list in the store's epoch file, empty if there is none; raise `EpochFileError` on damage."""
     path = directory / EPOCH_FILE
-    return file_format.decode(path.read_bytes()) if path.exists() else EpochList()
+    if disk.size(path) is None:
+        return EpochList()
+    with disk.content(path) as data:
+        return file_format.decode(bytes(data))
 
 
-def write_epochs(directory: Path, epochs: EpochList) -> None:
+def write_epochs(directory: Path, epochs: EpochList, disk: Disk = OS_DISK) -> None:
     """Make `epochs` the store's list, durably; an empty list has no file, nor Java's backup of one."""
     if len(epochs):
-        write_atomically(directory / EPOCH_FILE, file_format.encode(epochs))
+        write_atomically(directory / EPOCH_FILE, file_format.encode(epochs), disk)
         return
     # Backup first: Java reads it when the file itself is missing.
-    remove_durably(directory / EPOCH_FILE_BACKUP)
-    remove_durably(directory / EPOCH_FILE)
+    remove_durably(directory / EPOCH_FILE_BACKUP, disk)
+    remove_durably(directory / EPOCH_FILE, disk)
 
 
 def lock_store(directory: Path) -> int:
@@ -83,8 +80,10 @@ class ReplicaStore:
         recovered: what stood at the log's end when it was opened.
     """
 
-    def __init__(self, directory: Path, file_bytes: int) -> None:
+    def __init__(self, directory: Path, file_bytes: int, disk: Disk = OS_DISK) -> None:
         """Open the store, recover its log, drop epochs beyond the log's end.
+
+        Only a store of the operating system's disk is locked: no other process can see another one.
 
         Raises:
             StoreError: another process has it.
@@ -92,13 +91,14 @@ class ReplicaStore:
             EpochFileError: the epoch file is damaged.
         """
         self.directory: Final = directory
-        self._lock_fd: int | None = lock_store(directory)
-        self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes)
+        self._disk: Final = disk
+        self._lock_fd: int | None = lock_store(directory) if disk is OS_DISK else None
+        self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes, disk)
         self.log: CommitLog
         self.recovered: Record
         try:
             self.log, self.recovered = CommitLog.open(self._layout)
-            self.epochs: EpochList = read_epochs(directory)
+            self.epochs: EpochList = read_epochs(directory, disk)
             self.adopt(self.epochs.starting_up_to(self.log.max_offset))
         except BaseException:
             self._unlock()
@@ -114,7 +114,7 @@ class ReplicaStore:
     def adopt(self, epochs: EpochList) -> None:
         """Make this the epoch list, durably."""
         if epochs != self.epochs:
-            write_epochs(self.directory, epochs)
+            write_epochs(self.directory, epochs, self._disk)
             self.epochs = epochs
 
     def archive(self) -> Path:
@@ -123,23 +123,23 @@ class ReplicaStore:
         Raises:
             StoreError: `ARCHIVES_MAX` are there already.
         """
-        parent = self.directory / ARCHIVE_DIRECTORY
-        parent.mkdir(exist_ok=True)
-        taken = sorted(int(name) for name in os.listdir(parent) if name.isdigit())
+        parent, disk = self.directory / ARCHIVE_DIRECTORY, self._disk
+        disk.make_directory(parent)
+        taken = sorted(int(name) for name in disk.list(parent) if name.isdigit())
         if len(taken) >= ARCHIVES_MAX:
             raise StoreError(f"{parent} holds {len(taken)} diverged logs already")
         target = parent / str((taken[-1] if taken else 0) + 1)
-        target.mkdir()
+        disk.make_directory(target)
         with self.log.cuts.cutting():
             self.log.close()
             # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without a log is
             # dropped.
-            if (self.directory / EPOCH_FILE).exists():
-                (self.directory / EPOCH_FILE).rename(target / EPOCH_FILE)
-            self._layout.directory.rename(target / LOG_DIRECTORY)
-            sync_directory(target)
-            sync_directory(parent)
-            sync_directory(self.directory)
+            if disk.size(self.directory / EPOCH_FILE) is not None:
+                disk.rename(self.directory / EPOCH_FILE, target / EPOCH_FILE)
+            disk.rename(self._layout.directory, target / LOG_DIRECTORY)
+            disk.sync_directory(target)
+            disk.sync_directory(parent)
+            disk.sync_directory(self.directory)
             self.log, self.recovered = CommitLog.open(self._layout, self.log.cuts)
             self.epochs = EpochList()
         return target

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ha_sidecar.commitlog.layout import remove_durably, write_atomically
+from ha_sidecar.commitlog.disk import remove_durably, write_atomically
 
 IDENTITY_FILE: Final = "brokerIdentity"
 TEMPORARY_FILE: Final = "brokerIdentity-temp"

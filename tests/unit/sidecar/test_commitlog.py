@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
-from ha_sidecar.commitlog.layout import Layout, LogLayoutError, write_atomically
+from ha_sidecar.commitlog.layout import Layout, LogLayoutError
 from ha_sidecar.commitlog.records import RecordKind, check_record
 from ha_sidecar.commitlog.recovery import find_end, walk
 from ha_sidecar.commitlog.store import ReplicaStore, StoreError, read_epochs
