@@ -35,6 +35,12 @@ class Leadership:
         self._monotonic_s: Final = monotonic_s
         self._sight: Sight | None = None
         self._renewed_s: float | None = None
+        self._heard_s = monotonic_s()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the API server last answered a question for the Lease, holder or not."""
+        return self._monotonic_s() - self._heard_s
 
     def may_act(self) -> bool:
         """Tell whether writes are ours to do now."""
@@ -58,6 +64,7 @@ class Leadership:
         # Why before the call: a renewal counts from when it was asked for, not from when the answer came.
         asked_s = self._monotonic_s()
         lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
+        self._heard_s = self._monotonic_s()
         self._sight = look(lease, self._sight, self._monotonic_s())
         if move(lease, self._identity, self._sight, self._monotonic_s()) is Move.WATCH:
             self._renewed_s = None

@@ -102,7 +102,6 @@ class Operator:
         self._options: Final = options
         self._clients: Final[dict[tuple[str, str, int, str], Controllers]] = {}
         self._session: Final = session
-        self._heard_s = time.monotonic()
         identity = f"{socket.gethostname()}_{os.getpid()}"
         self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
         self.metrics: Final = Metrics(self.leadership.may_act)
@@ -118,9 +117,8 @@ class Operator:
             self.takeover.note_group,
             lambda step: self.metrics.steps.labels(step=type(step).__name__).inc(),
         )
-        self.health: Final = HealthServer(
-            self.metrics, lambda: time.monotonic() - self._heard_s < HEARD_MAX_S
-        )
+        # Why the Lease and not the passes: an operator that stands by, or has nothing to operate, makes none.
+        self.health: Final = HealthServer(self.metrics, lambda: self.leadership.silence_s < HEARD_MAX_S)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop`; then give the Lease away."""
@@ -149,7 +147,7 @@ class Operator:
         result = "failed"
         try:
             delay = await reconcile(self._shell, *resource)
-            result, self._heard_s = "done", time.monotonic()
+            result = "done"
             return delay
         finally:
             self.metrics.passes.labels(kind=resource.kind, result=result).inc()

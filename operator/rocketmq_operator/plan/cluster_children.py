@@ -21,7 +21,8 @@ _CONTROLLER_START: Final = f"""#!/bin/sh
 set -eu
 umask 077
 own={names.SCRATCH_PATH}/controller.conf
-cp {names.CONFIG_PATH}/controller.conf "$own"
+# Not cp: it would keep the file's mode, and nobody may write to what a ConfigMap holds.
+cat {names.CONFIG_PATH}/controller.conf >"$own"
 printf '\\ncontrollerDLegerSelfId=n%s\\nhttpToken=%s\\n' \\
   "${{POD_NAME##*-}}" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
 exec controller-core serve -c "$own"

@@ -1,0 +1,104 @@
+"""A broker group on the cluster: its state as people read it, and faults done to its pods.
+
+A master's process is killed from inside its container: it is a child of the start script, and so not the process 1
+that cannot be killed from there. The same works on any cluster.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from testkit.kube.kubectl import Cluster, Json, KubeError, until
+
+BROKER_CONTAINER: Final = "broker"
+_JAVA: Final = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group's status.
+
+    Attributes:
+        ready: the condition Ready is True.
+        master: the master's pod, empty while there is none.
+        epoch: master epoch.
+        in_sync: members in the SyncStateSet of all, such as 3/3.
+        brokers: pods of brokers, the master included.
+    """
+
+    ready: bool
+    master: str
+    epoch: int
+    in_sync: str
+    brokers: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the group is ready and every member in sync."""
+        present, _, wanted = self.in_sync.partition("/")
+        return self.ready and bool(wanted) and present == wanted
+
+
+class Group:
+    """One BrokerGroup."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        """Take where it is and its name."""
+        self.cluster: Final = cluster
+        self.name: Final = name
+
+    async def view(self) -> GroupView:
+        """Return its status."""
+        status: Json = (await self.cluster.get("brokergroup", self.name)).get("status", {})
+        conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+        members = [one["name"] for one in status.get("members", []) if one["role"] != "Log"]
+        master = status.get("master", {})
+        return GroupView(
+            ready=conditions.get("Ready") == "True",
+            master=master.get("name", ""),
+            epoch=master.get("epoch", 0),
+            in_sync=status.get("inSync", ""),
+            brokers=tuple(members),
+        )
+
+    async def until_whole(self, timeout_s: float = 120.0) -> GroupView:
+        """Wait until it is ready and every member in sync, and every pod ready."""
+
+        async def holds() -> bool:
+            pods = await self.cluster.find("pods", f"rocketmq-ha.dev/group={self.name}")
+            return (await self.view()).whole and all(map(_is_ready, pods))
+
+        await until(f"group {self.name} is whole", holds, timeout_s)
+        return await self.view()
+
+    async def until_epoch_above(self, epoch: int, timeout_s: float = 60.0) -> GroupView:
+        """Wait until a later master is in the status."""
+
+        async def holds() -> bool:
+            view = await self.view()
+            return view.epoch > epoch and bool(view.master)
+
+        await until(f"group {self.name} has an epoch above {epoch}", holds, timeout_s)
+        return await self.view()
+
+    async def kill_java(self, pod: str) -> int:
+        """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""
+        script = f'java=$({_JAVA}); [ -n "$java" ] && date +%s%N && kill -9 $java'
+        printed = (await self.cluster.shell(pod, BROKER_CONTAINER, script)).decode().split()
+        if len(printed) != 1:
+            raise KubeError(f"{pod}: no Java process was killed: {printed}")
+        return int(printed[0])
+
+    async def records(self) -> list[Json]:
+        """Return its Failover records, the newest first."""
+        found = await self.cluster.find("failovers", f"rocketmq-ha.dev/group={self.name}")
+        return sorted(found, key=lambda one: -int(one["spec"]["newEpoch"]))
+
+    async def served_by(self, pod: str) -> str:
+        """Return who answers at a member's address."""
+        slice_ = await self.cluster.get("endpointslice", pod)
+        return str(slice_["metadata"]["labels"]["rocketmq-ha.dev/served-by"])
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -1,0 +1,135 @@
+"""kubectl and helm as awaitable calls: what they print comes back, what they refuse raises with their own words.
+
+Tests speak to the cluster as people do. Nothing here holds a connection or watches: each call is one process with a
+limit of its own, so a cluster that hangs fails a test instead of stopping the run.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+Json = dict[str, Any]
+CALL_TIMEOUT_S: Final = 60.0
+HELM_TIMEOUT_S: Final = 240.0
+POLL_S: Final = 0.2
+STACK_BINARIES: Final = Path.home() / ".cache" / "kube-stack" / "bin"
+"""Where the test stack keeps programs that are not in PATH."""
+
+
+class KubeError(Exception):
+    """A call failed, or what was awaited did not come; the text says which and shows what was printed."""
+
+
+def program(name: str) -> str | None:
+    """Return the path of kubectl or helm, None if it is nowhere."""
+    return shutil.which(name, path=f"{STACK_BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = CALL_TIMEOUT_S,
+) -> bytes:
+    """Run a program and return what it printed.
+
+    Raises:
+        KubeError: it failed, or took longer.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        printed, complaint = await asyncio.wait_for(process.communicate(stdin), timeout_s)
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise KubeError(f"{' '.join(command)}: not done in {timeout_s} s") from error
+    if process.returncode != 0:
+        raise KubeError(f"{' '.join(command)}: {process.returncode}\n{complaint.decode(errors='replace')}")
+    return printed
+
+
+class Cluster:
+    """One cluster through its kubeconfig, one namespace of it."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        """Take the kubeconfig and the namespace that calls are about."""
+        self.kubeconfig: Final = kubeconfig
+        self.namespace: Final = namespace
+
+    async def kubectl(
+        self, *arguments: str, stdin: bytes | None = None, timeout_s: float = CALL_TIMEOUT_S
+    ) -> str:
+        """Run kubectl in the namespace; return what it printed."""
+        path = program("kubectl")
+        if path is None:
+            raise KubeError("kubectl is not installed")
+        command = [path, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments]
+        return (await run(command, stdin=stdin, timeout_s=timeout_s)).decode()
+
+    async def helm(self, *arguments: str, timeout_s: float = HELM_TIMEOUT_S) -> str:
+        """Run helm in the namespace; return what it printed."""
+        path = program("helm")
+        if path is None:
+            raise KubeError("helm is not installed")
+        command = [path, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments]
+        return (await run(command, timeout_s=timeout_s)).decode()
+
+    async def apply(self, *objects: Json) -> None:
+        """Apply objects."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        await self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text.encode())
+
+    async def get(self, kind: str, name: str) -> Json:
+        """Return one object."""
+        found: Json = json.loads(await self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    async def find(self, kind: str, selector: str = "") -> list[Json]:
+        """Return the objects of a kind, those with matching labels."""
+        chosen = [f"--selector={selector}"] if selector else []
+        found: list[Json] = json.loads(await self.kubectl("get", kind, *chosen, "-o", "json"))["items"]
+        return found
+
+    async def shell(
+        self, pod: str, container: str, script: str, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> bytes:
+        """Run a shell script in a container; return what it printed, byte for byte."""
+        path = program("kubectl")
+        if path is None:
+            raise KubeError("kubectl is not installed")
+        where = [f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}"]
+        command = [path, *where, "exec", pod, "-c", container, "--", "sh", "-c", script]
+        return await run(command, timeout_s=timeout_s)
+
+
+async def until(
+    what: str, holds: Callable[[], Awaitable[bool]], timeout_s: float, *, poll_s: float = POLL_S
+) -> float:
+    """Wait until a condition holds; return the seconds it took.
+
+    Raises:
+        KubeError: it did not hold in time; a call that fails meanwhile counts as not holding.
+    """
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    problem = "it does not hold"
+    while loop.time() - start_s < timeout_s:
+        try:
+            if await holds():
+                return loop.time() - start_s
+            problem = "it does not hold"
+        except KubeError as error:
+            problem = str(error)
+        await asyncio.sleep(poll_s)
+    raise KubeError(f"{what}: not in {timeout_s} s: {problem}")

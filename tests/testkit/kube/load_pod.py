@@ -1,0 +1,173 @@
+"""An unmodified Java producer in a pod of its own, on the client's defaults, and the reader that checks its promises.
+
+The programs are those of `testkit.load`; their classes travel in a ConfigMap, RocketMQ's own jars are those of its
+image. The pod outlives the producer, so that the ledger can be fetched and the topic read from the same place.
+"""
+
+import asyncio
+import base64
+import json
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from testkit.jars import jars
+from testkit.kube.kubectl import Cluster, Json, KubeError, until
+from testkit.load import (
+    LoadSettings,
+    LoadStats,
+    ReadBackResult,
+    Send,
+    compare,
+    compile_java,
+    read_ledger,
+    summarise,
+)
+
+_CONTAINER: Final = "load"
+_DATA: Final = "/data"
+_CLASS_PATH: Final = '/load:"$ROCKETMQ_HOME/lib/*"'
+_JAVA: Final = (
+    "java -Xms64m -Xmx192m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.home=/data "
+    f"-Drocketmq.client.logUseSlf4j=true -cp {_CLASS_PATH}"
+)
+_READY_TIMEOUT_S: Final = 120.0
+_STOP_TIMEOUT_S: Final = 40.0
+_READ_TIMEOUT_S: Final = 180.0
+
+
+class LoadPod:
+    """One producer in one pod."""
+
+    def __init__(self, cluster: Cluster, name: str, image: str, name_server: str, topic: str) -> None:
+        """Take where it runs, its name, RocketMQ's image, the name servers, and a topic of its own."""
+        self._cluster: Final = cluster
+        self._name: Final = name
+        self._image: Final = image
+        self._name_server: Final = name_server
+        self._topic: Final = topic
+
+    async def start(
+        self, settings: LoadSettings, *, topic_cluster: str = "", node_selector: Json | None = None
+    ) -> None:
+        """Start the producer and wait until its first sends were acknowledged.
+
+        Args:
+            settings: zero means the client's own default.
+            topic_cluster: make the topic in this cluster first; empty leaves it to the broker's automatism.
+            node_selector: where the pod must run.
+        """
+        classes = await compile_java(await jars())
+        files = {
+            path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(classes.glob("*.class"))
+        }
+        config: Json = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self._name, "labels": {"app": self._name}},
+            "binaryData": files,
+        }
+        await self._cluster.apply(config, self._pod(settings, topic_cluster, node_selector or {}))
+
+        async def sends() -> bool:
+            return len([one for one in await self.sends() if one.acknowledged]) >= 10
+
+        await until(f"{self._name} sends", sends, _READY_TIMEOUT_S, poll_s=1.0)
+
+    def _pod(self, settings: LoadSettings, topic_cluster: str, node_selector: Json) -> Json:
+        make_topic = (
+            f'sh "$ROCKETMQ_HOME/bin/mqadmin" updateTopic -n "{self._name_server}" -c {topic_cluster} -t {self._topic}; '
+            if topic_cluster
+            else ""
+        )
+        load = (
+            f"{_JAVA} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
+            f"--ledger {_DATA}/ledger.jsonl {' '.join(settings.arguments())}"
+        )
+        script = (
+            f"{make_topic}{load} & echo $! >{_DATA}/pid; wait $!; echo $? >{_DATA}/status; exec sleep 3600"
+        )
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self._name, "labels": {"app": self._name}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "nodeSelector": node_selector,
+                "automountServiceAccountToken": False,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": 3000,
+                    "runAsGroup": 3000,
+                    "fsGroup": 3000,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [
+                    {
+                        "name": _CONTAINER,
+                        "image": self._image,
+                        "command": ["sh", "-c", script],
+                        "env": [{"name": "JAVA_OPT_EXT", "value": "-Xms64m -Xmx192m -Duser.home=/data"}],
+                        "securityContext": {
+                            "allowPrivilegeEscalation": False,
+                            "readOnlyRootFilesystem": True,
+                            "capabilities": {"drop": ["ALL"]},
+                        },
+                        "volumeMounts": [
+                            {"name": "classes", "mountPath": "/load"},
+                            {"name": "data", "mountPath": _DATA},
+                            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+                        ],
+                    }
+                ],
+                "volumes": [
+                    {"name": "classes", "configMap": {"name": self._name}},
+                    {"name": "data", "emptyDir": {}},
+                    {"name": "scratch", "emptyDir": {}},
+                ],
+            },
+        }
+
+    async def sends(self) -> list[Send]:
+        """Return what the ledger holds now, none while there is no ledger."""
+        try:
+            text = await self._shell(f"cat {_DATA}/ledger.jsonl")
+        except KubeError:
+            return []
+        return await asyncio.to_thread(_parsed, text)
+
+    async def stop(self) -> LoadStats:
+        """End the producer in good order and return its numbers."""
+        await self._shell(f"kill -TERM $(cat {_DATA}/pid)")
+
+        async def ended() -> bool:
+            return (await self._shell(f"cat {_DATA}/status 2>/dev/null || true")).strip() != b""
+
+        await until(f"{self._name} has ended", ended, _STOP_TIMEOUT_S)
+        return summarise(await self.sends())
+
+    async def read_back(self) -> ReadBackResult:
+        """Read the whole topic and compare it with the ledger; call it when the producer has ended."""
+        await self._shell(
+            f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic} --output {_DATA}/keys.jsonl",
+            timeout_s=_READ_TIMEOUT_S,
+        )
+        lines = (await self._shell(f"cat {_DATA}/keys.jsonl")).decode().splitlines()
+        return compare(await self.sends(), [json.loads(line)["key"] for line in lines])
+
+    async def remove(self) -> None:
+        """Remove the pod and its ConfigMap."""
+        await self._cluster.kubectl(
+            "delete", "pod,configmap", self._name, "--ignore-not-found", "--grace-period=0", "--wait=false"
+        )
+
+    async def _shell(self, script: str, *, timeout_s: float = 60.0) -> bytes:
+        return await self._cluster.shell(self._name, _CONTAINER, script, timeout_s=timeout_s)
+
+
+def _parsed(text: bytes) -> list[Send]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "ledger.jsonl"
+        path.write_bytes(text)
+        return read_ledger(path)
