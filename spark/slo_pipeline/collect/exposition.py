@@ -85,15 +85,19 @@ class ExpositionParser:
         return Page(samples, malformed)
 
     def _learn(self, line: str) -> tuple[Series, str]:
-        series, head, rest = _split(line)
+        series, head, rest = split_series(line)
         if len(self._series) >= SERIES_CACHED_MAX:
             self._series.clear()
         self._series[head] = series
         return series, rest
 
 
-def _split(line: str) -> tuple[Series, str, str]:
-    """Return the series of a line, the text that stands for it, and what follows."""
+def split_series(line: str) -> tuple[Series, str, str]:
+    """Return the series of a line, the text that stands for it, and what follows.
+
+    Raises:
+        ValueError: no series stands at the line's beginning.
+    """
     name = _NAME.match(line)
     if name is None:
         raise _LineError("no name")

@@ -43,8 +43,14 @@ class SegmentStore:
         writer: name of the process's role; one process at a time may hold it in a directory.
     """
 
-    def __init__(self, root: Path, writer: str) -> None:
+    def __init__(self, root: Path, writer: str, *, run: str | None = None) -> None:
         """Take the writer's lock and remove what a killed predecessor left unfinished.
+
+        Args:
+            root: the data directory.
+            writer: see the class.
+            run: part of the file names, by default unique. A writer whose rows are a function of its input gives the
+                input's digest, so that a second run finds its segments written and leaves them alone.
 
         Raises:
             SegmentError: another process holds the same writer's name, or the directory cannot be written.
@@ -55,7 +61,8 @@ class SegmentStore:
             )
         self.root = root
         self.writer = writer
-        self._run = uuid.uuid4().hex[:12]
+        self._repeatable = run is not None
+        self._run = run or uuid.uuid4().hex[:12]
         self._written = 0
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -92,6 +99,8 @@ class SegmentStore:
         self._written += 1
         final = folder / f"{self.writer}@{self._run}-{self._written:06d}.parquet"
         temporary = folder / f".{final.name}.tmp"
+        if self._repeatable and final.exists():
+            return final
         try:
             with temporary.open("wb") as file:
                 pq.write_table(rows.replace_schema_metadata(kept), file, compression="zstd")

@@ -32,7 +32,11 @@ BRANCHES: Final = {
         "slo_pipeline.jobs.report", "make the availability and failover report of a data directory"
     ),
     "increase": Branch(
-        "slo_pipeline.jobs.increase", "print how much a counter grew, window by window, as CSV"
+        "slo_pipeline.jobs.increase",
+        "print how much a counter grew, window by window, as CSV, PromQL's value beside",
+    ),
+    "import": Branch(
+        "slo_pipeline.jobs.land_text", "land a file of OpenMetrics text with timestamps as segments"
     ),
 }
 EXIT_UNUSABLE: Final = 2
@@ -43,6 +47,8 @@ UNREADABLE_FILE: Final = "[FAILED_READ_FILE"
 EXPECTED: Final = frozenset(
     {
         "slo_pipeline.sources.segments.InputError",
+        "slo_pipeline.sources.openmetrics.OpenMetricsError",
+        "slo_pipeline.collect.segments.SegmentError",
         "slo_pipeline.schemas.frames.SchemaMismatchError",
         "pyspark.errors.exceptions.base.PySparkException",
         "builtins.OSError",

@@ -1,5 +1,8 @@
 """`slo-pipeline increase METRIC`: how much a counter grew, window by window, as CSV.
 
+Columns: window_start, the labels kept, `increase` (the sum of pair increments, which is the account), `promql` (what
+`sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL has no value), `interpolated`.
+
 Exit status: 0 written, 2 the input cannot be used or holds no such metric.
 """
 
@@ -8,7 +11,7 @@ import csv
 import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import functions as F
 
@@ -16,7 +19,11 @@ from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.session import session
 from slo_pipeline.sources.segments import InputError, check_directory, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
+from slo_pipeline.transforms.promql import promql_increase
 from slo_pipeline.transforms.timing import US_PER_S
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
 
 UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -39,6 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
     )
+    parser.add_argument(
+        "--prometheus",
+        type=int,
+        choices=[2, 3],
+        default=2,
+        help="whose ranges the column promql has: those of Prometheus 2 hold both borders, those of 3 only the right one",
+    )
     parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
 
 
@@ -52,16 +66,35 @@ def run(args: argparse.Namespace) -> int:
     spark = session(master=args.master, quick=is_small(args.input, "samples"))
     samples = read_inputs(spark, args.input).samples
     counter = samples.where(F.col("metric") == args.metric)
-    pairs = increments(counter, births(samples))
-    found = gather.rows(increase(pairs, window_us=args.window * US_PER_S, by=tuple(args.by)))
-    if not found:
+    by, window_us = tuple(args.by), args.window * US_PER_S
+    grown = gather.rows(increase(increments(counter, births(samples)), window_us=window_us, by=by))
+    beside = gather.rows(promql_increase(counter, window_us=window_us, by=by, version=args.prometheus))
+    table = merged(grown, beside, by)
+    if not table:
         raise InputError(f"{args.input}: no sample of {args.metric} follows another one")
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["window_start", *args.by, "increase", "interpolated"])
-    for row in sorted(
-        found, key=lambda row: (row["window_start"], [row["labels"][name] for name in args.by])
-    ):
-        labels = [row["labels"][name] for name in args.by]
-        start = gather.iso_utc(row["window_start"])
-        writer.writerow([start, *labels, f"{row['increase']:.10g}", str(row["interpolated"]).lower()])
+    writer.writerow(["window_start", *by, "increase", "promql", "interpolated"])
+    for (start_us, *labels), cells in table:
+        writer.writerow([gather.iso_utc(start_us), *labels, *cells])
     return 0
+
+
+def merged(
+    grown: list[Row], beside: list[Row], by: tuple[str, ...]
+) -> list[tuple[Key, tuple[str, str, str]]]:
+    """Lay both opinions side by side: (window and labels) and (increase, promql, interpolated), in order.
+
+    A window without an increment has grown by 0; one without PromQL's value has an empty cell.
+    """
+
+    def key(row: Row) -> Key:
+        return (row["window_start"], *[row["labels"][name] for name in by])
+
+    account = {key(row): row for row in grown}
+    opinion = {key(row): row["promql"] for row in beside}
+    table = []
+    for one in sorted(account.keys() | opinion.keys()):
+        row = account.get(one, {"increase": 0.0, "interpolated": False})
+        said = f"{opinion[one]:.17g}" if one in opinion else ""
+        table.append((one, (f"{row['increase']:.17g}", said, str(row["interpolated"]).lower())))
+    return table

@@ -7,8 +7,8 @@ reset, and it belongs to the half-open window of the *later* sample. So the sum 
 
 - A value below its predecessor is a reset. So is another `instance_uid`, even when the value went up: Prometheus cannot
   see that one.
-- The first sample of a series counts from 0 if its process was scraped before without it (RocketMQ's series appear with
-  their first event), and counts nothing if the input merely begins there.
+- The first sample of a series counts from 0 if its process answered a scrape before without it (RocketMQ's series appear
+  with their first event; `up` says that it answered), and counts nothing if the input merely begins there.
 - A gap over GAP_MAX_US is spread evenly over the windows it spans and flagged `interpolated`.
 
 Never: no extrapolation to window borders.
@@ -24,6 +24,7 @@ from slo_pipeline.schemas.tables import INCREASES
 from slo_pipeline.transforms.timing import US_PER_S, slice_of
 
 GAP_MAX_US: Final = 300 * US_PER_S
+UP: Final = "up"
 
 
 def series_key() -> Column:
@@ -32,8 +33,21 @@ def series_key() -> Column:
 
 
 def births(samples: DataFrame) -> DataFrame:
-    """Find when each process was first scraped: instance, instance_uid, born_ts."""
-    return samples.groupBy("instance", "instance_uid").agg(F.min("ts").alias("born_ts"))
+    """Find when each process first answered a scrape: instance, instance_uid, born_ts. Without an `up`, nobody knows."""
+    answered = samples.where((F.col("metric") == UP) & (F.col("value") == 1.0))
+    return answered.groupBy("instance", "instance_uid").agg(F.min("ts").alias("born_ts"))
+
+
+def kept_labels(by: tuple[str, ...]) -> Column:
+    """Return a map of some labels, "" for each that a series lacks; `instance` is also the sample's own column."""
+    values = [
+        F.coalesce(F.col("labels")[name], F.col("instance") if name == "instance" else F.lit(""))
+        for name in by
+    ]
+    return F.map_from_arrays(
+        F.array(*[F.lit(name) for name in by]).cast("array<string>"),
+        F.array(*values).cast("array<string>"),
+    )
 
 
 def increments(samples: DataFrame, born: DataFrame) -> DataFrame:
@@ -47,7 +61,7 @@ def increments(samples: DataFrame, born: DataFrame) -> DataFrame:
         metric, labels, instance, series, ts, prev_ts (null for a counted first sample), increment (>= 0), reset.
         One row a pair; first samples that count nothing are left out.
     """
-    keyed = samples.withColumn("series", series_key())
+    keyed = samples.where(~F.isnan("value")).withColumn("series", series_key())
     order = Window.partitionBy("metric", "instance", "series").orderBy("ts")
     paired = (
         keyed.withColumn("prev_ts", F.lag("ts").over(order))
@@ -90,18 +104,15 @@ def increase(pairs: DataFrame, *, window_us: int, by: tuple[str, ...] = ()) -> D
     booked = pairs.withColumn("interpolated", is_long)
     whole = booked.where(~F.col("interpolated")).select(
         "metric",
+        "instance",
         "labels",
         slice_of(F.col("ts"), window_us).alias("window_start"),
         "increment",
         "interpolated",
     )
-    kept = F.map_from_arrays(
-        F.array(*[F.lit(name) for name in by]).cast("array<string>"),
-        F.array(*[F.coalesce(F.col("labels")[name], F.lit("")) for name in by]).cast("array<string>"),
-    )
     summed = (
         whole.unionByName(_spread(booked.where(F.col("interpolated")), window_us))
-        .withColumn("labels", kept)
+        .withColumn("labels", kept_labels(by))
         .withColumn("series", series_key())
         .groupBy("metric", "series", "window_start")
         .agg(
@@ -124,6 +135,7 @@ def _spread(pairs: DataFrame, window_us: int) -> DataFrame:
     )
     return cut.select(
         "metric",
+        "instance",
         "labels",
         F.timestamp_micros("window_us").alias("window_start"),
         (F.col("increment") * overlap_us / (end_us - start_us)).alias("increment"),
