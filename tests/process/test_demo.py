@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 _DEMO_TIMEOUT_S = 480.0
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 120.0
-LOST_BY_A_SWITCHOVER_MAX = 4
 
 
 def _demo(directory: Path) -> ManagedProcess:
@@ -44,7 +43,7 @@ async def test_the_demo_loses_nothing_and_reports_both_changes_of_master(tmp_pat
     assert verdict is not None, printed
     acknowledged, lost = int(verdict[1]), int(verdict[2])
     assert acknowledged > 1_000
-    assert status == (1 if lost else 0), printed
+    assert (status, lost) == (0, 0), printed
     for phase in (
         "elected (committed)",
         "role taken",
@@ -56,11 +55,6 @@ async def test_the_demo_loses_nothing_and_reports_both_changes_of_master(tmp_pat
     page = (tmp_path / "out" / "report" / "index.html").read_text()
     assert "1 failover and 1 switchover" in re.sub(r"<[^>]+>|\s+", " ", page)
     assert _processes_below(tmp_path) == []
-    if 0 < lost <= LOST_BY_A_SWITCHOVER_MAX:
-        pytest.xfail(
-            f"{lost} lost: a switchover still loses a write under way now and then (test_switchover.py)"
-        )
-    assert lost == 0, printed
 
 
 async def test_an_interrupted_demo_ends_all_it_started(tmp_path: Path) -> None:

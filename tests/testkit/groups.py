@@ -131,6 +131,34 @@ class GroupsDriver:
             )
         )
 
+    def election(
+        self,
+        *alive: int | LiveBroker,
+        by: int | None = None,
+        designate: bool = False,
+        unclean_allowed: bool = False,
+        suspicion: Suspicion | None = None,
+        cause: Cause | None = None,
+        replaced_epoch: int | None = None,
+    ) -> ElectMaster:
+        """Return the command of an election (1002) among who lives; without `by` it is the controller's own."""
+        if cause is None and by is None:
+            cause = Cause.MASTER_MISSING
+        elif cause is None:
+            cause = Cause.DESIGNATED if designate else Cause.BROKER_REQUEST
+        return ElectMaster(
+            cluster=self.key.cluster,
+            broker_name=self.key.broker_name,
+            stamp=self.now,
+            requester_id=by,
+            designate=designate,
+            cause=cause or Cause.MASTER_MISSING,
+            alive=live(*alive),
+            unclean_allowed=unclean_allowed,
+            suspicion=suspicion,
+            replaced_epoch=replaced_epoch,
+        )
+
     def elect(
         self,
         *alive: int | LiveBroker,
@@ -139,23 +167,18 @@ class GroupsDriver:
         unclean_allowed: bool = False,
         suspicion: Suspicion | None = None,
         cause: Cause | None = None,
+        replaced_epoch: int | None = None,
     ) -> Outcome:
-        """Hold an election (1002) among who lives; without `by` it is the controller's own."""
-        if cause is None and by is None:
-            cause = Cause.MASTER_MISSING
-        elif cause is None:
-            cause = Cause.DESIGNATED if designate else Cause.BROKER_REQUEST
+        """Hold that election."""
         return self.apply(
-            ElectMaster(
-                cluster=self.key.cluster,
-                broker_name=self.key.broker_name,
-                stamp=self.now,
-                requester_id=by,
+            self.election(
+                *alive,
+                by=by,
                 designate=designate,
-                cause=cause or Cause.MASTER_MISSING,
-                alive=live(*alive),
                 unclean_allowed=unclean_allowed,
                 suspicion=suspicion,
+                cause=cause,
+                replaced_epoch=replaced_epoch,
             )
         )
 

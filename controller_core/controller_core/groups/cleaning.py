@@ -101,6 +101,9 @@ def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) ->
         master_id=None if master_cleaned else group.master_id,
         master_epoch=group.master_epoch + master_cleaned,
         lost_master=lost_master(group, Cause.MASTER_MISSING) if master_cleaned else group.lost_master,
+        write_guards={
+            broker_id: setting for broker_id, setting in group.write_guards.items() if broker_id not in ids
+        },
     )
     attrs = _attrs(cleaned, whole=False) | {"sync_state_set_after": comma_list(kept_set)}
     fact = Fact(EventKind.BROKER_CLEANED, command.stamp, None, after.master_epoch, attrs)

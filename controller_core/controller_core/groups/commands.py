@@ -8,7 +8,7 @@ On the log a command is one version byte and a msgpack map with its kind under `
 unknown versions are refused (`CommandDecodeError`), never skipped: an older node that ignored what a newer one wrote
 would silently go its own way.
 
-This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections` and `cleaning`.
+This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections`, `cleaning` and `write_guards`.
 """
 
 from enum import StrEnum
@@ -134,6 +134,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         requester_id: who asks, or with `designate` who shall be master; None when the leader itself asks.
         unclean_allowed: a member outside the SyncStateSet may win if nobody inside can (enableElectUncleanMaster).
         suspicion: set when a master's death, seen or inferred, is the reason.
+        replaced_epoch: the master epoch that a guarded election is to end; it counts in no other. None for any.
     """
 
     requester_id: int | None = None
@@ -142,6 +143,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     alive: tuple[LiveBroker, ...]
     unclean_allowed: bool = False
     suspicion: Suspicion | None = None
+    replaced_epoch: int | None = None
 
 
 class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):
@@ -176,8 +178,35 @@ class RecordFailoverTimes(Command, frozen=True, kw_only=True, tag="RecordFailove
     first_beat: Stamp | None = None
 
 
+class RaiseWriteGuard(Command, frozen=True, kw_only=True, tag="RaiseWriteGuard"):
+    """Note that a living master is about to be kept from taking writes.
+
+    Attributes:
+        master_id: whose writes are stopped.
+        master_epoch: in which epoch it is master.
+        min_in_sync_replicas: its setting before, which it gets back.
+    """
+
+    master_id: int
+    master_epoch: int
+    min_in_sync_replicas: int
+
+
+class LiftWriteGuard(Command, frozen=True, kw_only=True, tag="LiftWriteGuard"):
+    """Note that a member has its setting back."""
+
+    broker_id: int
+
+
 AnyCommand = (
-    ApplyBrokerId | RegisterBroker | AlterSyncStateSet | ElectMaster | CleanBrokerData | RecordFailoverTimes
+    ApplyBrokerId
+    | RegisterBroker
+    | AlterSyncStateSet
+    | ElectMaster
+    | CleanBrokerData
+    | RecordFailoverTimes
+    | RaiseWriteGuard
+    | LiftWriteGuard
 )
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")

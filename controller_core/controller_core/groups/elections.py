@@ -1,6 +1,7 @@
 """What an election does to a group (1002, and the leader's own decision when a master dies).
 
-    a suspicion of a master or epoch that is no longer recorded   ->  keep: 2011 with a master, 2004 without; no change
+    a suspicion of a master or epoch that is no longer recorded,
+    or a guarded election after the epoch that it was to end      ->  keep: 2011 with a master, 2004 without; no change
     a group that never had a master                               ->  the requester, if registered, alive, electable
     otherwise the policy (see `policy`) chooses:
       the recorded master                                         ->  keep: 2011; no change
@@ -64,7 +65,17 @@ def elect_master(group: Group | None, command: ElectMaster, index: int, term: in
     return _take(group, command, winner, index, term)
 
 
+def would_replace(group: Group | None, command: ElectMaster) -> bool:
+    """Say whether an election, judged now, would put somebody in the place of a recorded master that lives."""
+    if group is None or group.master_id not in {broker.id for broker in command.alive}:
+        return False
+    after = elect_master(group, command, index=0, term=0).group
+    return after is not None and after.master_id not in (None, group.master_id)
+
+
 def _is_stale(group: Group, command: ElectMaster) -> bool:
+    if command.replaced_epoch not in (None, group.master_epoch):
+        return True
     suspicion = command.suspicion
     return suspicion is not None and (suspicion.master_id, suspicion.master_epoch) != (
         group.master_id,

@@ -1,6 +1,6 @@
 """One broker group as the controller knows it: an immutable value, and what a rule gives back.
 
-Rules (`broker_ids`, `sync_state`, `elections`, `cleaning`) are functions of a group and a command to a `Change`; they
+Rules (`broker_ids`, `sync_state`, `elections`, `cleaning`, `write_guards`) are functions of a group and a command to a `Change`; they
 never touch the group they were given. `state` puts changes in place and numbers their events.
 
 RocketMQ's own controller keeps two tables, one of ids and one of SyncStateSets, and a group can be in one of them only.
@@ -51,6 +51,7 @@ class Group(msgspec.Struct, frozen=True):
     Invariant: each member of the SyncStateSet is registered, and so is the master.
     Invariant: a recorded master is in the SyncStateSet.
     Invariant: once a master was elected, the SyncStateSet is never empty.
+    Invariant: each member with a write guard is registered.
     Invariant: epochs never go down, also when a group is forgotten and claimed anew.
 
     Attributes:
@@ -58,6 +59,8 @@ class Group(msgspec.Struct, frozen=True):
         replicas: by ascending id, so that equal groups are equal bytes.
         sync_state_set: ascending.
         failure_reason: why the last election failed, one word; empty while there is a master.
+        write_guards: members whose writes were stopped and who have not got their setting back yet, by ascending id,
+            with what minInSyncReplicas was before.
     """
 
     key: GroupKey
@@ -69,6 +72,7 @@ class Group(msgspec.Struct, frozen=True):
     sync_state_set: tuple[int, ...] = ()
     lost_master: LostMaster | None = None
     failure_reason: str = ""
+    write_guards: dict[int, int] = msgspec.field(default_factory=dict)
 
     @property
     def master_address(self) -> str | None:

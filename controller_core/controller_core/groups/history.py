@@ -34,6 +34,8 @@ class EventKind(StrEnum):
     SYNC_STATE_SET_CHANGED = "SyncStateSetChanged"
     BROKER_REGISTERED = "BrokerRegistered"
     BROKER_CLEANED = "BrokerCleaned"
+    WRITES_STOPPED = "WritesStopped"
+    WRITES_ALLOWED = "WritesAllowed"
 
 
 class Event(msgspec.Struct, frozen=True):

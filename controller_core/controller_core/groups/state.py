@@ -22,6 +22,8 @@ from controller_core.groups.commands import (
     ApplyBrokerId,
     CleanBrokerData,
     ElectMaster,
+    LiftWriteGuard,
+    RaiseWriteGuard,
     RecordFailoverTimes,
     RegisterBroker,
 )
@@ -34,6 +36,7 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import ExtValue, Outcome, ambiguous
 from controller_core.groups.snapshots import Image, decode_image, encode_image, image_digest
 from controller_core.groups.sync_state import alter_sync_state_set
+from controller_core.groups.write_guards import lift_write_guard, raise_write_guard
 
 EPOCH_FLOORS_MAX = 10_000
 """How many forgotten groups are remembered, so that a new group of the same name goes on from their epochs."""
@@ -106,6 +109,10 @@ class GroupsState:
                 change = clean_broker_data(group, command)
             case RecordFailoverTimes():
                 change = record_times(self.history.failover(key, command.master_epoch), command)
+            case RaiseWriteGuard():
+                change = raise_write_guard(group, command)
+            case LiftWriteGuard():
+                change = lift_write_guard(group, command)
         return key, change
 
     def _put(self, key: GroupKey, change: Change) -> None:
@@ -219,5 +226,5 @@ def _ambiguous_ext(command: AnyCommand) -> dict[str, ExtValue] | None:
             return {"newSyncStateSetEpoch": 0}
         case ElectMaster():
             return {}
-        case CleanBrokerData() | RecordFailoverTimes():
+        case CleanBrokerData() | RecordFailoverTimes() | RaiseWriteGuard() | LiftWriteGuard():
             return None

@@ -68,7 +68,12 @@ class Controller:
         self.hearing = Hearing(machine.state, clock)
         self._maker = CommandMaker(clock, self.hearing.alive_of, lambda: config.settings.elect_unclean_master)
         self._submitting = Submitting(
-            node, clock, self._metrics, may_notify=lambda: config.settings.notify_role_changed
+            node,
+            machine.state,
+            clock,
+            self._metrics,
+            alive_of=self.hearing.alive_of,
+            may_notify=lambda: config.settings.notify_role_changed,
         )
         self.failover = Failover(
             node=node,
@@ -97,6 +102,8 @@ class Controller:
         group = self._machine.state.get(key.group)
         if group is not None and key.broker_id in group.replicas:
             self._submitting.expect(group.replicas[key.broker_id].address)
+            if self._node.is_leader:
+                self._submitting.guards.lift(key.group)
         self.failover.on_revival(key)
 
     def _make_handlers(self) -> Handlers:
@@ -120,7 +127,7 @@ class Controller:
         settings = self._config.settings
         self.hearing.on_deaths = self.failover.on_deaths
         self.hearing.on_revival = self._revived
-        self._node.on_leadership(self._leadership_changed)
+        self._node.on_leadership(self.leadership_changed)
         self._node.on_fatal(self._fail)
         await self._node.start()
         self._tasks = [
@@ -155,10 +162,12 @@ class Controller:
             if not await self._node.transfer_leadership():
                 _log.warning("leadership was not handed over; the others elect after their time-out")
 
-    def _leadership_changed(self, leads: bool, term: int) -> None:
+    def leadership_changed(self, leads: bool, term: int) -> None:
+        """Make up for what the leader before left undone, if this node leads now."""
         _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
         if leads:
             self.failover.wake()
+            self._submitting.guards.lift_all()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -1,12 +1,11 @@
 """The order in which brokers are told of a new master while the old one still lives: first the old one, then the rest.
 
-Why an order: a master of RocketMQ 5.4 and later drops a slave from its own SyncStateSet as soon as the slave's connection
-ends, before any controller agreed. If the new master and the other slaves leave first, writes that wait for their
-acknowledgements are suddenly waiting for nobody: the old master, alone, acknowledges them, and they are gone when it
-follows the new master. (Seen with 5.5.0: in 5 of 12 switchovers under load 1 to 4 acknowledged messages were lost when all
-were told at once.) Told first, the old master refuses new writes and finishes most of those under way with its slaves still
-connected. Not all: what is written in the last milliseconds before it lets go of them can still be acknowledged by it
-alone (1 of 26 switchovers under load lost one message). Closing that needs a guard that stops writes before the election.
+Why an order: a master drops a slave from its own SyncStateSet as soon as the slave's connection ends, before any
+controller agreed. If the new master and the other slaves leave first, writes that wait for their acknowledgements are
+suddenly waiting for nobody: the old master, alone, acknowledges them, and they are gone when it follows the new master.
+(Seen with 5.5.0: in 5 of 12 switchovers under load 1 to 4 acknowledged messages were lost when all were told at once, in
+1 of 26 with this order alone.) `write_guard` stops and drains the old master's writes before the election; the order is
+what is left for an old master that cannot be guarded.
 
 It also saves time: a broker that is told to become master while bytes still arrive may wait 5 s for its own HA client.
 

@@ -3,7 +3,7 @@
 One place proposes, so that whoever starts an election (a broker, a person, the leader itself) its notices go out and
 its times are recorded in the same way:
 
-    proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
+    (a living master's writes stopped) -> proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
 
 What happens after the commit is known to the leader alone, so it enters the log as a second command, and as a third if
 the new master needs longer than `RECORD_SOON_S` to act. They are for the record only: losing them loses a time, never a decision, so they are proposed once.
@@ -19,14 +19,17 @@ from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import ReplicaKey
-from controller_core.groups.replies import Outcome, RoleNotice
+from controller_core.groups.replies import Outcome, Reply, RoleNotice
+from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
 from controller_core.server.metrics import Metrics
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.notifier import Notifier
+from controller_core.server.requests import AliveOf
 from controller_core.server.role_changes import RoleChanges
+from controller_core.server.write_guard import SwitchoverRefusedError, WriteGuards
 
 RECORD_SOON_S: Final = 0.3
 """After how long the times known by then are written down, so that readers need not wait for the rest."""
@@ -68,10 +71,25 @@ class Submitting:
     """Proposes commands and follows elections up."""
 
     def __init__(
-        self, node: Proposer, clock: Clock, metrics: Metrics, *, may_notify: Callable[[], bool]
+        self,
+        node: Proposer,
+        state: GroupsState,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        alive_of: AliveOf,
+        may_notify: Callable[[], bool],
     ) -> None:
         self.notifier = Notifier(self._noticed)
         self.changes = RoleChanges(self.notifier)
+        self.guards = WriteGuards(
+            state=state,
+            clock=clock,
+            ask=self.notifier.ask,
+            propose=self._propose,
+            alive_of=alive_of,
+            changes=self.changes,
+        )
         self._node = node
         self._clock = clock
         self._metrics = metrics
@@ -93,15 +111,29 @@ class Submitting:
         return await asyncio.shield(self._start(self._elect(command)))
 
     async def _elect(self, command: ElectMaster) -> Outcome:
-        with self.changes.open(command.broker_name):
-            outcome = await self._propose(command)
-            self._metrics.election(_election_result(outcome), str(command.cause))
-            if outcome.reply.code == ResponseCode.SUCCESS:
-                _log_election(outcome)
-                self._watch(outcome.notices, self._clock.stamp())
-                if self._may_notify():
-                    await self.changes.tell(outcome.notices, _replaced(outcome))
+        try:
+            with self.changes.open(command.broker_name):
+                outcome = await self._decided(command)
+                self._metrics.election(_election_result(outcome), str(command.cause))
+                if outcome.reply.code == ResponseCode.SUCCESS:
+                    _log_election(outcome)
+                    self._watch(outcome.notices, self._clock.stamp())
+                    if self._may_notify():
+                        await self.changes.tell(outcome.notices, _replaced(outcome))
+        finally:
+            self.guards.lift_of(command)
         return outcome
+
+    async def _decided(self, command: ElectMaster) -> Outcome:
+        """Propose an election; one that would replace a living master only when nothing can stay behind with it."""
+        try:
+            guarded = await self.guards.before(command) if self._may_notify() else command
+        except SwitchoverRefusedError as error:
+            _log.warning(
+                "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))
+            )
+            return Outcome(Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
+        return await self._propose(guarded)
 
     def expect(self, address: str) -> None:
         """A member came alive at `address`: be ready to tell it of its master."""
@@ -127,6 +159,7 @@ class Submitting:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.guards.stop()
         await self.notifier.stop()
 
     async def _propose(self, command: AnyCommand) -> Outcome:

@@ -12,7 +12,9 @@ from controller_core.groups.commands import (
     Cause,
     CleanBrokerData,
     ElectMaster,
+    LiftWriteGuard,
     LiveBroker,
+    RaiseWriteGuard,
     RecordFailoverTimes,
     RegisterBroker,
     Suspicion,
@@ -137,6 +139,10 @@ EVERY_COMMAND: tuple[AnyCommand, ...] = (
     ),
     CleanBrokerData(cluster="c", broker_name="b", stamp=stamp(1), ids_text="1;2", alive=(3,)),
     RecordFailoverTimes(cluster="c", broker_name="b", stamp=stamp(1), master_epoch=2, role_taken=stamp(2)),
+    RaiseWriteGuard(
+        cluster="c", broker_name="b", stamp=stamp(1), master_id=1, master_epoch=2, min_in_sync_replicas=2
+    ),
+    LiftWriteGuard(cluster="c", broker_name="b", stamp=stamp(1), broker_id=1),
 )
 
 

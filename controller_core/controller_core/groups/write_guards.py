@@ -1,0 +1,57 @@
+"""Whose writes are stopped: what the state remembers of a write guard, so that no guard is ever forgotten.
+
+Before a master that lives is replaced on purpose, the leader keeps it from taking writes: it sets the broker's
+minInSyncReplicas so high that no write is let in. The broker keeps that setting in its file, through crashes and
+restarts. So it is noted here before it is set, with what it was before, and struck off after it was set back; a leader that
+finds a guard it does not know of sets it back (`server.write_guard`).
+
+    raise, of the recorded master in its epoch     ->  noted; a setting that is noted already stays, it is the older one
+    raise, of anybody else, or in another epoch    ->  refused: 2002 or 2000, as 1001 is
+    lift                                           ->  struck off; if none is noted, nothing
+"""
+
+from msgspec.structs import replace
+
+from controller_core.groups.commands import LiftWriteGuard, RaiseWriteGuard
+from controller_core.groups.group import Change, Group
+from controller_core.groups.history import EventKind, Fact
+from controller_core.groups.replies import Reply
+from controller_core.remoting.codes import ResponseCode
+
+
+def raise_write_guard(group: Group | None, command: RaiseWriteGuard) -> Change:
+    """Note that the master is about to be kept from taking writes."""
+    if group is None or group.master_id != command.master_id:
+        remark = f"Writes of {command.master_id} are not stopped: it is not master of {command.broker_name}"
+        return Change(Reply(ResponseCode.CONTROLLER_INVALID_MASTER, None, remark))
+    if group.master_epoch != command.master_epoch:
+        remark = f"Writes of {command.master_id} are not stopped: its epoch is {group.master_epoch}, not {command.master_epoch}"
+        return Change(Reply(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, None, remark))
+    if command.master_id in group.write_guards:
+        return Change(Reply(ResponseCode.SUCCESS))
+    guards = {**group.write_guards, command.master_id: command.min_in_sync_replicas}
+    after = replace(group, write_guards=dict(sorted(guards.items())))
+    fact = Fact(
+        EventKind.WRITES_STOPPED,
+        command.stamp,
+        command.master_id,
+        group.master_epoch,
+        {"min_in_sync_replicas": str(command.min_in_sync_replicas)},
+    )
+    return Change(Reply(ResponseCode.SUCCESS), after, facts=(fact,))
+
+
+def lift_write_guard(group: Group | None, command: LiftWriteGuard) -> Change:
+    """Strike off a guard whose broker has its setting back."""
+    if group is None or command.broker_id not in group.write_guards:
+        return Change(Reply(ResponseCode.SUCCESS))
+    setting = group.write_guards[command.broker_id]
+    guards = {member: value for member, value in group.write_guards.items() if member != command.broker_id}
+    fact = Fact(
+        EventKind.WRITES_ALLOWED,
+        command.stamp,
+        command.broker_id,
+        group.master_epoch,
+        {"min_in_sync_replicas": str(setting)},
+    )
+    return Change(Reply(ResponseCode.SUCCESS), replace(group, write_guards=guards), facts=(fact,))
