@@ -12,7 +12,7 @@ SEEDS ?= 2000
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types e2e bench sim raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench sim raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -42,8 +42,11 @@ types: .venv/.ready ## mypy --strict and pyright
 	@.venv/bin/mypy $(foreach package,$(PACKAGES),-p $(package))
 	@.venv/bin/pyright --warnings
 
-e2e: .venv/.ready ## only the tests with real processes (controllers, Java brokers)
-	@$(PYTHON) -m pytest tests/process -p no:cacheprovider
+images: ## build the images of operator, controller, sidecar and spark (docker, podman or buildah)
+	@scripts/images build
+
+e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three nodes on this machine
+	@scripts/e2e
 
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
 	@$(PYTHON) tests/bench/bench_controller.py

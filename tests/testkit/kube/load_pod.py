@@ -59,7 +59,8 @@ class LoadPod:
         """
         classes = await compile_java(await jars())
         files = {
-            path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(classes.glob("*.class"))
+            path.name: base64.b64encode(path.read_bytes()).decode()
+            for path in sorted(classes.glob("*.class"))
         }
         config: Json = {
             "apiVersion": "v1",

@@ -1,0 +1,161 @@
+"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, removed.
+
+Everything is done by README's commands and by kubectl; brokers and clients are unmodified. The tests share one release
+and leave its group whole.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from testkit.kube.group import BROKER_CONTAINER
+from testkit.kube.kubectl import Json, until
+from testkit.kube.load_pod import LoadPod
+from testkit.kube.release import REMOVE_TITLE, ROCKETMQ_IMAGE, Release, as_shown, shown_commands
+from testkit.load import LoadSettings
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("RMQHA_KUBECONFIG"), reason="RMQHA_KUBECONFIG names no kubeconfig"),
+    pytest.mark.timeout(600),
+]
+
+FIRST_MESSAGE_S_MAX = 180.0
+GAP_S_MAX = 5.0
+"""Far below a client's route poll of 30 s, with room for a machine that has other work."""
+SENDS_A_SECOND = 200
+GIVEN_BACK_S_MAX = 120.0
+
+
+@pytest.fixture
+async def load(release: Release, request: pytest.FixtureRequest) -> AsyncIterator[LoadPod]:
+    """An unmodified Java producer on its defaults, in a pod of its own, with a topic of its own."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-")
+    pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, "main-nameserver:9876", name)
+    await pod.start(LoadSettings(threads=4, rate=SENDS_A_SECOND))
+    yield pod
+    await pod.remove()
+
+
+def _containers(pod: Json) -> list[Json]:
+    found: list[Json] = pod["spec"]["containers"]
+    return found
+
+
+async def test_the_first_message_is_read_within_three_minutes_of_the_install(release: Release) -> None:
+    took = sum(release.seconds.values())
+    assert took < FIRST_MESSAGE_S_MAX, release.seconds
+    assert any(command.startswith("helm") and " test " in command for command in release.seconds)
+
+
+async def test_members_have_nodes_and_volumes_of_their_own_and_brokers_the_public_image(
+    release: Release,
+) -> None:
+    pods = await release.cluster.find("pods", "rocketmq-ha.dev/group=orders")
+    nodes = {node["metadata"]["name"] for node in await release.cluster.find("nodes")}
+    assert sorted(pod["metadata"]["name"] for pod in pods) == ["orders-0", "orders-1", "orders-log-0"]
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == min(3, len(nodes))
+    images = {
+        container["image"]
+        for pod in pods
+        for container in _containers(pod)
+        if container["name"] == BROKER_CONTAINER
+    }
+    assert images == {ROCKETMQ_IMAGE}
+    claims = await release.cluster.find("persistentvolumeclaims", "rocketmq-ha.dev/group=orders")
+    assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 3
+
+
+async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
+    release: Release, load: LoadPod
+) -> None:
+    group = release.group
+    before = await group.until_whole()
+    await asyncio.sleep(5.0)
+    await group.kill_java(before.master)
+    after = await group.until_epoch_above(before.epoch)
+    assert after.master != before.master
+    assert await group.served_by(before.master) == after.master
+
+    await asyncio.sleep(10.0)
+    stats = await load.stop()
+    read = await load.read_back()
+    assert read.lost == frozenset()
+    assert stats.longest_gap_s < GAP_S_MAX, stats
+
+    record = (await group.records())[0]
+    assert record["spec"]["from"] == before.master
+    assert record["spec"]["to"] == after.master
+    assert (record["spec"]["oldEpoch"], record["spec"]["newEpoch"]) == (before.epoch, after.epoch)
+    assert record["spec"]["cause"] == "ConnectionClosed"
+    phases = [phase["name"] for phase in record["status"]["phases"]]
+    assert {"Suspected", "Committed", "Noticed", "RoleTaken"} <= set(phases)
+
+    await group.until_whole()
+
+    async def given_back() -> bool:
+        return await group.served_by(before.master) == before.master
+
+    await until("the old master has its address back", given_back, GIVEN_BACK_S_MAX)
+
+
+async def test_a_failover_without_operator_is_recorded_when_it_is_back(
+    release: Release, load: LoadPod
+) -> None:
+    cluster, group = release.cluster, release.group
+    before = await group.until_whole()
+    deployment = "deployment/rocketmq-ha-operator"
+    await cluster.kubectl("scale", deployment, "--replicas=0")
+
+    async def gone() -> bool:
+        return await cluster.find("pods", "app.kubernetes.io/component=operator") == []
+
+    await until("the operator is gone", gone, 60.0)
+    killed_ns = await group.kill_java(before.master)
+
+    async def sends_again() -> bool:
+        # Nobody moves the address now: it takes the client's own route poll, 30 s at most, or the broker's return.
+        return any(send.acknowledged and send.start_ns > killed_ns for send in await load.sends())
+
+    await until("sends are acknowledged again", sends_again, 90.0, poll_s=1.0)
+    assert len(await group.records()) == before.epoch - 1, "nobody may have written a record"
+    await cluster.kubectl("scale", deployment, "--replicas=2")
+    after = await group.until_epoch_above(before.epoch)
+
+    async def recorded() -> bool:
+        return [one["spec"]["newEpoch"] for one in await group.records()][:1] == [after.epoch]
+
+    await until("the failover is recorded", recorded, 60.0)
+    record = (await group.records())[0]
+    assert (record["spec"]["from"], record["spec"]["to"]) == (before.master, after.master)
+    assert record["spec"]["cause"] == "ConnectionClosed"
+    await load.stop()
+    assert (await load.read_back()).lost == frozenset()
+    await group.until_whole()
+
+
+async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release) -> None:
+    cluster = release.cluster
+    for command in shown_commands(REMOVE_TITLE):
+        await as_shown(cluster, command)
+    kinds = await cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name")
+    wanted = sorted(set(kinds.split()) - {"events", "events.events.k8s.io"})
+
+    async def only_volumes() -> bool:
+        return await _left(release, wanted) <= {"persistentvolumeclaim"}
+
+    await until("nothing but volumes is left", only_volumes, 120.0, poll_s=2.0)
+    claims = await cluster.find("persistentvolumeclaims")
+    assert len(claims) == 6  # three controllers, two brokers, one log replica
+    roles = await cluster.kubectl(
+        "get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=rocketmq-ha"
+    )
+    assert roles == ""
+
+
+async def _left(release: Release, kinds: list[str]) -> set[str]:
+    """Return the kinds of which something is left that a namespace does not have by itself."""
+    text = await release.cluster.kubectl("get", ",".join(kinds), "-o", "name", "--ignore-not-found")
+    own = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
+    return {name.partition("/")[0].partition(".")[0] for name in text.split() if name not in own}
