@@ -111,6 +111,17 @@ class NodeCluster:
         self.members[node_id] = member
         return member
 
+    async def start_empty(self, node_id: int) -> Member:
+        """Start a further node that belongs to no cluster and waits to be added; the others know its address."""
+        self.addresses[node_id] = ("127.0.0.1", free_port())
+        for member in self.members.values():
+            member.transport.set_peer(node_id, self.addresses[node_id])
+        if self._directory is not None:
+            DiskStore.open(self._directory / f"n{node_id}", owner=f"test/{node_id}").close()
+        else:
+            self._kept[node_id] = MemoryStore()
+        return await self.start(node_id)
+
     async def stop(self, node_id: int) -> None:
         """Stop a node."""
         await self.members.pop(node_id).node.stop()

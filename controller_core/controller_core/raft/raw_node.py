@@ -323,6 +323,12 @@ class RawNode:
         """The highest index known to be committed."""
         return LogIndex(self._raft.log.committed)
 
+    @property
+    def conf_change_pending(self) -> bool:
+        """Whether a change of membership proposed now would be replaced by an empty entry: one is not applied yet."""
+        raft = self._raft
+        return raft.pending_conf_index > raft.log.applied or raft.tracker.membership.is_joint()
+
     def has_valid_lease(self) -> bool:
         """Return whether this leader may answer a read at its own commit index, without asking anybody.
 

@@ -20,18 +20,19 @@ Never here: what commands mean, and sockets.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from controller_core.log.errors import LogFullError
-from controller_core.raft.confchange.changer import ConfChangeError
-from controller_core.raft.confchange.changes import decode_conf_change
+from controller_core.raft.confchange.changes import ConfChange
 from controller_core.raft.errors import PeerMessageError, RaftError
 from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
 from controller_core.raft.raw_node import RawNode
-from controller_core.raft.types import Entry, EntryType, Message, MessageType, Ready, StateType
+from controller_core.raft.types import ConfState, Message, MessageType, Ready, StateType
+from controller_core.server.applied import Applied
 from controller_core.server.callers import Callers
+from controller_core.server.conf_changes import ConfChanges
 from controller_core.server.handover import best_successor, came_about
 from controller_core.server.log_writer import LogWriter
+from controller_core.server.member_book import MemberBook
 from controller_core.server.node_types import (
     NodeConfig,
     NodeStatus,
@@ -42,10 +43,9 @@ from controller_core.server.node_types import (
     Store,
     Transport,
 )
+from controller_core.server.snapshotting import Snapshots
 from controller_core.server.ticker import Ticker
 
-SNAPSHOT_RETRY_ENTRIES = 1_000
-"""Applied entries after which a snapshot that found no space is tried again."""
 TRANSFER_ELECTION_TIMEOUTS = 2
 """How long a transfer of leadership is waited for; the core gives it up after one."""
 _ROLE_NUMBERS = {
@@ -55,6 +55,7 @@ _ROLE_NUMBERS = {
     StateType.LEADER: 3,
 }
 _EARLY = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
+_ASKS_FOR_A_VOTE = frozenset((MessageType.VOTE, MessageType.PRE_VOTE))
 
 _log = logging.getLogger(__name__)
 
@@ -67,22 +68,23 @@ class Node:
     def __init__(
         self, config: NodeConfig, store: Store, state_machine: StateMachine, transport: Transport
     ) -> None:
-        """Take over `store`, which `stop` closes; a new one must hold its first snapshot already."""
+        """Take over `store`, which `stop` closes.
+
+        One that holds its first snapshot is a member of the cluster that this describes. An empty one belongs to none:
+        the node waits until a leader adds it, and gives no vote until then.
+        """
         self.config = config
         self._store = store
-        self._machine = state_machine
         self._transport = transport
-        snapshot = store.snapshot()
-        if snapshot.data:
-            state_machine.restore(snapshot.data)
-        self._applied: int = snapshot.index
-        self._conf_state = snapshot.conf_state
-        self._snapshot_due = snapshot.index + config.snapshot_entries
-        self._snapshot_task: asyncio.Task[int] | None = None
-        self._raw = RawNode(config.core_config(self._applied), store)
+        self._applied = Applied(state_machine, store.snapshot())
+        self._raw = RawNode(config.core_config(self._applied.index), store)
         self._callers = Callers(self._raw, os.urandom(8))
+        self._changes = ConfChanges(self._raw)
         self._ticker = Ticker(config.tick_ms / 1000, config.ticks_at_once_max, self._tick)
         self._writer = LogWriter(store, config.entries_kept)
+        self._snapshots = Snapshots(
+            store, self._writer, config.snapshot_entries, self._applied.moment, self._end
+        )
         self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -90,6 +92,7 @@ class Node:
         self._established_term = 0
         self._leadership_callbacks: list[Callable[[bool, int], None]] = []
         self._fatal_callbacks: list[Callable[[BaseException], None]] = []
+        self._members_callbacks: list[Callable[[], None]] = []
 
     # -- life
 
@@ -108,8 +111,7 @@ class Node:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._transport.stop()
-        if self._snapshot_task is not None:
-            await asyncio.gather(self._snapshot_task, return_exceptions=True)
+        await self._snapshots.close()
         self._writer.close()
 
     def on_leadership(self, callback: Callable[[bool, int], None]) -> None:
@@ -119,6 +121,10 @@ class Node:
     def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
         """Call `callback(error)` once if the node ends because it cannot go on; `stop` is still to be called."""
         self._fatal_callbacks.append(callback)
+
+    def on_members(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` on the loop after each change of `conf_state` or `book`."""
+        self._members_callbacks.append(callback)
 
     # -- what callers want
 
@@ -172,15 +178,28 @@ class Node:
         within_s = TRANSFER_ELECTION_TIMEOUTS * self.config.election_timeout_ms / 1000
         return await came_about(self, self.config.node_id, target, within_s)
 
+    async def change_members(self, change: ConfChange) -> ConfState:
+        """Change the membership by one member, and return it once the change is applied here.
+
+        Raises:
+            NotLeaderError: this node does not lead; nothing happened.
+            ChangeUnderWayError: another change is not applied yet; nothing happened.
+            ChangeRefusedError: it does not fit the membership; nothing changed.
+            ProposalDroppedError: leadership is being handed over; nothing happened.
+            ProposalLostError: leadership was lost meanwhile; whether it will take effect is unknown.
+        """
+        self._check_leads()
+        future = self._changes.propose(change)
+        self._bell.set()
+        return await future
+
     async def make_snapshot(self) -> int:
         """Put a snapshot of the applied state on disk and return its index; of one under way if there is one.
 
         Raises:
             LogFullError: no space.
         """
-        if self._snapshot_task is None or self._snapshot_task.done():
-            self._snapshot_task = asyncio.create_task(self._snapshot())
-        return await asyncio.shield(self._snapshot_task)
+        return await self._snapshots.make()
 
     # -- what observers ask
 
@@ -212,7 +231,17 @@ class Node:
     @property
     def applied_index(self) -> int:
         """Index of the last applied entry."""
-        return self._applied
+        return self._applied.index
+
+    @property
+    def conf_state(self) -> ConfState:
+        """Raft's membership as of the applied index; nobody in it while this node belongs to no cluster."""
+        return self._applied.conf_state
+
+    @property
+    def book(self) -> MemberBook:
+        """What is written of the members as of the applied index."""
+        return self._applied.book
 
     @property
     def fatal_error(self) -> BaseException | None:
@@ -231,7 +260,7 @@ class Node:
             first_index=self._store.first_index(),
             last_index=raw.last_index,
             commit_index=raw.commit,
-            applied_index=self._applied,
+            applied_index=self._applied.index,
             snapshot_index=self._store.snapshot().index,
             conf_state=raw.conf_state,
             progress=raw.progress,
@@ -243,6 +272,8 @@ class Node:
         """Feed a message from another node; rubbish is dropped and logged."""
         if self._ended():
             return
+        if message.type in _ASKS_FOR_A_VOTE and not self._applied.conf_state.voters:
+            return  # A node without a membership has no vote, whoever asks.
         try:
             self._raw.step(message)
         except PeerMessageError as error:
@@ -276,6 +307,7 @@ class Node:
 
     def _after_input(self) -> None:
         self._callers.check_leadership()
+        self._changes.check_leadership()
         if self._established_term and not self._raw.is_leader:
             self._tell_leadership(0)
         if self._raw.has_ready():
@@ -308,35 +340,26 @@ class Node:
             return
         self._store.commit(batch)
         self._transport.send(late)
-        if ready.snapshot is not None:
-            self._machine.restore(ready.snapshot.data)
-            self._applied, self._conf_state = ready.snapshot.index, ready.snapshot.conf_state
-        self._apply(ready.committed_entries)
+        self._apply(ready)
         self._raw.advance()
         for state in ready.read_states:
             self._callers.reads.confirmed(state)
-        self._callers.reads.applied(self._applied)
+        self._callers.reads.applied(self._applied.index)
         self._after_input()
-        if self._applied >= self._snapshot_due:
-            self._begin_snapshot()
 
-    def _apply(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if entry.type is not EntryType.NORMAL:
-                self._apply_conf_change(entry)
-            elif entry.data:
-                self._callers.proposals.answer(
-                    entry, self._machine.apply(entry.index, entry.term, entry.data)
-                )
-            self._applied = entry.index
+    def _apply(self, ready: Ready) -> None:
+        applied, entries = self._applied, ready.committed_entries
+        before = applied.conf_state, applied.book
+        if ready.snapshot is not None:
+            applied.restore(ready.snapshot)
+        applied.apply(entries, self._raw, self._callers, self._changes)
         if entries and self._raw.is_leader and entries[-1].term == self._raw.term:
             self._tell_leadership(self._raw.term)
-
-    def _apply_conf_change(self, entry: Entry) -> None:
-        try:
-            self._conf_state = self._raw.apply_conf_change(decode_conf_change(entry))
-        except ConfChangeError as error:
-            _log.warning("the change of membership at index %d has no effect: %s", entry.index, error)
+        changed = before != (applied.conf_state, applied.book)
+        if changed:
+            for callback in self._members_callbacks:
+                callback()
+        self._snapshots.applied(applied.index, soon=changed)
 
     def _tell_leadership(self, term: int) -> None:
         """Tell observers if leading has begun (`term`) or ended (0)."""
@@ -345,28 +368,6 @@ class Node:
         ended, self._established_term = self._established_term, term
         for callback in self._leadership_callbacks:
             callback(term != 0, term or ended)
-
-    # -- snapshots
-
-    def _begin_snapshot(self) -> None:
-        self._snapshot_due = self._applied + self.config.snapshot_entries
-        if self._snapshot_task is None or self._snapshot_task.done():
-            self._snapshot_task = asyncio.create_task(self._snapshot())
-            self._snapshot_task.add_done_callback(self._snapshot_done)
-
-    async def _snapshot(self) -> int:
-        newest = self._store.snapshot().index
-        if self._applied <= newest:
-            return newest
-        return await self._writer.keep_snapshot(self._applied, self._conf_state, self._machine.snapshot())
-
-    def _snapshot_done(self, task: asyncio.Task[int]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, LogFullError):
-            _log.error("no space for a snapshot: %s", error)
-            self._snapshot_due = self._applied + SNAPSHOT_RETRY_ENTRIES
-        elif error is not None:
-            self._end(error)
 
     # -- the end
 
@@ -387,6 +388,7 @@ class Node:
 
     def _close_callers(self) -> None:
         self._callers.close()
+        self._changes.lose("the node has ended; the outcome of the change is unknown")
         self._tell_leadership(0)
 
     def _check_leads(self) -> None:

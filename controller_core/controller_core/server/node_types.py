@@ -41,6 +41,17 @@ class ProposalLostError(Exception):
     """Leadership was lost, or the node ended, before the command was applied here; it may yet be applied."""
 
 
+class ChangeUnderWayError(Exception):
+    """Another change of membership is not applied yet; nothing happened."""
+
+    def __init__(self) -> None:
+        super().__init__("another change of membership is under way")
+
+
+class ChangeRefusedError(Exception):
+    """A change of membership does not fit the membership that there is; nothing changed."""
+
+
 class StateMachine(Protocol):
     """What the log is for. Calls come from the loop's thread, one at a time."""
 

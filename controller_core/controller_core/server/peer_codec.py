@@ -1,17 +1,26 @@
 """The bytes that controllers exchange: frames, a greeting, and Raft's messages as MessagePack.
 
     frame      u32 big endian: bytes that follow, then one MessagePack array
-    greeting   [1, protocol version, cluster, from, to]        first frame of who dialled
-    reply      [2, accepted, reason]                           only frame of who was dialled
+    greeting   [1, protocol version, cluster, from, to, own incarnation, expected incarnation, own address, asks]
+               first frame of who dialled; `asks` wants the reply only
+    reply      [2, accepted, reason, why, own incarnation]     only frame of who was dialled; `why` is a `Refusal`
     message    [3, type, to, from, term, log term, index, entries, commit, vote, snapshot, reject, hint, context]
                entries: [[term, index, type, data] ...], snapshot: nil or
                [index, term, [voters, outgoing, learners, next, auto leave], data]
+    head       [4, bytes of the snapshot's data, the message's array with that data left out]
+    part       [5, offset, bytes]                              the data of the last head, in order
+
+A large snapshot travels as a head and parts, with other messages between them: a follower that is being brought up hears
+its leader all the while, and neither end holds more than the snapshot itself and one part.
 
 Pure: bytes to values and back. Whatever a peer sends that is not of this form raises `PeerProtocolError`, with what was
 wrong; nothing is executed or imported on its behalf (MessagePack carries plain values only).
 """
 
 import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import msgspec
@@ -28,9 +37,13 @@ from controller_core.raft.types import (
     Term,
 )
 
-PROTOCOL_VERSION = 1
-FRAME_MAX_BYTES = 256 * 1024 * 1024
-"""A snapshot travels in one frame; a longer frame can only be rubbish."""
+PROTOCOL_VERSION = 2
+FRAME_MAX_BYTES = 16 * 1024 * 1024
+"""Messages carry a megabyte of entries, or one entry; a longer frame can only be rubbish."""
+PART_BYTES = 256 * 1024
+"""Of a snapshot, at a time. A heartbeat waits behind one part at most: 2 ms at 1 Gbit/s."""
+SNAPSHOT_MAX_BYTES = 256 * 1024 * 1024
+"""10,000 broker groups with their history take some 10 MB; a larger one can only be rubbish."""
 GREETING_MAX_BYTES = 4096
 """Before the greeting nobody is trusted with more memory than this."""
 _LENGTH = struct.Struct(">I")
@@ -59,21 +72,59 @@ _WireMessage = tuple[
 
 _encoder = msgspec.msgpack.Encoder()
 _message_decoder = msgspec.msgpack.Decoder(_WireMessage)
-_greeting_decoder = msgspec.msgpack.Decoder(tuple[Literal[1], _Number, str, _Number, _Number])
-_reply_decoder = msgspec.msgpack.Decoder(tuple[Literal[2], bool, str])
+_greeting_decoder = msgspec.msgpack.Decoder(
+    tuple[Literal[1], _Number, str, _Number, _Number, str, str, str, bool]
+)
+_version_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_reply_decoder = msgspec.msgpack.Decoder(tuple[Literal[2], bool, str, str, str])
+_head_decoder = msgspec.msgpack.Decoder(tuple[Literal[4], _Number, _WireMessage])
+_part_decoder = msgspec.msgpack.Decoder(tuple[Literal[5], _Number, bytes])
 
 
 class PeerProtocolError(Exception):
     """A peer sent what no controller sends."""
 
 
+class Refusal(StrEnum):
+    """Why a greeting is refused, for the program on the other side."""
+
+    NONE = ""
+    PROTOCOL = "protocol"
+    """Another protocol, another cluster, or another node than was meant."""
+    UNKNOWN = "unknown"
+    """Who dials is no member of the cluster."""
+    INCARNATION = "incarnation"
+    """Who dials has another store than the one that joined under its name."""
+    EMPTY = "empty"
+    """This node has no log yet, and belongs to no cluster until it founds one or a leader adds it."""
+
+
 class Greeting(msgspec.Struct, frozen=True):
-    """Who dials, and whom it means to reach."""
+    """Who dials, and whom it means to reach.
+
+    Attributes:
+        incarnation: of the dialler's store.
+        expected: incarnation that the dialled node is known by; empty if none is.
+        address: remoting address that the dialler is reached at.
+        asks: whether only the reply is wanted.
+    """
 
     version: int
     cluster: str
     from_id: int
     to_id: int
+    incarnation: str = ""
+    expected: str = ""
+    address: str = ""
+    asks: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a greeting; no reason: welcome."""
+
+    reason: str = ""
+    why: str = Refusal.NONE
+    incarnation: str = ""
 
 
 class FrameReader:
@@ -110,52 +161,114 @@ class FrameReader:
 
 def encode_greeting(greeting: Greeting) -> bytes:
     """Return the frame of a greeting."""
-    return _frame((1, greeting.version, greeting.cluster, greeting.from_id, greeting.to_id))
+    return _frame((1, *msgspec.structs.astuple(greeting)))
 
 
 def decode_greeting(frame: bytes) -> Greeting:
-    """Return the greeting in a frame."""
+    """Return the greeting in a frame; one of another protocol version tells its version only.
+
+    Raises:
+        PeerProtocolError: it holds none.
+    """
     try:
-        _, version, cluster, from_id, to_id = _greeting_decoder.decode(frame)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        values = _version_decoder.decode(frame)
+        kind, version = (msgspec.msgpack.decode(value, type=_Number) for value in values[:2])
+        if kind == 1 and version != PROTOCOL_VERSION:
+            return Greeting(version, "", 0, 0)
+        return Greeting(*_greeting_decoder.decode(frame)[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise PeerProtocolError(f"no greeting: {error}") from error
-    return Greeting(version, cluster, from_id, to_id)
 
 
-def encode_reply(reason: str) -> bytes:
-    """Return the frame that answers a greeting; an empty reason accepts."""
-    return _frame((2, not reason, reason))
+def encode_reply(reply: Reply) -> bytes:
+    """Return the frame that answers a greeting."""
+    return _frame((2, not reply.reason, reply.reason, reply.why, reply.incarnation))
 
 
-def decode_reply(frame: bytes) -> str:
-    """Return why a greeting was refused, "" if it was accepted."""
+def decode_reply(frame: bytes) -> Reply:
+    """Return the answer to a greeting.
+
+    Raises:
+        PeerProtocolError: it is none.
+    """
     try:
-        _, accepted, reason = _reply_decoder.decode(frame)
+        _, accepted, reason, why, incarnation = _reply_decoder.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerProtocolError(f"no reply to a greeting: {error}") from error
-    return "" if accepted else reason or "no reason given"
+    return Reply("" if accepted else reason or "no reason given", why, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
     """Return the frame of a Raft message."""
-    return _frame(
-        (
-            3,
-            message.type,
-            message.to,
-            message.from_,
-            message.term,
-            message.log_term,
-            message.index,
-            [(entry.term, entry.index, entry.type, entry.data) for entry in message.entries],
-            message.commit,
-            message.vote,
-            None if message.snapshot is None else _wire_snapshot(message.snapshot),
-            message.reject,
-            message.reject_hint,
-            message.context,
-        )
-    )
+    return _frame(_wire_message(message))
+
+
+def encode_snapshot_head(message: Message) -> bytes:
+    """Return the frame that announces a snapshot whose data follows in parts."""
+    if message.snapshot is None:
+        raise ValueError("a message without a snapshot has no head")
+    bare = replace(message, snapshot=replace(message.snapshot, data=b""))
+    return _frame((4, len(message.snapshot.data), _wire_message(bare)))
+
+
+def encode_parts(data: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
+    """Yield the frames of a snapshot's data, each made when it is asked for."""
+    view = memoryview(data)
+    for offset in range(0, len(data), part_bytes):
+        yield _frame((5, offset, view[offset : offset + part_bytes]))
+
+
+class MessageReader:
+    """Turns frames into Raft messages, putting snapshots together from their parts."""
+
+    __slots__ = ("_data", "_head", "_size_bytes", "_snapshot_max_bytes")
+
+    def __init__(self, snapshot_max_bytes: int = SNAPSHOT_MAX_BYTES) -> None:
+        self._snapshot_max_bytes = snapshot_max_bytes
+        self._head: Message | None = None
+        self._size_bytes = 0
+        self._data = bytearray()
+
+    def take(self, frame: bytes) -> Message | None:
+        """Return the message that is whole with this frame; None while parts are still to come.
+
+        A head that comes before the last snapshot was whole replaces it: the sender has given that one up.
+
+        Raises:
+            PeerProtocolError: the frame holds no message, or a part that does not continue the one before.
+        """
+        # The kind is the array's first element, and a small number is its own byte.
+        kind = frame[1] if len(frame) > 1 else 0
+        if kind not in {4, 5}:
+            return decode_message(frame)
+        try:
+            if kind == 4:
+                _, size_bytes, wire = _head_decoder.decode(frame)
+                return self._begin(size_bytes, _message(wire))
+            _, offset, part = _part_decoder.decode(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise PeerProtocolError(f"no part of a snapshot: {error}") from error
+        return self._continue(offset, part)
+
+    def _begin(self, size_bytes: int, head: Message) -> Message | None:
+        if head.snapshot is None or size_bytes > self._snapshot_max_bytes:
+            raise PeerProtocolError(f"the head of a snapshot of {size_bytes} bytes")
+        self._head, self._size_bytes, self._data = head, size_bytes, bytearray()
+        return self._finish() if not size_bytes else None
+
+    def _continue(self, offset: int, part: bytes) -> Message | None:
+        held = len(self._data)
+        if self._head is None or offset != held or not part or held + len(part) > self._size_bytes:
+            raise PeerProtocolError(f"{len(part)} bytes at {offset} of a snapshot, of which {held} are there")
+        self._data += part
+        return self._finish() if len(self._data) == self._size_bytes else None
+
+    def _finish(self) -> Message:
+        head, data = self._head, bytes(self._data)
+        self._head, self._data = None, bytearray()
+        if head is None or head.snapshot is None:
+            raise PeerProtocolError("parts without a head")
+        return replace(head, snapshot=replace(head.snapshot, data=data))
 
 
 def decode_message(frame: bytes) -> Message:
@@ -165,9 +278,12 @@ def decode_message(frame: bytes) -> Message:
         PeerProtocolError: it holds none.
     """
     try:
-        wire = _message_decoder.decode(frame)
+        return _message(_message_decoder.decode(frame))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerProtocolError(f"no message: {error}") from error
+
+
+def _message(wire: _WireMessage) -> Message:
     entries = tuple(Entry(Term(term), LogIndex(index), kind, data) for term, index, kind, data in wire[7])
     return Message(
         type=wire[1],
@@ -189,6 +305,25 @@ def decode_message(frame: bytes) -> Message:
 def _frame(values: object) -> bytes:
     body = _encoder.encode(values)
     return _LENGTH.pack(len(body)) + body
+
+
+def _wire_message(message: Message) -> tuple[object, ...]:
+    return (
+        3,
+        message.type,
+        message.to,
+        message.from_,
+        message.term,
+        message.log_term,
+        message.index,
+        [(entry.term, entry.index, entry.type, entry.data) for entry in message.entries],
+        message.commit,
+        message.vote,
+        None if message.snapshot is None else _wire_snapshot(message.snapshot),
+        message.reject,
+        message.reject_hint,
+        message.context,
+    )
 
 
 def _wire_snapshot(snapshot: Snapshot) -> tuple[object, ...]:

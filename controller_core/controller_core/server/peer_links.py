@@ -7,33 +7,37 @@
     close on anything that comes in           close on anything that is no message
 
 Nothing here waits. What does not fit into the send buffer is refused, so that a slow peer costs its own messages and
-nobody else's. A peer that is gone without a word is found by TCP_USER_TIMEOUT: without it the kernel would try on, ever
-more seldom, and a healed network would stay silent for many seconds.
+nobody else's. A snapshot goes out a part at a time, the next one when the last has left, with other messages between.
+A peer that is gone without a word is found by TCP_USER_TIMEOUT: without it the kernel would try on, ever more seldom,
+and a healed network would stay silent for many seconds.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from controller_core.raft.types import Message
 from controller_core.server.node_types import Receiver
 from controller_core.server.peer_codec import (
     FRAME_MAX_BYTES,
     GREETING_MAX_BYTES,
-    PROTOCOL_VERSION,
     FrameReader,
     Greeting,
+    MessageReader,
     PeerProtocolError,
+    Reply,
     decode_greeting,
-    decode_message,
     decode_reply,
     encode_greeting,
+    encode_parts,
     encode_reply,
+    encode_snapshot_head,
 )
 
 SEND_BUFFER_MAX_BYTES: Final = 32 * 1024 * 1024
-"""Bytes that wait for a slow peer; a single message may pass it, so that a large snapshot can go at all."""
+"""Bytes that wait for a slow peer; a single message may pass it, so that a large entry can go at all."""
 SILENT_MAX_MS: Final = 1_500
 """How long sent bytes may stay unacknowledged before the connection counts as dead."""
 GREETING_MAX_S: Final = 2.0
@@ -42,18 +46,31 @@ _DRAINED_BELOW_BYTES: Final = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
+class PeerRefusedError(ConnectionRefusedError):
+    """The peer answered the greeting with a refusal.
+
+    Attributes:
+        reply: its answer.
+    """
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.reason)
+        self.reply = reply
+
+
 class OutgoingLink(asyncio.Protocol):
     """The dialler's end."""
 
     def __init__(self, greeting: Greeting) -> None:
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the peer accepted; ConnectionError when it refused or the connection broke."""
+        self.ready: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        """Done when the peer accepted; `PeerRefusedError` when it refused, ConnectionError when it is gone."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self._greeting = greeting
         self._frames = FrameReader(GREETING_MAX_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._on_drained: list[Callable[[bool], None]] = []
+        self._parts: Iterator[bytes] | None = None
+        self._on_snapshot: Callable[[bool], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet."""
@@ -72,30 +89,28 @@ class OutgoingLink(asyncio.Protocol):
             return
         try:
             frames = self._frames.feed(data)
-            reason = decode_reply(frames[0]) if frames else None
+            reply = decode_reply(frames[0]) if frames else None
         except PeerProtocolError as error:
-            reason = str(error)
-        if reason == "":
-            self.ready.set_result(None)
-        elif reason is not None:
-            self.ready.set_exception(ConnectionRefusedError(reason))
+            reply = Reply(str(error))
+        if reply is None:
+            return
+        if reply.reason:
+            self.ready.set_exception(PeerRefusedError(reply))
             self.close()
+        else:
+            self.ready.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits."""
         if not self.ready.done():
             self.ready.set_exception(ConnectionResetError(str(exc or "closed before the reply")))
-        waiting, self._on_drained = self._on_drained, []
-        for told in waiting:
-            told(False)
+        self._end_snapshot(ok=False)
         if not self.closed.done():
             self.closed.set_result(None)
 
     def resume_writing(self) -> None:
-        """Tell that everything has left."""
-        waiting, self._on_drained = self._on_drained, []
-        for told in waiting:
-            told(True)
+        """Go on with a snapshot now that everything has left."""
+        self._next_part()
 
     def send(self, data: bytes) -> bool:
         """Queue bytes; say whether they were taken."""
@@ -108,14 +123,39 @@ class OutgoingLink(asyncio.Protocol):
         transport.write(data)
         return True
 
-    def when_drained(self, told: Callable[[bool], None]) -> None:
-        """Call `told(True)` once everything queued so far has left, `told(False)` if the connection breaks before."""
-        if self._transport is None or self._transport.is_closing():
+    def send_snapshot(self, message: Message, told: Callable[[bool], None]) -> None:
+        """Send a snapshot in parts, each when the one before has left; one that is under way is given up.
+
+        Args:
+            message: what carries the snapshot.
+            told: called with whether all of it has left this process.
+        """
+        self._end_snapshot(ok=False)
+        if message.snapshot is None or not self.send(encode_snapshot_head(message)):
             told(False)
-        elif self._transport.get_write_buffer_size() <= _DRAINED_BELOW_BYTES:
-            told(True)
-        else:
-            self._on_drained.append(told)
+            return
+        self._on_snapshot = told
+        self._parts = encode_parts(message.snapshot.data)
+        self._next_part()
+
+    def _next_part(self) -> None:
+        transport = self._transport
+        if self._parts is None or transport is None or transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > _DRAINED_BELOW_BYTES:
+            return  # `resume_writing` calls again.
+        part = next(self._parts, None)
+        if part is None:
+            self._end_snapshot(ok=True)
+            return
+        transport.write(part)
+        # Not at once: others have their turn of the loop between two parts.
+        asyncio.get_running_loop().call_soon(self._next_part)
+
+    def _end_snapshot(self, *, ok: bool) -> None:
+        told, self._on_snapshot, self._parts = self._on_snapshot, None, None
+        if told is not None:
+            told(ok)
 
     def close(self) -> None:
         """Close at once; what is queued is lost."""
@@ -126,16 +166,19 @@ class OutgoingLink(asyncio.Protocol):
 class IncomingLink(asyncio.Protocol):
     """The dialled end."""
 
-    def __init__(self, cluster: str, own_id: int, known: Callable[[int], bool], receiver: Receiver) -> None:
+    def __init__(self, own_id: int, judge: Callable[[Greeting], Reply], receiver: Receiver) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
-        self._cluster = cluster
+        self.greeting: Greeting | None = None
+        """Who is on the other end, once it was accepted."""
+        self.refused = False
+        """Set before the connection is made: end it at once, there are too many."""
         self._own_id = own_id
-        self._known = known
+        self._judge = judge
         self._receiver = receiver
+        self._messages = MessageReader()
         self._frames = FrameReader(GREETING_MAX_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._peer_id = 0
         self._peername: object = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -145,6 +188,9 @@ class IncomingLink(asyncio.Protocol):
             raise TypeError(f"not a stream: {transport!r}")
         self._transport = transport
         self._peername = transport.get_extra_info("peername")
+        if self.refused:
+            self.close()
+            return
         tune(transport)
         self._timer = asyncio.get_running_loop().call_later(GREETING_MAX_S, self._expire)
 
@@ -152,8 +198,8 @@ class IncomingLink(asyncio.Protocol):
         """Take the greeting, then messages; anything else ends the connection."""
         try:
             for frame in self._frames.feed(data):
-                if self._peer_id:
-                    self._take_message(frame)
+                if self.greeting is not None:
+                    self._take_message(frame, self.greeting.from_id)
                 elif not self._take_greeting(frame):
                     return
         except PeerProtocolError as error:
@@ -172,41 +218,30 @@ class IncomingLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _take_message(self, frame: bytes) -> None:
-        message = decode_message(frame)
-        if message.from_ != self._peer_id or message.to != self._own_id:
+    def _take_message(self, frame: bytes, peer_id: int) -> None:
+        message = self._messages.take(frame)
+        if message is None:
+            return
+        if message.from_ != peer_id or message.to != self._own_id:
             raise PeerProtocolError(
-                f"a message from {message.from_} to {message.to} on the connection from {self._peer_id} to {self._own_id}"
+                f"a message from {message.from_} to {message.to} on the connection from {peer_id} to {self._own_id}"
             )
         self._receiver.receive(message)
 
     def _take_greeting(self, frame: bytes) -> bool:
         greeting = decode_greeting(frame)
-        reason = self._refusal(greeting)
+        reply = self._judge(greeting)
         if self._transport is None:
             return False
-        self._transport.write(encode_reply(reason))
-        if reason:
-            _log.warning("refused node %d at %s: %s", greeting.from_id, self._peername, reason)
+        self._transport.write(encode_reply(reply))
+        if reply.reason or greeting.asks:
             self._transport.close()
             return False
         if self._timer is not None:
             self._timer.cancel()
-        self._peer_id = greeting.from_id
+        self.greeting = greeting
         self._frames.frame_max_bytes = FRAME_MAX_BYTES
         return True
-
-    def _refusal(self, greeting: Greeting) -> str:
-        """Return why a greeting is refused, "" if it is welcome."""
-        if greeting.version != PROTOCOL_VERSION:
-            return f"protocol version {greeting.version}, this node speaks {PROTOCOL_VERSION}"
-        if greeting.cluster != self._cluster:
-            return f"cluster {greeting.cluster!r}, this node belongs to {self._cluster!r}"
-        if greeting.to_id != self._own_id:
-            return f"meant for node {greeting.to_id}, this is node {self._own_id}"
-        if greeting.from_id == self._own_id or not self._known(greeting.from_id):
-            return f"node {greeting.from_id} is none of the peers of node {self._own_id}"
-        return ""
 
     def _expire(self) -> None:
         _log.warning("closing the connection from %s: no greeting in %s s", self._peername, GREETING_MAX_S)

@@ -5,8 +5,10 @@ to it are dropped, because Raft repeats what matters and stale messages help nob
 with the first message, so that an election finds the connections open. Peers never wait for each other: sending is a
 write to the peer's own buffer (`peer_links`), and each has its own dialling task.
 
-A refusal (other cluster, other version, wrong node) is logged once for each reason and dialled again: the other side
-may be corrected without restarting this one.
+Who the peers are changes while the node runs (`set_peers`). A connection that would be refused by now is closed.
+
+A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled again, more
+slowly: the other side may be corrected without restarting this one.
 """
 
 import asyncio
@@ -14,22 +16,27 @@ import contextlib
 import logging
 import random
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.names import Resolver
 from controller_core.server.node_types import Receiver
-from controller_core.server.peer_codec import PROTOCOL_VERSION, Greeting, encode_message
-from controller_core.server.peer_links import IncomingLink, OutgoingLink
+from controller_core.server.peer_codec import PART_BYTES, Greeting, Refusal, Reply, encode_message
+from controller_core.server.peer_links import IncomingLink, OutgoingLink, PeerRefusedError
+from controller_core.server.peer_rules import Address, Identity, Known, judge
 
 DIAL_PAUSE_MIN_S: Final = 0.02
 DIAL_PAUSE_MAX_S: Final = 0.3
 DIAL_MAX_S: Final = 0.75
 """How long one attempt may take, greeting included. With the pause it bounds the silence after a network has healed: the
 kernel itself would repeat a lost SYN after 1, 2, 4 ... s."""
+REFUSED_PAUSE_S: Final = 1.0
+"""Before a peer that refused is dialled again."""
+INCOMING_MAX: Final = 256
+"""Connections on the peers' port; a cluster has one from each peer."""
 
-Address = tuple[str, int]
+_EXCLUDING: Final = frozenset({Refusal.UNKNOWN, Refusal.INCARNATION})
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +50,8 @@ class PeerTransport:
         node_id: int,
         peers: Mapping[int, Address],
         *,
+        incarnation: str = "",
+        address: str = "",
         bind_host: str | None = None,
         server_ssl: ssl.SSLContext | None = None,
         client_ssl: ssl.SSLContext | None = None,
@@ -53,13 +62,20 @@ class PeerTransport:
             cluster: name that both ends of a connection must agree on.
             node_id: Raft id of this node.
             peers: address of every node by Raft id, this one included; port 0 for itself picks a free one.
+            incarnation: of this node's store.
+            address: remoting address of this node, to be told to the others.
             bind_host: interface to listen on; None for all.
             server_ssl: TLS for incoming connections; None for plain TCP.
             client_ssl: TLS for outgoing connections; None for plain TCP.
         """
-        self._cluster = cluster
+        self.on_greeted: Callable[[Greeting], None] = lambda _greeting: None
+        """Called with the greeting of each peer that was accepted."""
+        self.waiting = False
+        """Whether this node belongs to no cluster yet, so that only who knows its store may connect."""
+        self._own = Identity(cluster, node_id, incarnation, address)
         self._node_id = node_id
-        self._peers = dict(peers)
+        self._port = peers[node_id][1]
+        self._peers = {peer_id: Known((where,)) for peer_id, where in peers.items()}
         self._bind_host = bind_host
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
@@ -68,7 +84,8 @@ class PeerTransport:
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
-        self._refusals: dict[int, str] = {}
+        self._refusals: dict[int, Reply] = {}
+        self._refused: dict[int, str] = {}
         self._resolver = Resolver()
 
     async def start(self, receiver: Receiver) -> None:
@@ -78,9 +95,10 @@ class PeerTransport:
             OSError: the port cannot be had.
         """
         self._receiver = receiver
-        port = self._peers[self._node_id][1]
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, self._bind_host, port, ssl=self._server_ssl)
+        self._server = await loop.create_server(
+            self._accept, self._bind_host, self._port, ssl=self._server_ssl
+        )
         for peer_id in self._peers:
             self._begin_dialling(peer_id)
 
@@ -91,18 +109,45 @@ class PeerTransport:
             raise RuntimeError("the transport is not started")
         return int(self._server.sockets[0].getsockname()[1])
 
-    def set_peer(self, node_id: int, address: Address) -> None:
-        """Learn of a node, or that it has moved."""
-        if self._peers.get(node_id) == address:
+    @property
+    def exclusion(self) -> str | None:
+        """Why a peer says that this node is none of the cluster's; None while nobody says so."""
+        reasons = (reply.reason for reply in self._refusals.values() if reply.why in _EXCLUDING)
+        return next(reasons, None)
+
+    def greetings(self) -> dict[int, Greeting]:
+        """Return what the peers that are connected to us said of themselves, by Raft id."""
+        return {link.greeting.from_id: link.greeting for link in self._incoming if link.greeting is not None}
+
+    def set_peers(self, peers: Mapping[int, Known]) -> None:
+        """Learn who the peers are now; connections that would be refused by now are closed."""
+        for node_id in self._peers.keys() - peers.keys():
+            self.remove_peer(node_id)
+        for node_id, known in peers.items():
+            self.set_peer(node_id, *known.addresses, incarnation=known.incarnation)
+        for link in list(self._incoming):
+            if link.greeting is not None and self._judge(link.greeting).reason:
+                link.close()
+
+    def set_peer(self, node_id: int, *addresses: Address, incarnation: str = "") -> None:
+        """Learn of a node, or that it has moved or has another store; a connection that is still right stays."""
+        known, before = Known(addresses, incarnation), self._peers.get(node_id)
+        if before == known:
+            return
+        if before is not None and before.incarnation in {"", incarnation} and node_id in self._links:
+            self._peers[node_id] = (
+                known  # For the next dialling; who answers there now is the one that is meant.
+            )
             return
         self.remove_peer(node_id)
-        self._peers[node_id] = address
+        self._peers[node_id] = known
         if self._server is not None:
             self._begin_dialling(node_id)
 
     def remove_peer(self, node_id: int) -> None:
         """Forget a node and end the connection to it."""
         self._peers.pop(node_id, None)
+        self._refusals.pop(node_id, None)
         if task := self._dialling.pop(node_id, None):
             task.cancel()
         if link := self._links.pop(node_id, None):
@@ -111,17 +156,32 @@ class PeerTransport:
     def send(self, messages: Iterable[Message]) -> None:
         """Send messages, in order to each peer; drop what cannot go now, and say so to the receiver."""
         frames: dict[int, list[bytes]] = {}
-        snapshots: list[int] = []
         for message in messages:
+            if message.snapshot is not None and len(message.snapshot.data) > PART_BYTES:
+                self._send_large(message)
+                continue
             frames.setdefault(message.to, []).append(encode_message(message))
             if message.type is MessageType.SNAP:
-                snapshots.append(message.to)
+                self._send_frames(message.to, frames.pop(message.to), snapshot=True)
         for node_id, waiting in frames.items():
-            link = self._links.get(node_id)
-            if link is None or not link.send(b"".join(waiting)):
-                self._tell_lost(node_id, snapshots)
-            elif node_id in snapshots:
-                self._watch_snapshot(link, node_id)
+            self._send_frames(node_id, waiting, snapshot=False)
+
+    def _send_frames(self, node_id: int, frames: list[bytes], *, snapshot: bool) -> None:
+        link = self._links.get(node_id)
+        sent = link is not None and link.send(b"".join(frames))
+        if not sent:
+            self._tell_lost(node_id)
+        if snapshot:
+            self._tell_snapshot(node_id, ok=sent)
+
+    def _send_large(self, message: Message) -> None:
+        node_id = int(message.to)
+        link = self._links.get(node_id)
+        if link is None:
+            self._tell_lost(node_id)
+            self._tell_snapshot(node_id, ok=False)
+        else:
+            link.send_snapshot(message, lambda ok: self._tell_snapshot(node_id, ok=ok))
 
     async def stop(self) -> None:
         """Close everything; messages under way are lost."""
@@ -142,30 +202,37 @@ class PeerTransport:
     def _accept(self) -> IncomingLink:
         if self._receiver is None:
             raise RuntimeError("the transport is not started")
-        link = IncomingLink(self._cluster, self._node_id, self._peers.__contains__, self._receiver)
+        link = IncomingLink(self._node_id, self._take_greeting, self._receiver)
+        if len(self._incoming) >= INCOMING_MAX:
+            link.refused = True
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
         return link
 
-    def _tell_lost(self, node_id: int, snapshots: list[int]) -> None:
-        # Why later: the core is in the middle of handing out messages, and this changes what it would send next.
-        receiver = self._receiver
-        if receiver is None:
-            return
-        loop = asyncio.get_running_loop()
-        loop.call_soon(receiver.peer_unreachable, node_id)
-        if node_id in snapshots:
-            loop.call_soon(receiver.snapshot_sent, node_id, False)
+    def _judge(self, greeting: Greeting) -> Reply:
+        return judge(greeting, self._own, self._peers, waiting=self.waiting)
 
-    def _watch_snapshot(self, link: OutgoingLink, node_id: int) -> None:
-        receiver = self._receiver
-        if receiver is not None:
-            loop = asyncio.get_running_loop()
+    def _take_greeting(self, greeting: Greeting) -> Reply:
+        reply = self._judge(greeting)
+        if greeting.asks:
+            return reply
+        if not reply.reason:
+            self._refused.pop(greeting.from_id, None)
+            asyncio.get_running_loop().call_soon(self.on_greeted, greeting)
+        elif self._refused.get(greeting.from_id) != reply.reason:
+            self._refused[greeting.from_id] = reply.reason
+            _log.warning("refused node %d: %s", greeting.from_id, reply.reason)
+        return reply
 
-            def tell(ok: bool) -> None:
-                loop.call_soon(receiver.snapshot_sent, node_id, ok)
+    # Why later, in the next two: the core is in the middle of handing out messages, and this changes what it sends next.
 
-            link.when_drained(tell)
+    def _tell_lost(self, node_id: int) -> None:
+        if self._receiver is not None:
+            asyncio.get_running_loop().call_soon(self._receiver.peer_unreachable, node_id)
+
+    def _tell_snapshot(self, node_id: int, *, ok: bool) -> None:
+        if self._receiver is not None:
+            asyncio.get_running_loop().call_soon(self._receiver.snapshot_sent, node_id, ok)
 
     def _begin_dialling(self, node_id: int) -> None:
         if node_id != self._node_id:
@@ -174,34 +241,40 @@ class PeerTransport:
     async def _dial(self, node_id: int) -> None:
         """Keep a connection to a peer, until cancelled."""
         pause_s = DIAL_PAUSE_MIN_S
+        attempt = 0
         while True:
-            link = await self._try(node_id)
-            if link is not None:
+            addresses = self._peers[node_id].addresses
+            link = await self._try(node_id, addresses[attempt % len(addresses)])
+            if link is None:
+                attempt += 1
+            else:
                 pause_s = DIAL_PAUSE_MIN_S
                 self._links[node_id] = link
                 _log.info("connected to node %d", node_id)
                 await asyncio.shield(link.closed)
                 self._links.pop(node_id, None)
                 _log.info("lost the connection to node %d", node_id)
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
+            refused_s = REFUSED_PAUSE_S if node_id in self._refusals else 0.0
+            await asyncio.sleep(max(pause_s * random.uniform(0.5, 1.0), refused_s))  # noqa: S311 - spreads load only
             pause_s = min(pause_s * 2, DIAL_PAUSE_MAX_S)
 
-    async def _try(self, node_id: int) -> OutgoingLink | None:
+    async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
         """Return an accepted connection, None if there is none to be had now."""
-        greeting = Greeting(PROTOCOL_VERSION, self._cluster, self._node_id, node_id)
-        link = OutgoingLink(greeting)
+        link = OutgoingLink(self._own.greeting(node_id, self._peers[node_id].incarnation))
         try:
             async with asyncio.timeout(DIAL_MAX_S):
-                host, port = self._peers[node_id]
-                address = await self._resolver.resolve(host, port)
-                name = host if self._client_ssl else None
+                address = await self._resolver.resolve(*where)
+                name = where[0] if self._client_ssl else None
                 loop = asyncio.get_running_loop()
                 await loop.create_connection(
                     lambda: link, *address, ssl=self._client_ssl, server_hostname=name
                 )
                 await link.ready
-        except (OSError, TimeoutError) as error:
-            self._note_refusal(node_id, error)
+        except PeerRefusedError as error:
+            self._note_refusal(node_id, error.reply)
+            self._discard(link)
+            return None
+        except (OSError, TimeoutError):
             self._discard(link)
             return None
         except asyncio.CancelledError:
@@ -218,13 +291,9 @@ class PeerTransport:
         else:
             link.ready.cancel()
 
-    def _note_refusal(self, node_id: int, error: Exception) -> None:
-        """Log a peer's refusal once for each reason; a peer that is just away is no news."""
-        text = str(error)
-        if (
-            isinstance(error, ConnectionRefusedError)
-            and not error.errno
-            and self._refusals.get(node_id) != text
-        ):
-            self._refusals[node_id] = text
-            _log.error("node %d refuses us: %s", node_id, text)
+    def _note_refusal(self, node_id: int, reply: Reply) -> None:
+        """Keep a peer's refusal, and log it once for each reason."""
+        if self._refusals.get(node_id) != reply:
+            self._refusals[node_id] = reply
+            level = logging.INFO if reply.why == Refusal.EMPTY else logging.ERROR
+            _log.log(level, "node %d refuses us: %s", node_id, reply.reason)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from controller_core.raft.types import (
     Term,
 )
 from controller_core.server import peer_codec, peer_links
-from controller_core.server.peer_codec import FrameReader, Greeting, PeerProtocolError
+from controller_core.server.peer_codec import FrameReader, Greeting, MessageReader, PeerProtocolError
 from controller_core.server.peers import PeerTransport
 from testkit.ports import free_port
 
@@ -116,7 +116,7 @@ async def refuse(port: int, frame: bytes) -> str:
     try:
         writer.write(frame)
         (length,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), 5))
-        return peer_codec.decode_reply(await reader.readexactly(length))
+        return peer_codec.decode_reply(await reader.readexactly(length)).reason
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -150,6 +150,44 @@ def test_frames_survive_any_cut(bodies: list[bytes], sizes: list[int]) -> None:
 def test_a_frame_too_long_is_refused_before_it_is_there() -> None:
     with pytest.raises(PeerProtocolError, match="over 1000"):
         FrameReader(1000).feed(struct.pack(">I", 1001))
+
+
+@given(SNAPSHOTS, st.integers(1, 40))
+def test_a_snapshot_in_parts_comes_out_as_it_went_in(snapshot: Snapshot, part_bytes: int) -> None:
+    message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(3), snapshot=snapshot)
+    parts = list(peer_codec.encode_parts(snapshot.data, part_bytes))
+    frames = FrameReader(1 << 20).feed(peer_codec.encode_snapshot_head(message) + b"".join(parts))
+    reader = MessageReader()
+    assert [reader.take(frame) for frame in frames] == [None] * len(parts) + [message]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [(5, 0, b"x")],
+        [(4, 5, None)],
+        [(4, 5, "head"), (5, 1, b"x")],
+        [(4, 5, "head"), (5, 0, b"")],
+        [(4, 5, "head"), (5, 0, b"123456")],
+        [(4, 101, "head")],
+        [(4, 5, "no snapshot")],
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(frames: list[tuple[object, ...]]) -> None:
+    snapshot = Message(MessageType.SNAP, NodeId(2), NodeId(1), snapshot=Snapshot(LogIndex(9), data=b"12345"))
+    heads = {"head": snapshot, "no snapshot": beat(1, 2)}
+    reader = MessageReader(snapshot_max_bytes=100)
+    *good, bad = [_with_head(frame, heads) for frame in frames]
+    assert [reader.take(frame) for frame in good] == [None] * len(good)
+    with pytest.raises(PeerProtocolError):
+        reader.take(bad)
+
+
+def _with_head(frame: tuple[object, ...], heads: dict[str, Message]) -> bytes:
+    """Encode a frame by hand, with the array of a message where its name stands."""
+    named = heads.get(str(frame[2]))
+    value = frame[2] if named is None else msgspec.msgpack.decode(peer_codec.encode_message(named)[4:])
+    return msgspec.msgpack.encode((*frame[:2], value))
 
 
 async def test_messages_arrive_in_order() -> None:
@@ -191,6 +229,50 @@ async def test_a_snapshot_that_left_is_reported() -> None:
         assert await asyncio.wait_for(own.snapshots.get(), 5) == (2, True)
 
 
+async def test_a_large_snapshot_holds_up_no_heartbeat_and_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = bytes(range(256)) * 4 * 1024 * 20  # 20 MiB
+    snapshot = Snapshot(LogIndex(9), Term(1), ConfState(voters=(NodeId(1),)), data)
+    message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=snapshot)
+    waiting_bytes: list[int] = []
+    parts = peer_codec.encode_parts
+
+    def watched(data: bytes) -> Iterator[bytes]:
+        for part in parts(data):
+            yield part
+            first.send([beat(1, 2, len(waiting_bytes))])
+            transport = first._links[2]._transport
+            assert transport is not None
+            waiting_bytes.append(transport.get_write_buffer_size())
+
+    monkeypatch.setattr(peer_links, "encode_parts", watched)
+    async with transports() as [(first, own), (_, ear)]:
+        await send_until_heard(first, beat(1, 2), ear)
+        while not ear.messages.empty():
+            ear.messages.get_nowait()
+        first.send([message])
+        heard = [await asyncio.wait_for(ear.messages.get(), 10)]
+        while heard[-1].snapshot is None:
+            heard.append(await asyncio.wait_for(ear.messages.get(), 10))
+        assert heard[-1] == message
+        assert len(heard) > 50
+        assert await asyncio.wait_for(own.snapshots.get(), 5) == (2, True)
+    assert max(waiting_bytes) < 2 * peer_codec.PART_BYTES
+
+
+async def test_a_snapshot_whose_connection_breaks_is_reported_as_failed() -> None:
+    data = bytes(20 * 1024 * 1024)
+    message = Message(
+        MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=Snapshot(LogIndex(9), data=data)
+    )
+    async with transports() as [(first, own), (second, ear)]:
+        await send_until_heard(first, beat(1, 2), ear)
+        first.send([message])
+        await second.stop()
+        assert await asyncio.wait_for(own.snapshots.get(), 5) == (2, False)
+
+
 async def test_a_snapshot_to_a_peer_that_is_away_is_reported_as_failed() -> None:
     message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=Snapshot(LogIndex(9)))
     async with transports() as [(first, own), (second, _)]:
@@ -205,7 +287,7 @@ async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch:
     addresses = {node_id: ("127.0.0.1", free_port()) for node_id in (1, 2, 3)}
 
     async def accept_and_fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(peer_codec.encode_reply(""))
+        writer.write(peer_codec.encode_reply(peer_codec.Reply()))
         reader._transport.pause_reading()  # type: ignore[attr-defined] # a process that was stopped
         writers.append(writer)
 
@@ -238,12 +320,12 @@ async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch:
 @pytest.mark.parametrize(
     ("greeting", "reason"),
     [
-        (Greeting(1, "other", 2, 1), "cluster 'other', this node belongs to 'main'"),
-        (Greeting(2, "main", 2, 1), "protocol version 2, this node speaks 1"),
-        (Greeting(1, "main", 2, 3), "meant for node 3, this is node 1"),
-        (Greeting(1, "main", 7, 1), "node 7 is none of the peers of node 1"),
-        (Greeting(1, "main", 1, 1), "node 1 is none of the peers of node 1"),
-        (Greeting(1, "main", 2, 1), ""),
+        (Greeting(2, "other", 2, 1), "cluster 'other', this node belongs to 'main'"),
+        (Greeting(3, "main", 2, 1), "protocol version 3, this node speaks 2"),
+        (Greeting(2, "main", 2, 3), "meant for node 3, this is node 1"),
+        (Greeting(2, "main", 7, 1), "node 7 is none of the peers of node 1"),
+        (Greeting(2, "main", 1, 1), "node 1 is none of the peers of node 1"),
+        (Greeting(2, "main", 2, 1), ""),
     ],
 )
 async def test_a_greeting_is_refused_with_its_reason(greeting: Greeting, reason: str) -> None:
@@ -266,10 +348,10 @@ async def test_a_refusal_is_logged_once_on_both_sides(caplog: pytest.LogCaptureF
         b"GET / HTTP/1.1\r\n\r\n",
         struct.pack(">I", 3) + b"abc",
         struct.pack(">I", 1 << 20),
-        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + struct.pack(">I", 3) + b"abc",
-        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + peer_codec.encode_message(beat(3, 1)),
-        peer_codec.encode_greeting(Greeting(1, "main", 2, 1)) + peer_codec.encode_message(beat(2, 3)),
-        peer_codec.encode_greeting(Greeting(1, "main", 2, 1))
+        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + struct.pack(">I", 3) + b"abc",
+        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + peer_codec.encode_message(beat(3, 1)),
+        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + peer_codec.encode_message(beat(2, 3)),
+        peer_codec.encode_greeting(Greeting(2, "main", 2, 1))
         + struct.pack(">I", len(msgspec.msgpack.encode((3, 99))))
         + msgspec.msgpack.encode((3, 99)),
     ],

@@ -1,0 +1,62 @@
+"""Who the members are: the book that changes of membership write, and how a snapshot carries it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
+from controller_core.raft.types import NodeId
+from controller_core.server.member_book import (
+    Member,
+    MemberBook,
+    MemberBookError,
+    encode_member,
+    unwrap,
+    wrap,
+)
+
+ONE = Member("n0", "host0:9878", "a1")
+TWO = Member("n1", "host1:9878")
+MEMBERS = st.builds(Member, st.text(max_size=9), st.text(max_size=20), st.text(max_size=9))
+
+
+def change(kind: ConfChangeType, node_id: int, member: Member | None = None) -> ConfChange:
+    return ConfChange(kind, NodeId(node_id), b"" if member is None else encode_member(member))
+
+
+def test_an_added_member_is_written_and_a_removed_one_struck_out() -> None:
+    book = MemberBook({1: ONE}).changed(change(ConfChangeType.ADD_LEARNER_NODE, 2, TWO))
+    assert dict(book.items()) == {1: ONE, 2: TWO}
+    assert dict(book.changed(change(ConfChangeType.REMOVE_NODE, 1)).items()) == {2: TWO}
+
+
+def test_a_promotion_without_context_leaves_the_book() -> None:
+    book = MemberBook({1: ONE, 2: TWO})
+    assert book.changed(change(ConfChangeType.ADD_NODE, 2)) == book
+
+
+def test_an_update_writes_a_member_anew() -> None:
+    moved = Member("n0", "elsewhere:9878", "a1")
+    assert MemberBook({1: ONE}).changed(change(ConfChangeType.UPDATE_NODE, 1, moved)).get(1) == moved
+
+
+@given(st.dictionaries(st.integers(1, 2**40), MEMBERS, max_size=9), st.binary(max_size=50))
+def test_a_snapshot_gives_back_book_and_state(members: dict[int, Member], data: bytes) -> None:
+    book = MemberBook(members)
+    assert unwrap(wrap(book, data)) == (book, data)
+
+
+def test_the_same_members_are_the_same_bytes_whatever_order_they_came_in() -> None:
+    assert wrap(MemberBook({2: TWO, 1: ONE}), b"") == wrap(MemberBook({1: ONE, 2: TWO}), b"")
+
+
+def test_a_snapshot_without_a_book_is_all_state() -> None:
+    assert unwrap(b"anything") == (MemberBook(), b"anything")
+    assert unwrap(b"") == (MemberBook(), b"")
+
+
+def test_bytes_that_hold_no_members_are_refused() -> None:
+    with pytest.raises(MemberBookError, match="no readable members"):
+        unwrap(wrap(MemberBook(), b"")[:-1] + b"\xc1")
+    with pytest.raises(MemberBookError, match="hold no member"):
+        MemberBook().changed(ConfChange(ConfChangeType.ADD_NODE, NodeId(1), b"\xc1"))

@@ -1,0 +1,74 @@
+"""Who may connect to a controller: each line of the rule's table."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller_core.server.peer_codec import PROTOCOL_VERSION, Greeting, Refusal
+from controller_core.server.peer_rules import Identity, Known, judge
+
+OWN = Identity("main", 1, "store1", "host1:9878")
+PEERS = {1: Known((("h", 1),), "store1"), 2: Known((("h", 2),), "store2"), 3: Known((("h", 3),))}
+WELCOME = Greeting(PROTOCOL_VERSION, "main", 2, 1, "store2", "store1")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({}, Refusal.NONE),
+        ({"expected": ""}, Refusal.NONE),
+        ({"from_id": 3, "incarnation": "first seen"}, Refusal.NONE),
+        ({"version": 1}, Refusal.PROTOCOL),
+        ({"cluster": "other"}, Refusal.PROTOCOL),
+        ({"to_id": 2}, Refusal.PROTOCOL),
+        ({"expected": "store0"}, Refusal.PROTOCOL),
+        ({"from_id": 4}, Refusal.UNKNOWN),
+        ({"from_id": 1}, Refusal.UNKNOWN),
+        ({"incarnation": "new"}, Refusal.INCARNATION),
+        ({"incarnation": ""}, Refusal.INCARNATION),
+    ],
+)
+def test_a_member_is_judged_by_who_it_is(changed: dict[str, object], why: Refusal) -> None:
+    reply = judge(replace_greeting(changed), OWN, PEERS, waiting=False)
+    assert reply.why == why
+    assert bool(reply.reason) == (why is not Refusal.NONE)
+    assert reply.incarnation == "store1"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({}, Refusal.NONE),
+        ({"from_id": 9}, Refusal.NONE),
+        ({"expected": ""}, Refusal.EMPTY),
+        ({"expected": "store0"}, Refusal.EMPTY),
+        ({"cluster": "other"}, Refusal.PROTOCOL),
+    ],
+)
+def test_a_node_without_a_cluster_is_open_only_to_who_knows_its_store(
+    changed: dict[str, object], why: Refusal
+) -> None:
+    assert judge(replace_greeting(changed), OWN, {}, waiting=True).why == why
+
+
+def test_a_node_without_an_incarnation_is_open_to_nobody_while_it_waits() -> None:
+    assert (
+        judge(replace_greeting({"expected": ""}), Identity("main", 1), {}, waiting=True).why == Refusal.EMPTY
+    )
+
+
+def test_the_refusal_of_a_lost_store_says_what_to_do() -> None:
+    reply = judge(replace_greeting({"incarnation": "new"}), OWN, PEERS, waiting=False)
+    assert reply.reason == (
+        "node 2 is a member with store store2 and comes with store new: remove the member, then add it anew"
+    )
+
+
+def test_an_identity_greets_with_all_that_it_is() -> None:
+    greeting = replace(OWN).greeting(2, "store2", asks=True)
+    assert greeting == Greeting(PROTOCOL_VERSION, "main", 1, 2, "store1", "store2", "host1:9878", asks=True)
+
+
+def replace_greeting(changed: dict[str, object]) -> Greeting:
+    fields = {name: getattr(WELCOME, name) for name in WELCOME.__struct_fields__}
+    return Greeting(**{**fields, **changed})
