@@ -17,9 +17,11 @@ import contextlib
 import logging
 
 from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.failover import Failover
 from controller_core.server.forwarding import Forwarder
+from controller_core.server.ha_addresses import HaAddresses
 from controller_core.server.handlers import Handlers
 from controller_core.server.hearing import Hearing
 from controller_core.server.http import HttpServer
@@ -84,6 +86,14 @@ class Controller:
             config=config,
             clock=clock,
         )
+        self._ha_addresses = HaAddresses(
+            machine.state,
+            self._submitting.notifier.ask,
+            is_alive=self.hearing.table.is_alive,
+            leads=lambda: node.is_leader and config.settings.notify_role_changed,
+            is_open=self._submitting.changes.is_open,
+        )
+        machine.observe(self._applied)
         self._remoting = RemotingServer(self._make_handlers(), self.hearing, self._metrics)
         self._view = NodeView(
             node=node,
@@ -104,7 +114,12 @@ class Controller:
             self._submitting.expect(group.replicas[key.broker_id].address)
             if self._node.is_leader:
                 self._submitting.guards.lift(key.group)
+                self._ha_addresses.look_after(key.group)
         self.failover.on_revival(key)
+
+    def _applied(self, outcome: Outcome) -> None:
+        if self._node.is_leader and outcome.notices:
+            self._ha_addresses.look_after(outcome.notices[0].key)
 
     def _make_handlers(self) -> Handlers:
         return Handlers(
@@ -152,6 +167,7 @@ class Controller:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.failover.stop()
+        await self._ha_addresses.stop()
         await self._submitting.stop()
         self._forwarder.close()
         await self._http.stop()

@@ -1,0 +1,86 @@
+"""A slave is told its master's HA address at once, and nobody is told what is not so."""
+
+import asyncio
+
+import pytest
+
+from controller_core.channel import Connection
+from controller_core.remoting import headers
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server import ha_addresses as module
+from testkit.fake_broker import FakeBroker
+from testkit.one_node import OneNode
+
+HA_ADDRESS = "127.0.0.1:10912"
+
+
+class Broker(FakeBroker):
+    """A broker that answers 906 as Java's do, and keeps what it was told."""
+
+    def __init__(self, one: OneNode) -> None:
+        super().__init__([one.remoting], "b1", beat_interval_s=0.05)
+        self.is_master = False
+        self.told: asyncio.Queue[headers.ExchangeHAInfoRequestHeader] = asyncio.Queue()
+
+    def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.EXCHANGE_BROKER_HA_INFO:
+            return super()._on_request(connection, request)
+        asked = headers.ExchangeHAInfoRequestHeader.from_ext(request.ext)
+        if asked.master_ha_address is not None:
+            self.told.put_nowait(asked)
+        answer = headers.ExchangeHAInfoResponseHeader()
+        if asked.master_ha_address is None and self.is_master:
+            answer = headers.ExchangeHAInfoResponseHeader(HA_ADDRESS, 7, self.address)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, answer.to_ext())
+
+
+@pytest.fixture(autouse=True)
+def _quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSES_S", (0.02,) * 40)
+
+
+async def test_a_slave_that_comes_alive_is_told_what_its_master_says_of_itself(one: OneNode) -> None:
+    async with Broker(one) as master:
+        await master.elect()
+        master.is_master = True
+        async with Broker(one) as slave:
+            told = await asyncio.wait_for(slave.told.get(), 5)
+            assert told == headers.ExchangeHAInfoRequestHeader(HA_ADDRESS, 7, master.address)
+        assert master.told.empty()
+
+
+async def test_a_master_that_has_not_taken_its_office_is_asked_again(one: OneNode) -> None:
+    async with Broker(one) as master:
+        await master.elect()
+        async with Broker(one) as slave:
+            await asyncio.sleep(0.1)
+            assert slave.told.empty()
+            master.is_master = True
+            await asyncio.wait_for(slave.told.get(), 5)
+
+
+async def test_slaves_are_told_after_a_change_of_master(one: OneNode) -> None:
+    async with Broker(one) as new, Broker(one) as third:
+        old = Broker(one)
+        await old.start()
+        await old.elect()
+        await old.alter((1, 2, 3), set_epoch=1)
+        await old.die()
+        new.is_master = True
+        told = await asyncio.wait_for(third.told.get(), 5)
+        assert told.master_address == new.address
+
+
+async def test_who_is_in_the_set_is_told_nothing_more(one: OneNode) -> None:
+    async with Broker(one) as master:
+        await master.elect()
+        master.is_master = True
+        async with Broker(one) as slave:
+            await asyncio.wait_for(slave.told.get(), 5)
+            await master.alter((1, 2), set_epoch=1)
+            await asyncio.sleep(0.1)
+            while not slave.told.empty():
+                slave.told.get_nowait()
+            await asyncio.sleep(0.1)
+            assert slave.told.empty()
