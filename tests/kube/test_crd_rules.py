@@ -69,4 +69,5 @@ def test_the_api_server_takes_a_change_within_the_rules(
     name: str, kind: str, change: Json, namespace: str
 ) -> None:
     _kubectl("-n", namespace, "apply", "-f", "-", body=_object(kind, base_spec(kind)))
-    _kubectl("-n", namespace, "apply", "-f", "-", body=_object(kind, merged(base_spec(kind), change)))
+    taken = _kubectl("-n", namespace, "apply", "-f", "-", body=_object(kind, merged(base_spec(kind), change)))
+    assert taken.returncode == 0

@@ -175,6 +175,7 @@ def test_bytes_that_are_no_command_are_refused(data: bytes, words: str) -> None:
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     for candidate in (data, bytes([COMMAND_VERSION]) + data):
         try:
-            decode(candidate)
+            command = decode(candidate)
         except CommandDecodeError:
             continue
+        assert decode(encode(command)) == command

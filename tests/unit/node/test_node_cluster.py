@@ -107,7 +107,10 @@ async def test_reads_wait_for_a_quorum_when_there_is_no_lease() -> None:
         await leader.node.propose(b"x")
         await asyncio.gather(*(leader.node.read_barrier() for _ in range(100)))
         leader.node.has_read_lease = lambda: False  # type: ignore[method-assign] # force the round
-        await asyncio.gather(*(leader.node.read_barrier() for _ in range(100)))
+        waiting = [asyncio.ensure_future(leader.node.read_barrier()) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert not any(read.done() for read in waiting)
+        await asyncio.gather(*waiting)
 
 
 async def test_a_lease_holds_under_a_quiet_leader() -> None:

@@ -152,6 +152,7 @@ async def test_followers_of_a_slow_disk_do_not_hold_the_leader(tmp_path: Path) -
         try:
             async with asyncio.timeout(5):
                 await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(200)))
+            assert cluster.members[slow].node.applied_index < leader.node.applied_index
         finally:
             cluster.disks[slow].unstuck.set()
         await cluster.settle(200)

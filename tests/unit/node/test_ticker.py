@@ -80,3 +80,4 @@ async def test_ticks_come_by_themselves() -> None:
     ticker.start()
     await asyncio.wait_for(enough.wait(), 2)
     ticker.stop()
+    assert all(1 <= count <= 10 for count in given)

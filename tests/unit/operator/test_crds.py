@@ -125,8 +125,12 @@ def test_a_default_of_the_schema_is_the_default_of_the_model() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_each_example_is_valid(path: Path) -> None:
     models = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec}
-    for document in yaml.safe_load_all(path.read_text()):
-        models[document["kind"]].model_validate(document["spec"])
+    documents = list(yaml.safe_load_all(path.read_text()))
+    assert documents
+    for document in documents:
+        spec = models[document["kind"]].model_validate(document["spec"])
+        given = spec.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        assert sorted(given) == sorted(document["spec"])
 
 
 def test_the_command_prints_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,7 @@ async def test_a_pass_comes_again_by_itself() -> None:
     work.wake(ORDERS)
     await _until(lambda: passes.begun >= 3)
     await work.stop()
+    assert passes.most_at_once == 1
 
 
 @pytest.mark.parametrize("error", [UnavailableError("cut"), KeyError("our own mistake")])

@@ -110,6 +110,7 @@ async def test_a_connection_that_the_broker_closes_is_dialled_again(
     await listener.wait_connections(1)
     listener.connections[0].close()
     await listener.wait_connections(2)
+    assert not listener.connections[1].is_closed
 
 
 async def test_a_broker_that_does_not_listen_yet_is_dialled_until_it_does(

@@ -187,6 +187,7 @@ async def test_a_broker_that_does_not_take_the_notice_is_told_again(one: OneNode
             while len(broker.notices) < 2:
                 await broker.wait_notice(1)
                 await asyncio.sleep(0.05)
+        assert {notice.header.master_epoch for notice in broker.notices} == {1}
 
 
 @pytest.mark.parametrize("given", [{"notifyBrokerRoleChanged": "false"}])

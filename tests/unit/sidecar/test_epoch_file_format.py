@@ -68,6 +68,7 @@ def test_what_is_written_is_read_back(steps: list[tuple[int, int]]) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_list_or_an_epoch_file_error(data: bytes) -> None:
     try:
-        decode(data)
+        entries = decode(data)
     except EpochFileError:
         return
+    assert decode(encode(entries)) == entries
