@@ -18,6 +18,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
+from rocketmq_operator.plan.companion import companion, companion_conf, handover_before_stop
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
@@ -39,7 +40,8 @@ printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
 {JAVA_RUN}"""
 _REPLICA_START: Final = f"""#!/bin/sh
 set -eu
-{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf --advertise "$address:{names.REPLICA_PORT}"
+{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\
+  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
 """
 
 _TUNED: Final[dict[str, str]] = {
@@ -109,6 +111,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSp
             spec.cluster, owner.namespace, cluster.controllers.replicas
         ),
         "listen": f"0.0.0.0:{names.REPLICA_PORT}",
+        "ha-listen": f"0.0.0.0:{names.REPLICA_HA_PORT}",
         "store": f"{names.STORE_PATH}/store",
         "http": f"0.0.0.0:{names.REPLICA_HTTP_PORT}",
         "namespace": owner.namespace,
@@ -152,6 +155,7 @@ def fixed_children(
     labels = _labels(owner, spec, "broker")
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
+        "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec, cluster),
         "start-broker.sh": _BROKER_START,
         "start-replica.sh": _REPLICA_START,
@@ -178,11 +182,13 @@ def broker_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec
         livenessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
         readinessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=1),
         volumeMounts=pods.mounts(data=True),
+        **handover_before_stop(spec),
     )
-    configuration = digest(broker_conf(owner, spec, cluster), _BROKER_START)
-    return _stateful_set(
-        owner, spec, owner.name, "broker", replicas, (container, pods.ROCKETMQ_USER, configuration)
+    configuration = digest(
+        broker_conf(owner, spec, cluster), _BROKER_START, companion_conf(owner, spec, cluster)
     )
+    pod = _pod(owner, container, pods.ROCKETMQ_USER) | {"initContainers": [companion(cluster)]}
+    return _stateful_set(owner, spec, owner.name, "broker", replicas, (pod, configuration))
 
 
 def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, replicas: int) -> Json:
@@ -192,7 +198,7 @@ def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluste
         "log-replica",
         cluster.images.replica,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-replica.sh"],
-        _REPLICA_PORTS,
+        _REPLICA_PORTS | {"ha": names.REPLICA_HA_PORT},
         env=pods.pod_name_environment(),
         resources=pods.resources(spec.log_resources),
         startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
@@ -202,9 +208,18 @@ def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluste
     )
     configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
     name = names.log_set(owner.name)
-    return _stateful_set(
-        owner, spec, name, "log-replica", replicas, (container, pods.OUR_USER, configuration)
-    )
+    pod = _pod(owner, container, pods.OUR_USER)
+    return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
+
+
+def _pod(owner: Owner, container: Json, user: int) -> Json:
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(user),
+        "terminationGracePeriodSeconds": pods.GRACE_S,
+        "containers": [container],
+        "volumes": pods.volumes(owner.name),
+    }
 
 
 def _stateful_set(
@@ -213,18 +228,11 @@ def _stateful_set(
     name: str,
     component: str,
     replicas: int,
-    content: tuple[Json, int, str],
+    content: tuple[Json, str],
 ) -> Json:
-    container, user, configuration = content
+    pod, configuration = content
     selector = selector_labels(component, owner.name)
     labels = _labels(owner, spec, component)
-    pod: Json = {
-        "automountServiceAccountToken": False,
-        "securityContext": pods.pod_security(user),
-        "terminationGracePeriodSeconds": pods.GRACE_S,
-        "containers": [container],
-        "volumes": pods.volumes(owner.name),
-    }
     apart_from = belonging_labels(spec.cluster, owner.name)
     when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
     return child(

@@ -11,11 +11,13 @@ BROKER_FAST_PORT: Final = BROKER_PORT - 2
 """The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0 BrokerController.java."""
 BROKER_HA_PORT: Final = 10912
 BROKER_METRICS_PORT: Final = 5557
+COMPANION_HTTP_PORT: Final = 9882
 NAME_SERVER_PORT: Final = 9876
 CONTROLLER_PORT: Final = 9878
 CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1
 CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
 REPLICA_PORT: Final = 10911
+REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881
 
 STORE_PATH: Final = "/var/lib/rocketmq"

@@ -1,0 +1,74 @@
+"""The companion in a broker's pod: a sidecar container that says what the broker does not, and hands its role over.
+
+It is a sidecar as Kubernetes knows them, an init container that goes on running: it is there before the broker and
+ends after it, so that the broker's preStop can still ask it for a handover. Its readiness is part of the pod's: a
+broker that is not in the SyncStateSet is not ready.
+
+Source: Kubernetes "Sidecar Containers", on by default since 1.29; docs/reference/companion.md.
+"""
+
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Resources
+from rocketmq_operator.plan import names, pods
+from rocketmq_operator.plan.objects import Json, Owner
+
+CONTAINER: Final = "companion"
+RESOURCES: Final = Resources(cpu="20m", memory="128Mi")
+HANDOVER_DEADLINE_S: Final = 20
+"""Well within a pod's grace period: the broker still has to stop in good order."""
+_POLL_INTERVAL_MS: Final = 500
+_ASK: Final = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
+    "printf 'POST /v1/handover HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3 >/dev/null"
+)
+
+
+def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return what all companions of the group share."""
+    values = {
+        "cluster": spec.cluster,
+        "group": owner.name,
+        "broker": f"127.0.0.1:{names.BROKER_PORT}",
+        "controllers": names.controller_addresses(
+            spec.cluster, owner.namespace, cluster.controllers.replicas
+        ),
+        "name-servers": names.name_server_addresses(
+            spec.cluster, owner.namespace, cluster.name_servers.replicas
+        ),
+        "http": f"0.0.0.0:{names.COMPANION_HTTP_PORT}",
+        "namespace": owner.namespace,
+        "poll-interval-ms": str(_POLL_INTERVAL_MS),
+        "deadline-s": str(HANDOVER_DEADLINE_S),
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def companion(cluster: RocketMQClusterSpec) -> Json:
+    """Return the companion's container."""
+    http = names.COMPANION_HTTP_PORT
+    return pods.container(
+        CONTAINER,
+        cluster.images.replica,
+        ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
+        {"companion": http},
+        restartPolicy="Always",
+        resources=pods.resources(RESOURCES),
+        startupProbe=pods.http_probe("/livez", http, failures_max=60, period_s=1),
+        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
+        volumeMounts=pods.mounts(data=False),
+    )
+
+
+def handover_before_stop(spec: BrokerGroupSpec) -> Json:
+    """Return the broker's lifecycle: ask the companion to hand over; a single broker has nobody to hand over to.
+
+    Why a program and no httpGet: Kubernetes' own request would come from the node, and the companion takes orders from
+    its own pod only. Where the image has no bash, the broker stops at once and the controllers elect.
+    """
+    if spec.replicas < 2:
+        return {}
+    return {"lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _ASK]}}}}
