@@ -1,0 +1,155 @@
+"""What runs in the pods: the programs take the files that the operator writes for them, and the scripts do run."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_core.server.config import load
+from controller_core.server.properties import parse
+from ha_sidecar.roles import companion_config
+from ha_sidecar.roles import config as replica_config
+from rocketmq_operator.plan import names
+from testkit.operator_world import OperatorWorld
+
+Json = dict[str, Any]
+THREE = {"logReplicas": 1}
+
+
+async def _settled(spec: Json | None = None) -> OperatorWorld:
+    world = OperatorWorld(THREE if spec is None else spec)
+    await world.settle()
+    return world
+
+
+def _pod(world: OperatorWorld, stateful_set: str) -> Json:
+    pod: Json = world.get("StatefulSet", stateful_set)["spec"]["template"]["spec"]
+    return pod
+
+
+def _script(world: OperatorWorld, config_map: str, key: str, root: Path) -> str:
+    """Return a start script with every path below `root`."""
+    text: str = world.get("ConfigMap", config_map)["data"][key]
+    for path in (names.CONFIG_PATH, names.TOKEN_PATH, names.SCRATCH_PATH):
+        (root / path[1:]).mkdir(parents=True, exist_ok=True)
+        text = text.replace(f"{path}/", f"{root}{path}/", 1) if path == names.SCRATCH_PATH else text
+    for path in (names.CONFIG_PATH, names.TOKEN_PATH):
+        text = text.replace(f"{path}/", f"{root}{path}/")
+    return text
+
+
+def _accepted(shell: str, script: str) -> None:
+    checked = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+def _run(script: str, root: Path, env: dict[str, str]) -> str:
+    programs = root / "bin"
+    programs.mkdir(exist_ok=True)
+    for name in ("controller-core", "ha-sidecar"):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env={**os.environ, **env, "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_a_companion_stands_beside_each_broker_and_outlives_it() -> None:
+    (companion,) = _pod(await _settled(), "orders")["initContainers"]
+    assert companion["restartPolicy"] == "Always"
+    assert companion["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": names.COMPANION_HTTP_PORT}
+
+
+async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path) -> None:
+    world = await _settled()
+    path = tmp_path / "companion.conf"
+    path.write_text(world.get("ConfigMap", "orders")["data"]["companion.conf"])
+    texts = replica_config.read_file(path, companion_config.KEYS)
+    config = companion_config.from_texts(texts, serves=True)
+    assert config.broker == ("127.0.0.1", names.BROKER_PORT)
+    assert [host for host, _ in config.controllers] == list(names.controller_hosts("main", "shop", 3))
+    grace_s = _pod(world, "orders")["terminationGracePeriodSeconds"]
+    assert config.deadline_s < grace_s / 2, "the broker must still have time to stop"
+
+
+async def test_a_broker_with_a_successor_hands_over_before_it_stops() -> None:
+    (broker,) = _pod(await _settled(), "orders")["containers"]
+    command = broker["lifecycle"]["preStop"]["exec"]["command"]
+    assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command[-1]
+    _accepted("bash", command[-1])
+
+
+async def test_a_single_broker_does_not_wait_for_a_successor() -> None:
+    world = await _settled({"replicas": 1, "durability": "Async"})
+    assert "lifecycle" not in _pod(world, "orders")["containers"][0]
+
+
+async def test_a_log_replica_takes_the_file_and_the_addresses_that_are_written_for_it(tmp_path: Path) -> None:
+    world = await _settled()
+    data = world.get("ConfigMap", "orders")["data"]
+    script = _script(world, "orders", "start-replica.sh", tmp_path)
+    conf = tmp_path / names.CONFIG_PATH[1:]
+    for name in ("addresses", "replica.conf"):
+        (conf / name).write_text(data[name])
+    printed = _run(script, tmp_path, {"POD_NAME": "orders-log-0", "POD_IP": "10.9.8.7"}).split()
+    assert printed[:3] == ["ha-sidecar", "replica", "-c"]
+    texts = replica_config.read_file(conf / "replica.conf")
+    texts |= {
+        key[2:].replace("-", "_"): value for key, value in zip(printed[4::2], printed[5::2], strict=True)
+    }
+    config = replica_config.from_texts(texts)
+    service = world.get("Service", "orders-log-0")["spec"]["clusterIP"]
+    assert config.address == f"{service}:{names.REPLICA_PORT}"
+    assert config.ha_address == f"10.9.8.7:{names.REPLICA_HA_PORT}"
+
+
+async def test_a_controller_starts_again_in_the_same_pod(tmp_path: Path) -> None:
+    world = await _settled()
+    script = _script(world, "main-controller", "start.sh", tmp_path)
+    conf = tmp_path / names.CONFIG_PATH[1:]
+    (conf / "controller.conf").write_text(
+        world.get("ConfigMap", "main-controller")["data"]["controller.conf"]
+    )
+    (conf / "controller.conf").chmod(0o555)  # as a ConfigMap's files are
+    (tmp_path / names.TOKEN_PATH[1:] / names.TOKEN_KEY).write_text("secret")
+    for _ in range(2):
+        printed = _run(script, tmp_path, {"POD_NAME": "main-controller-2"})
+        assert printed.split()[:3] == ["controller-core", "serve", "-c"]
+    own = tmp_path / "tmp" / "controller.conf"
+    settings = load(parse(own.read_text()))[0]
+    assert (settings.self_id, settings.http_token) == ("n2", "secret")
+    assert own.stat().st_mode & 0o777 == 0o600, "it holds the token, and the next start writes it anew"
+
+
+@pytest.mark.parametrize(
+    ("config_map", "key"),
+    [("orders", "start-broker.sh"), ("main-nameserver", "start.sh"), ("main-controller", "start.sh")],
+)
+async def test_start_scripts_are_valid_shell(config_map: str, key: str) -> None:
+    text = (await _settled()).get("ConfigMap", config_map)["data"][key]
+    _accepted("sh", text)
+
+
+async def test_a_broker_announces_its_services_address_and_replicates_over_its_pods(tmp_path: Path) -> None:
+    world = await _settled()
+    data = world.get("ConfigMap", "orders")["data"]
+    conf = tmp_path / names.CONFIG_PATH[1:]
+    script = _script(world, "orders", "start-broker.sh", tmp_path)
+    for name in ("addresses", "broker.conf"):
+        (conf / name).write_text(data[name])
+    home = tmp_path / "rocketmq"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "mqbroker").write_text("#!/bin/sh\ntrue\n")
+    _run(script, tmp_path, {"POD_NAME": "orders-1", "POD_IP": "10.9.8.7", "ROCKETMQ_HOME": str(home)})
+    lines = (tmp_path / "tmp" / "broker.conf").read_text().splitlines()
+    service = world.get("Service", "orders-1")["spec"]["clusterIP"]
+    assert lines[-2:] == [f"brokerIP1={service}", "brokerIP2=10.9.8.7"]
