@@ -1,0 +1,132 @@
+"""The chart: what it renders, what it refuses, and what it says; helm alone, no cluster."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.kube.kubectl import KubeError, program, run
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "rocketmq-ha"
+HELM = program("helm")
+pytestmark = pytest.mark.skipif(HELM is None, reason="helm is not installed")
+Json = dict[str, Any]
+
+
+def _rendered(*settings: str) -> list[Json]:
+    arguments = [word for setting in settings for word in ("--set-json", setting)]
+    command = [
+        str(HELM),
+        "template",
+        "demo",
+        str(CHART),
+        "--namespace=mq",
+        "--kube-version=1.34.0",
+        *arguments,
+    ]
+    printed = asyncio.run(run(command)).decode()
+    return [value for value in yaml.safe_load_all(printed) if value]
+
+
+def _of(objects: list[Json], kind: str) -> list[Json]:
+    return [value for value in objects if value["kind"] == kind]
+
+
+def _pods(objects: list[Json]) -> list[Json]:
+    """Return the spec of each pod, whatever makes it."""
+    found = [value["spec"] for value in _of(objects, "Pod")]
+    found += [
+        value["spec"]["template"]["spec"] for kind in ("Deployment", "Job") for value in _of(objects, kind)
+    ]
+    found += [value["spec"]["jobTemplate"]["spec"]["template"]["spec"] for value in _of(objects, "CronJob")]
+    return found
+
+
+def _rules(objects: list[Json], kind: str) -> list[tuple[str, str]]:
+    """Return every (resource, verb) that roles of a kind grant."""
+    return [
+        (resource, verb)
+        for role in _of(objects, kind)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def test_the_charts_definitions_are_those_of_the_models() -> None:
+    ours = {path.name: path.read_text() for path in (ROOT / "crds").iterdir()}
+    assert {path.name: path.read_text() for path in (CHART / "crds").iterdir()} == ours, (
+        "run: rocketmq-operator crds --directory charts/rocketmq-ha/crds"
+    )
+
+
+def test_every_pod_satisfies_the_restricted_profile() -> None:
+    pods = _pods(_rendered())
+    assert len(pods) >= 2
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["readOnlyRootFilesystem"] is True
+
+
+def test_the_operator_has_no_right_to_run_programs_in_pods_or_to_list_all_it_may_change() -> None:
+    granted = _rules(_rendered(), "ClusterRole")
+    assert not [rule for rule in granted if "*" in rule]
+    assert not [resource for resource, _ in granted if resource.startswith("pods/")]
+    assert ("secrets", "watch") not in granted
+    assert ("statefulsets", "delete") not in granted
+    assert ("persistentvolumeclaims", "delete") not in granted
+
+
+def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:
+    objects = _rendered('operator.watchNamespaces=["shop","pay"]')
+    assert {resource for resource, _ in _rules(objects, "ClusterRole")} == {
+        "customresourcedefinitions",
+        "namespaces",
+    }
+    roles = {role["metadata"].get("namespace") for role in _of(objects, "Role")}
+    assert {"shop", "pay"} <= roles
+    (deployment,) = _of(objects, "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in arguments if word.startswith("--namespace=")] == [
+        "--namespace=shop",
+        "--namespace=pay",
+    ]
+
+
+def test_a_registry_is_put_before_every_image_of_ours() -> None:
+    images = {
+        container["image"]
+        for pod in _pods(_rendered('images.registry="registry.example.com/"', 'images.tag="1.2.3"'))
+        for container in pod["containers"]
+    }
+    ours = {image for image in images if "rocketmq-ha/" in image}
+    assert ours
+    assert all(image.startswith("registry.example.com/rocketmq-ha/") for image in ours)
+    assert all(image.endswith(":1.2.3") for image in ours)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("operator.replicas=0", ["operator", "replicas"]),
+        ('operator.replicas="two"', ["operator", "replicas"]),
+        ("operator.replica=2", ["operator", "replica"]),
+        ('operator.logLevel="loud"', ["operator", "logLevel"]),
+        ('images.registry="registry.example.com"', ["images", "registry"]),
+        ('images.pullPolicy="Sometimes"', ["images", "pullPolicy"]),
+        ('operator.resources.limits.memory="lots"', ["memory"]),
+        ('test.cluster="Main Cluster"', ["test", "cluster"]),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(setting: str, words: list[str]) -> None:
+    with pytest.raises(KubeError) as refusal:
+        _rendered(setting)
+    assert [word for word in words if word not in str(refusal.value).partition("Error:")[2]] == []
