@@ -1,12 +1,14 @@
 """The chart: what it renders, what it refuses, and what it says; helm alone, no cluster."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from slo_pipeline.collect.targets import read_targets
 from testkit.kube.kubectl import KubeError, program, run
 
 ROOT = Path(__file__).parents[2]
@@ -124,9 +126,53 @@ def test_a_registry_is_put_before_every_image_of_ours() -> None:
         ('images.pullPolicy="Sometimes"', ["images", "pullPolicy"]),
         ('operator.resources.limits.memory="lots"', ["memory"]),
         ('test.cluster="Main Cluster"', ["test", "cluster"]),
+        ("measure.groups=[]", ["measure", "groups"]),
+        ("measure.controllers=2", ["measure", "controllers"]),
+        ("measure.report.target=100", ["report", "target"]),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(setting: str, words: list[str]) -> None:
     with pytest.raises(KubeError) as refusal:
         _rendered(setting)
     assert [word for word in words if word not in str(refusal.value).partition("Error:")[2]] == []
+
+
+def _targets(*settings: str) -> list[Json]:
+    (config,) = _of(_rendered("measure.enabled=true", *settings), "ConfigMap")
+    found: list[Json] = json.loads(config["data"]["targets.json"])["targets"]
+    return found
+
+
+def test_the_collector_takes_the_targets_that_are_written_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "targets.json"
+    path.write_text(json.dumps({"targets": _targets()}))
+    urls = {target.url for target in read_targets(path) if target.kind == "metrics"}
+    assert "http://orders-1.orders.mq.svc:9882/metrics" in urls
+    assert "http://orders-log-0.mq.svc:9881/metrics" in urls
+    assert "http://main-controller-2.main-controller.mq.svc:9880/metrics" in urls
+
+
+def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
+    groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
+    objects = _rendered("measure.enabled=true", f"measure.groups={groups}")
+    measure = next(one for one in _of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
+    containers = {one["name"]: one for one in measure["spec"]["template"]["spec"]["containers"]}
+    ports = [containers[f"canary-{name}"]["ports"][0]["containerPort"] for name in ("orders", "pay")]
+    scraped = {target["url"] for target in _targets(f"measure.groups={groups}")}
+    assert {f"http://127.0.0.1:{port}/metrics" for port in ports} <= scraped
+    assert len(set(ports)) == 2
+
+
+def test_what_measures_satisfies_the_restricted_profile_and_needs_no_api() -> None:
+    pods = _pods(_rendered("measure.enabled=true"))
+    quiet = [pod for pod in pods if pod.get("automountServiceAccountToken") is False]
+    assert len(quiet) >= 3  # the test's, the measuring one, the report's
+    for pod in pods:
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_nothing_is_measured_unless_asked() -> None:
+    assert [one["metadata"]["name"] for one in _of(_rendered(), "Deployment")] == ["demo-operator"]
+    assert _of(_rendered(), "PersistentVolumeClaim") == []

@@ -1,0 +1,105 @@
+"""What losing a master costs an unmodified Java client on its defaults, on a real Kubernetes, fault by fault.
+
+Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut"). It installs as README says where the namespace
+is empty, uses the group that is there otherwise, and prints one line a fault and a table at the end. Freezing and cutting
+need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK).
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from testkit.kube.faulting import CUT, FAULTS, FREEZE, Cost, measured
+from testkit.kube.group import Group
+from testkit.kube.kubectl import Cluster, KubeError
+from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
+from testkit.kube.stack import tool
+
+_PHASES = ("suspected", "elected", "endpoint", "role taken", "two copies", "first ack")
+
+
+async def run(kubeconfig: Path, faults: list[str], runs: int, *, keep: bool) -> int:
+    """Measure every fault so many times; return 1 if an acknowledged message was lost or a run failed."""
+    cluster = Cluster(kubeconfig, NAMESPACE)
+    installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
+    group = (await install(cluster)).group if installed else Group(cluster, "orders")
+    costs: list[Cost] = []
+    problems = 0
+    try:
+        for number in range(runs):
+            for fault in faults:
+                try:
+                    cost = await measured(group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number)
+                except KubeError as error:
+                    problems += 1
+                    _say(f"{fault} {number}: {str(error)[-500:]}")
+                    continue
+                costs.append(cost)
+                _say(_line(cost))
+    finally:
+        if installed and not keep:
+            await remove(cluster)
+    for line in table(costs):
+        _say(line)
+    return 1 if problems or any(cost.lost for cost in costs) else 0
+
+
+def _line(cost: Cost) -> str:
+    phases = ", ".join(f"{name} {cost.phases_ms[name]:.0f}" for name in _PHASES if name in cost.phases_ms)
+    return (
+        f"{cost.fault}: gap {cost.gap_ms:.0f} ms, failed {cost.failed}, "
+        f"acknowledged {cost.acknowledged}, lost {cost.lost}; ms after the fault: {phases}"
+    )
+
+
+def table(costs: list[Cost]) -> list[str]:
+    """Return the table that the documents show: medians, and the worst gap."""
+    lines = [
+        "| fault | runs | gap, median | gap, worst | failed sends | acknowledged, lost | "
+        + " | ".join(_PHASES)
+        + " |",
+        "|" + "---|" * (6 + len(_PHASES)),
+    ]
+    for fault in dict.fromkeys(cost.fault for cost in costs):
+        chosen = [cost for cost in costs if cost.fault == fault]
+        gaps = [cost.gap_ms for cost in chosen]
+        phases = []
+        for name in _PHASES:
+            seen = [cost.phases_ms[name] for cost in chosen if name in cost.phases_ms]
+            phases.append(f"{statistics.median(seen):.0f} ms" if seen else "-")
+        lines.append(
+            f"| {fault} | {len(chosen)} | {statistics.median(gaps):.0f} ms | {max(gaps):.0f} ms | "
+            f"{sum(cost.failed for cost in chosen)} | {sum(cost.acknowledged for cost in chosen)}, "
+            f"{sum(cost.lost for cost in chosen)} | {' | '.join(phases)} |"
+        )
+    return lines
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Parse the command line, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, default=os.environ.get("RMQHA_KUBECONFIG"))
+    parser.add_argument("--runs", type=int, default=3, help="times each fault is done")
+    parser.add_argument(
+        "--faults", nargs="+", choices=FAULTS, help="all that the cluster can do, unless told"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the release that was installed")
+    arguments = parser.parse_args()
+    if arguments.kubeconfig is None:
+        parser.error("needs a kubeconfig: --kubeconfig or RMQHA_KUBECONFIG")
+    possible = [fault for fault in FAULTS if tool() or fault not in {FREEZE, CUT}]
+    return asyncio.run(
+        run(arguments.kubeconfig, arguments.faults or possible, arguments.runs, keep=arguments.keep)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""One fault done to a group's master under the load of a Java client, and what it cost: the gap and its phases.
+
+All times are UTC nanoseconds. Those of fault, endpoint and client are of clocks that the test reads itself; on a cluster
+of several machines they agree as well as the machines' clocks do. The controllers' are of their leader.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from testkit.kube.group import Group, GroupView
+from testkit.kube.kubectl import Cluster, Json, KubeError, program
+from testkit.kube.load_pod import LoadPod
+from testkit.kube.stack import harmed
+from testkit.load import LoadSettings, Send, summarise
+
+KILL: Final = "kill"
+DELETE: Final = "delete"
+FREEZE: Final = "freeze"
+CUT: Final = "cut"
+FAULTS: Final = (KILL, DELETE, FREEZE, CUT)
+NODE_FAULT_S: Final = 12.0
+"""How long a node stays harmed: longer than any failover, shorter than an eviction."""
+BEFORE_S: Final = 4.0
+AFTER_S: Final = 8.0
+RATE: Final = 200
+THREADS: Final = 4
+_PORT: Final = 9880
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one fault cost.
+
+    Attributes:
+        fault: one of `FAULTS`.
+        gap_ms: the longest time between two acknowledged sends.
+        failed: sends that failed after the client's own retries.
+        acknowledged: sends that were promised.
+        lost: promised sends that could not be read afterwards.
+        phases_ms: milliseconds after the fault by phase, those that were seen.
+    """
+
+    fault: str
+    gap_ms: float
+    failed: int
+    acknowledged: int
+    lost: int
+    phases_ms: dict[str, float] = field(default_factory=dict)
+
+
+class EndpointWatch:
+    """Notes when a member's address was given to another."""
+
+    def __init__(self, cluster: Cluster, member: str) -> None:
+        """Take whose address is watched."""
+        self._cluster: Final = cluster
+        self._member: Final = member
+        self.moved_ns: int | None = None
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watch for as long as the context lasts."""
+        process = await asyncio.create_subprocess_exec(
+            *(program("kubectl") or "kubectl", f"--kubeconfig={self._cluster.kubeconfig}"),
+            *(f"--namespace={self._cluster.namespace}", "get", "endpointslice", self._member, "--watch"),
+            *("-o", r'jsonpath={.metadata.labels.rocketmq-ha\.dev/served-by}{"\n"}'),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        task = asyncio.create_task(self._read(process))
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+            await task
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdout is None:
+            raise KubeError("kubectl has no output")
+        async for line in process.stdout:
+            server = line.decode().strip()
+            if server and server != self._member and self.moved_ns is None:
+                self.moved_ns = time.time_ns()
+
+
+async def measured(group: Group, image: str, name_server: str, fault: str, number: int) -> Cost:
+    """Do one fault to a whole group and wait until it is whole again.
+
+    Raises:
+        KubeError: the group, the load or the fault failed.
+    """
+    cluster = group.cluster
+    before = await group.until_whole()
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+    harmed_node = nodes[before.master]
+    elsewhere = {"kubernetes.io/hostname": nodes.get(f"{group.name}-log-0", harmed_node)}
+    name = f"load-{fault}-{number}"
+    load = LoadPod(cluster, name, image, name_server, name)
+    await load.start(LoadSettings(threads=THREADS, rate=RATE), node_selector=elsewhere)
+    watch = EndpointWatch(cluster, before.master)
+    try:
+        async with watch.watching():
+            await asyncio.sleep(BEFORE_S)
+            fault_ns = await _do(group, before, fault, harmed_node)
+            after = await group.until_epoch_above(before.epoch)
+            await asyncio.sleep(AFTER_S)
+        stats = await load.stop()
+        sends = await load.sends()
+        await group.until_whole(240.0)
+        read = await load.read_back()
+    finally:
+        await load.remove()
+    phases = await _phases(group, after, sends, fault_ns)
+    if watch.moved_ns is not None:
+        phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
+    return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost), phases)
+
+
+async def _do(group: Group, before: GroupView, fault: str, node: str) -> int:
+    """Do the fault, and for nodes undo it; return when it was done."""
+    if fault == KILL:
+        return await group.kill_java(before.master)
+    now_ns = time.time_ns()
+    if fault == DELETE:
+        await group.cluster.kubectl("delete", "pod", before.master, "--wait=false")
+        return now_ns
+    async with harmed(fault, node):
+        now_ns = time.time_ns()
+        await asyncio.sleep(NODE_FAULT_S)
+    return now_ns
+
+
+async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: int) -> dict[str, float]:
+    """Return the moments of a failover in milliseconds after the fault."""
+    events = [event for event in await events_of(group) if event.get("epoch") == after.epoch]
+    first: dict[str, int] = {}
+    for event in events:
+        first.setdefault(str(event["kind"]), int(event["ts_ns"]))
+        if event["kind"] == "SyncStateSetChanged" and "," in str(
+            event["attrs"].get("sync_state_set_after", "")
+        ):
+            first.setdefault("two copies", int(event["ts_ns"]))
+        if event["kind"] == "MasterElected" and event["attrs"].get("suspected_ns"):
+            first.setdefault("suspected", int(event["attrs"]["suspected_ns"]))
+    acknowledged = [send.end_ns for send in sends if send.acknowledged and send.start_ns > fault_ns]
+    gap_start_ns = summarise(sends).gap_start_ns
+    moments = {
+        "suspected": first.get("suspected"),
+        "elected": first.get("MasterElected"),
+        "role taken": first.get("RoleTaken"),
+        "two copies": first.get("two copies"),
+        "first ack": min((end for end in acknowledged if gap_start_ns and end > gap_start_ns), default=None),
+    }
+    return {name: _ms(at - fault_ns) for name, at in moments.items() if at is not None}
+
+
+async def events_of(group: Group) -> list[Json]:
+    """Return the controllers' events of a group, asked through the API server."""
+    path = (
+        f"/api/v1/namespaces/{group.cluster.namespace}/pods/main-controller-0:{_PORT}"
+        "/proxy/v1/events?after=0&follow=false"
+    )
+    lines = (await group.cluster.kubectl("get", "--raw", path)).splitlines()
+    events = [json.loads(line) for line in lines if line.strip()]
+    return [event for event in events if event.get("group") == group.name]
+
+
+def _ms(nanoseconds: int) -> float:
+    return nanoseconds / 1e6
