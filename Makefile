@@ -8,11 +8,13 @@ KEEP ?=
 OUT ?= out
 DIR ?= tests/testdata/raft
 GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
+DIFF ?=
+LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 SEEDS ?= 2000
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench sim raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench sim sim-ha raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -54,11 +56,15 @@ bench: .venv/.ready ## measure the controller: requests a second and latency on 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
 
+sim-ha: SEEDS = 1000
+sim-ha: .venv/.ready ## run SEEDS=1000 random schedules against the replicated log: crashes, torn writes, lost connections
+	@$(PYTHON) -m testkit.ha_sim --seeds $(SEEDS) --first $(FIRST)
+
 raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the Raft core
 	@$(PYTHON) -m testkit.raft_scenarios $(DIR)
 
-conformance: .venv/.ready ## replay a recorded conversation with Java's controller against ours (GOLDEN=file)
-	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN))
+conformance: .venv/.ready ## hold a recorded conversation with Java's controller against ours (GOLDEN=file, DIFF=1: Java runs beside)
+	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
 
 docs: .venv/.ready ## check that every command and link in the documents holds
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py

@@ -1,8 +1,8 @@
 """`python -m testkit.conformance`: is our controller to its peers what RocketMQ's own is?
 
 Without `--controller` it starts a fresh one-node `controller-core serve`. It holds the conversation of `script`, prints
-every answer, compares with the project's recording of Java's controller and with each `--golden`, and ends with
-`N passed, M failed` (exit status 1 if any failed). `--record` makes the recording instead, from real Java.
+every answer, compares with the project's recording of Java's controller, with each `--golden`, and with a Java controller
+that runs now for each `--live`, and ends with `N passed, M failed` (exit status 1 if any failed). `--record` makes the recording instead, from real Java.
 """
 
 import argparse
@@ -68,7 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines = asyncio.run(java_lines(options.version))
             write(RECORDING.with_name(f"java_controller_{options.version}.txt"), options.version, lines)
             return 0
-        references = [(path, parse(path.read_text(), path.name)) for path in [RECORDING, *options.golden]]
+        references = [
+            (path.name, parse(path.read_text(), path.name)) for path in [RECORDING, *options.golden]
+        ]
+        for version in options.live:
+            source = f"the controller of RocketMQ {version}, started for this"
+            references.append((source, asyncio.run(java_lines(version))))
         lines = asyncio.run(java_lines(options.version) if options.java else our_lines(options.controller))
     except (
         ChannelError,
@@ -83,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in lines:
         _print(str(line))
     passed = failed = 0
-    for path, reference in references:
+    for source, reference in references:
         verdicts = compare(lines, reference, () if options.java else IMPROVEMENTS)
-        wrong = report(path.name, verdicts)
+        wrong = report(source, verdicts)
         failed += wrong
         passed += len(verdicts) - wrong
     _print(f"\n{passed} passed, {failed} failed")
@@ -106,6 +111,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="compare with this recording too",
+    )
+    parser.add_argument(
+        "--live",
+        metavar="VERSION",
+        action="append",
+        default=[],
+        help="start Java's controller of this release and compare with what it answers now; may be given again",
     )
     parser.add_argument(
         "--java", action="store_true", help="hold the conversation with Java's controller instead"
