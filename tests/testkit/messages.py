@@ -13,7 +13,13 @@ _BLANK_HEAD_BYTES = 8
 
 
 def message(
-    offset: int, body: bytes = b"body", topic: bytes = b"T", *, v6: bool = False, v2: bool = False
+    offset: int,
+    body: bytes = b"body",
+    topic: bytes = b"T",
+    *,
+    v6: bool = False,
+    v2: bool = False,
+    properties: bytes = b"KEYS\x01k\x02",
 ) -> bytes:
     """Return one message record that stands at `offset`.
 
@@ -23,9 +29,9 @@ def message(
         topic: topic name, at most 127 bytes unless `v2`.
         v6: hosts as IPv6 addresses, 12 bytes longer each.
         v2: the record form with a two byte topic length.
+        properties: text of the properties, at most 32767 bytes.
     """
     host = (b"\0" * 15 + b"\1" if v6 else b"\x7f\0\0\1") + struct.pack(">i", 10911)
-    properties = b"KEYS\x01k\x02"
     topic_part = struct.pack(">h" if v2 else ">b", len(topic)) + topic
     tail = struct.pack(">i", len(body)) + body + topic_part + struct.pack(">h", len(properties)) + properties
     middle = struct.pack(">q", 1) + host + struct.pack(">q", 2) + host + struct.pack(">iq", 0, 0)

@@ -1,8 +1,13 @@
 """The log's files as one growing row of bytes: append, sync, truncate, byte for byte as a broker would have them.
 
 Two threads use a `CommitLog`. One receives: it appends, and now and then truncates. The other syncs: it makes what is
-written durable, many appends at a time. `append` never waits for the disk's cache to drain, and `sync` never keeps
-`append` from going on; only a truncation waits for a sync under way, because it closes files.
+written durable, many appends at a time. `append` waits for the disk's cache only where it begins a file, and `sync`
+never keeps it from going on otherwise; a truncation waits for a sync under way, because it closes files.
+
+Invariant: only the newest file can hold bytes that are not durable. Before a file is begun all others are synced, and so
+are all when the log is opened, since a process that was killed leaves its bytes with the operating system and nowhere
+else. Recovery counts on it: it looks for the end in the newest file, and a machine that loses power may have kept the
+later of two files and not the earlier one.
 
 A truncation ends with zeros behind the new end and everything durable. Java only resets its position in memory and
 leaves the old records in place, where a restart finds them again as if they were part of the log. Newer files go
@@ -65,7 +70,7 @@ class CommitLog:
         end = find_end(layout)
         log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard())
         log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
-        log.sync()
+        log._sync_files()
         return log, end.stopped_by
 
     @property
@@ -151,6 +156,8 @@ class CommitLog:
             return file
         disk, path = self.layout.disk, self.layout.path(start_offset)
         fresh = disk.size(path) is None
+        if fresh:
+            self.sync()
         file = disk.open(path, create=True)
         if fresh:
             file.resize(self.layout.file_bytes)
@@ -159,6 +166,14 @@ class CommitLog:
         with self._state_lock:
             self._open[start_offset] = file
         return file
+
+    def _sync_files(self) -> None:
+        for start_offset in self.layout.starts():
+            file = self.layout.disk.open(self.layout.path(start_offset))
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def _close_files(self) -> None:
         with self._state_lock:

@@ -31,6 +31,8 @@ MAGIC_BLANK: Final = 0xCBD43194
 BLANK_BYTES_MIN: Final = 8
 """A record leaves at least room for the head of a BLANK behind it."""
 MESSAGE_BYTES_MIN: Final = 91
+SECTOR_BYTES: Final = 512
+"""The least that a disk writes or loses."""
 
 _HEAD: Final = struct.Struct(">II")
 _MESSAGE: Final = struct.Struct(">IIIiiqqI")
@@ -102,13 +104,32 @@ def texts_hold_nul(data: Bytes, at: int) -> bool:
     No checksum covers these texts. A message whose last bytes never came looks whole over the zeros of an unused
     file, so the last message of a log is whole only if its texts have none.
     """
+    topic_at, properties_at, end = _texts_at(data, at)
+    return b"\0" in data[topic_at : properties_at - _SHORT.size] or b"\0" in data[properties_at:end]
+
+
+def texts_lack_bytes(data: Bytes, at: int) -> bool:
+    """Say whether zeros stand before the end of a sector in topic or properties of the whole message at `at`.
+
+    A disk that loses power may have written a message's last sector and not one before it, or that one as it was when
+    a part of the message had come: zeros reach up to the sector's end then. In the body the checksum tells, and a message
+    without its head is none; in texts that go on into another sector only this does. `at` counts from the file's start.
+    """
+    topic_at, properties_at, end = _texts_at(data, at)
+    return any(
+        data[boundary - 1] == 0
+        for text_at, text_end in ((topic_at, properties_at - _SHORT.size), (properties_at, end))
+        for boundary in range((text_at // SECTOR_BYTES + 1) * SECTOR_BYTES, text_end + 1, SECTOR_BYTES)
+    )
+
+
+def _texts_at(data: Bytes, at: int) -> tuple[int, int, int]:
+    """Return where topic and properties of the whole message at `at` start, and where it ends."""
     total, magic, _, _, _, _, _, flags = _MESSAGE.unpack_from(data, at)
     topic_at = _body_at(at, flags) + _INT.unpack_from(data, _body_at(at, flags) - _INT.size)[0]
-    topic_head_bytes = 1 if magic == MAGIC_V1 else 2
     topic_bytes = data[topic_at] if magic == MAGIC_V1 else _SHORT.unpack_from(data, topic_at)[0]
-    topic_at += topic_head_bytes
-    properties_at = topic_at + topic_bytes + _SHORT.size
-    return b"\0" in data[topic_at : topic_at + topic_bytes] or b"\0" in data[properties_at : at + total]
+    topic_at += 1 if magic == MAGIC_V1 else _SHORT.size
+    return topic_at, topic_at + topic_bytes + _SHORT.size, at + total
 
 
 def _check_torn(data: Bytes, at: int, end: int, offset: int) -> Record:

@@ -4,7 +4,8 @@ Nothing on disk says how far the log of a process that died reaches: files have 
 what is not written is zeros. So the end is found by walking: every record must be whole (sizes, magic, own offset,
 body checksum), and the first one that is not ends the log. What was received of a message but not all of it is given
 up; no acknowledgement can have counted it, since an ack covers a message only with its last byte. No checksum covers
-a message's topic and properties, so the last message must also have no zeros there: see `texts_hold_nul`.
+a message's topic and properties, so the last message must also have no zeros there (`texts_hold_nul`), and none of them
+before the end of a sector (`texts_lack_bytes`).
 
 A BLANK ends a file, not the log. If no record follows in the next file, the log is taken to end before the BLANK:
 whether its unused rest was received is unknown, and fetching it again keeps the files byte-identical.
@@ -18,7 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError
-from ha_sidecar.commitlog.records import Record, RecordKind, check_record, texts_hold_nul
+from ha_sidecar.commitlog.records import (
+    Record,
+    RecordKind,
+    check_record,
+    texts_hold_nul,
+    texts_lack_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,8 @@ def _records(layout: Layout, start_offset: int) -> Iterator[tuple[int, Record]]:
             if record.kind is RecordKind.UNUSED and at > previous_at and texts_hold_nul(data, previous_at):
                 yield start_offset + previous_at, Record(RecordKind.TORN)
                 return
+            if record.kind is RecordKind.MESSAGE and texts_lack_bytes(data, at):
+                record = Record(RecordKind.TORN)
             yield start_offset + at, record
             if record.kind is not RecordKind.MESSAGE:
                 return

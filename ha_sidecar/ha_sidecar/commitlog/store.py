@@ -18,6 +18,7 @@ from typing import Final
 from ha_sidecar.commitlog.disk import OS_DISK, Disk, remove_durably, write_atomically
 from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
+from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.records import Record
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer.reconcile import OwnLog
@@ -116,6 +117,31 @@ class ReplicaStore:
         if epochs != self.epochs:
             write_epochs(self.directory, epochs, self._disk)
             self.epochs = epochs
+
+    def open_epoch(self, epoch: int) -> EpochList:
+        """Begin to be the log of a master in `epoch`: end at a whole record, durably; return the epoch list.
+
+        A slave that ended on half a message could not be promoted.
+
+        Raises:
+            EpochOrderError: the log holds bytes of this epoch or of a later one.
+            StoreError: nothing says of which epochs its bytes are.
+        """
+        log = self.log
+        if not log.is_empty and not len(self.epochs):
+            raise StoreError(f"{self.directory} holds bytes and no epochs for them")
+        walk = RecordEnds(self._layout, log.record_offset)
+        try:
+            file_start = max(self._layout.start_of(log.max_offset), log.min_offset)
+            end_offset = walk.record_end(file_start, log.max_offset)
+        finally:
+            walk.close()
+        epochs = self.epochs.opened(epoch, end_offset)
+        if end_offset < log.max_offset:
+            log.truncate(end_offset)
+        log.sync()
+        self.adopt(epochs)
+        return epochs
 
     def archive(self) -> Path:
         """Move log and epoch file aside and go on with an empty store; return where they lie now.

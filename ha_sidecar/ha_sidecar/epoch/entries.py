@@ -127,6 +127,18 @@ class EpochList:
         """Return this list with one newer entry; raise `EpochOrderError` when it is not newer."""
         return EpochList((*self._entries, entry))
 
+    def opened(self, epoch: int, end_offset: int) -> "EpochList":
+        """Return the list of a replica whose log ends at `end_offset` and that begins to write in `epoch`.
+
+        Entries without a byte give way to the new one. Java keeps such an entry and drops the new one, since its start
+        does not grow; what is then written goes under an epoch in which another master may have written something else
+        at the same offsets, and the two logs pass for equal.
+
+        Raises:
+            EpochOrderError: bytes of this epoch, or of a later one, are there already.
+        """
+        return self.truncate_suffix_by_offset(end_offset).appended(EpochEntry(epoch, end_offset))
+
     def truncate_suffix_by_epoch(self, epoch: int) -> "EpochList":
         """Return the entries whose epoch is below `epoch`."""
         return EpochList(entry for entry in self._entries if entry.epoch < epoch)

@@ -84,7 +84,7 @@ class Follower:
         self._start_at_file = False
 
     async def run(self) -> None:
-        """Follow until cancelled; raise `DivergedError` if configured to."""
+        """Follow until cancelled; raise `DivergedError` if configured to, and `OSError` if the disk failed."""
         try:
             while True:
                 role = self._view.role
@@ -128,6 +128,8 @@ class Follower:
         end = await asyncio.shield(ended)
         self.link = None
         self._link_ended()
+        if end.disk_error is not None:
+            raise end.disk_error
         self._start_at_file = starts_below_first_epoch(end) or (self._start_at_file and not end.connected)
         if end.diverged is not None:
             await self._start_over(role, end)
@@ -140,7 +142,9 @@ class Follower:
         link.stop()
         # A link that has no socket yet will never send its handshake; a dead host must not hold the next one up.
         if link.is_connected and self._ended is not None:
-            await asyncio.shield(self._ended)
+            end = await asyncio.shield(self._ended)
+            if end.disk_error is not None:
+                raise end.disk_error
 
     async def _ask_ha_address(self, role: Role) -> tuple[str, int]:
         command = RemotingCommand.request(

@@ -16,7 +16,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -54,19 +54,38 @@ class LinkEnd:
         detail: words for a person.
         diverged: the log cannot be continued from this master; None otherwise.
         connected: whether the TCP connection came about at all.
+        disk_error: what the disk answered to a write or a cut. How far that came is unknown to this process; only a
+            fresh one, which recovers the log, can go on.
     """
 
     reason: str
     detail: str = ""
     diverged: DivergenceReason | None = None
     connected: bool = True
+    disk_error: OSError | None = None
+
+
+class DiskFailedError(Exception):
+    """The disk refused a write or a cut; carries its error past those of the socket."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause: Final = cause
+
+
+@contextlib.contextmanager
+def _on_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskFailedError(error) from error
 
 
 class LinkObserver(Protocol):
     """Who wants to know; all calls come on the link's thread."""
 
     def on_handshake(self, done: HandshakeDone) -> None:
-        """The reply was understood."""
+        """The reply was understood; may write to the disk."""
 
     def on_truncate(self, from_offset: int, to_offset: int) -> None:
         """The log was cut."""
@@ -92,6 +111,7 @@ class HaLink:
         config: SlaveConfig,
         observer: LinkObserver,
         wake_syncer: Callable[[], None] | None,
+        clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -101,12 +121,14 @@ class HaLink:
             config: see `SlaveConfig`.
             observer: told what happens.
             wake_syncer: called after each write; acks then wait for `synced`. None: acks follow the write.
+            clock_ms: monotonic milliseconds.
         """
         self.machine: Final = SlaveMachine(config, store.own_log())
         self._address: Final = address
         self._store: Final = store
         self._observer: Final = observer
         self._wake_syncer: Final = wake_syncer
+        self._clock_ms: Final = clock_ms
         self._lock: Final = threading.Lock()
         self._stopping = threading.Event()
         self._socket: socket.socket | None = None
@@ -135,7 +157,7 @@ class HaLink:
             # Asked of the log and not taken from the sync that just ended: a truncation may have come in between,
             # and bytes written since then are not durable yet.
             offset = min(self._store.log.synced_offset, self.machine.position)
-            self._send(self.machine.stored(offset, _now_ms()))
+            self._send(self.machine.stored(offset, self._clock_ms()))
 
     def set_in_sync(self, in_sync: bool) -> None:
         """Learn whether the replica is in the SyncStateSet."""
@@ -146,6 +168,8 @@ class HaLink:
         end = LinkEnd("Failed")
         try:
             end = self._live()
+        except DiskFailedError as error:
+            end = LinkEnd("DiskFailed", str(error.cause), disk_error=error.cause)
         except Exception as error:
             # The log's state is not in doubt: whatever was not acked is asked for again.
             _log.exception("HA link to %s:%d", *self._address)
@@ -168,7 +192,7 @@ class HaLink:
         with self._lock:
             self._socket = sock
             if not self._stopping.is_set():
-                self._send(self.machine.connected(_now_ms()))
+                self._send(self.machine.connected(self._clock_ms()))
         try:
             return self._receive(sock)
         except HaProtocolError as error:
@@ -186,7 +210,7 @@ class HaLink:
                 length = -1
             if length == 0:
                 return LinkEnd("Stopped" if self._stopping.is_set() else "ClosedByMaster")
-            now_ms = _now_ms()
+            now_ms = self._clock_ms()
             end: LinkEnd | None = None
             if length > 0:
                 with self._lock:
@@ -224,21 +248,24 @@ class HaLink:
     def _write(self, offset: int, run: list[memoryview]) -> None:
         if not run:
             return
-        self._store.log.append(offset, run)
+        with _on_disk():
+            self._store.log.append(offset, run)
         if self._wake_syncer is not None:
             self._wake_syncer()
             return
         with self._lock:
-            self._send(self.machine.stored(self._store.log.max_offset, _now_ms()))
+            self._send(self.machine.stored(self._store.log.max_offset, self._clock_ms()))
 
     def _carry_out_one(self, action: Action) -> LinkEnd | None:
         match action:
             case HandshakeDone():
-                self._observer.on_handshake(action)
+                with _on_disk():
+                    self._observer.on_handshake(action)
             case Truncate(to_offset):
                 return self._truncate(to_offset)
             case AdoptEpochs(epochs):
-                self._store.adopt(epochs)
+                with _on_disk():
+                    self._store.adopt(epochs)
             case CaughtUp(offset):
                 self._observer.on_caught_up(offset)
             case SendBytes():
@@ -251,6 +278,10 @@ class HaLink:
         return None
 
     def _truncate(self, to_offset: int) -> LinkEnd | None:
+        with _on_disk():
+            return self._truncate_on_disk(to_offset)
+
+    def _truncate_on_disk(self, to_offset: int) -> LinkEnd | None:
         log = self._store.log
         if not log.can_cut_at(to_offset):
             detail = f"no record starts at {to_offset} of [{log.min_offset}, {log.max_offset})"
@@ -284,7 +315,3 @@ def _end_of(action: Action) -> LinkEnd | None:
 def starts_below_first_epoch(end: LinkEnd) -> bool:
     """Say whether the next attempt has to ask for a whole file at or above the master's first epoch."""
     return end.reason == CloseReason.START_BELOW_FIRST_EPOCH.value
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

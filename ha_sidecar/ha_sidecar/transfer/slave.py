@@ -53,6 +53,8 @@ SILENCE_MAX_MS: Final = 20_000
 """haHousekeepingInterval: after this long without a byte either side gives the connection up."""
 NO_DATA_MAX_MS: Final = 10_000
 """How long a master that has more may send only heartbeats; two of its beats."""
+NO_DATA_BEATS_MIN: Final = 2
+"""So many of them must have come: time alone also passes for a process that was stopped, with the bytes in its socket."""
 ACK_REPEAT_MS: Final = 150
 ACK_IDLE_MS: Final = 1_000
 """Acks are what keeps an idle slave caught up for a master whose log is empty (Java beats every 5 s, and falls out of
@@ -120,6 +122,7 @@ class SlaveMachine:
         self._connected_ms = 0
         self._heard_ms = 0
         self._progress_ms = 0
+        self._beats = 0
         self._acked_ms = 0
 
     def connected(self, now_ms: int) -> list[Action]:
@@ -202,7 +205,8 @@ class SlaveMachine:
         return SendBytes(codec.encode_ack(offset))
 
     def _is_starved(self, now_ms: int) -> bool:
-        return self.master_max_offset > self.position and now_ms - self._progress_ms >= NO_DATA_MAX_MS
+        has_more = self.master_max_offset > self.position
+        return has_more and self._beats >= NO_DATA_BEATS_MIN and now_ms - self._progress_ms >= NO_DATA_MAX_MS
 
     # What follows cuts the stream into messages.
 
@@ -288,6 +292,7 @@ class SlaveMachine:
         self._note_epoch(header, end_offset)
         self._adopt_up_to(end_offset, actions)
         self._body_left_bytes = header.body_bytes
+        self._beats = 0 if header.body_bytes else self._beats + 1
         self.confirm_offset = min(header.confirm_offset, end_offset)
 
     def _check_frame(self, header: codec.FrameHeader) -> None:

@@ -16,6 +16,7 @@ from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason, HandshakeDone
 from ha_sidecar.transfer.codec import FrameHeader, HandshakeReply
 from ha_sidecar.transfer.reconcile import SlaveConfig
+from testkit.ha_sim.disk import SimulatedDisk
 from testkit.messages import boundaries, log_bytes
 
 FILE_BYTES = 4096
@@ -266,3 +267,19 @@ def test_a_link_stopped_before_it_connects_never_shakes_hands(master: Master, st
     assert notes.end().reason == "Stopped"
     with pytest.raises(AssertionError, match="closed the connection"):
         master.accept()
+
+
+def test_an_error_of_the_disk_is_told_apart_from_one_of_the_connection(master: Master) -> None:
+    disk = SimulatedDisk()
+    store = ReplicaStore(Path("/store"), FILE_BYTES, disk)
+    notes = Notes()
+    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, None)
+    link.start()
+    master.accept()
+    master.reply(100, (1, 0))
+    master.ack_of(0)
+    disk.fuse, disk.fuse_error = 0, OSError
+    master.send_log(log_bytes(1, FILE_BYTES), 0, 1)
+    end = notes.end()
+    assert end.reason == "DiskFailed"
+    assert isinstance(end.disk_error, OSError)

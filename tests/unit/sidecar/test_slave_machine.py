@@ -208,10 +208,19 @@ def test_a_silent_master_is_given_up_and_heartbeats_keep_it() -> None:
     assert made.tick(15_001 + slave.SILENCE_MAX_MS) == [Close(CloseReason.MASTER_SILENT)]
 
 
+def test_a_slave_that_was_stopped_for_long_does_not_take_its_master_for_one_without_data() -> None:
+    made = machine(100, EpochList.of((1, 0)))
+    made.received(reply(500, (1, 0)), 0)
+    made.received(frame(100, b"", 1, 0), 100)
+    (action,) = made.tick(slave.NO_DATA_MAX_MS + 100)
+    assert isinstance(action, SendBytes)
+
+
 def test_a_master_that_has_more_and_sends_none_has_deleted_it() -> None:
     made = machine(100, EpochList.of((1, 0)))
     made.received(reply(500, (1, 0)), 0)
-    made.received(frame(100, b"", 1, 0), 9_000)
+    made.received(frame(100, b"", 1, 0), 5_000)
+    made.received(frame(100, b"", 1, 0), 9_990)
     (action,) = made.tick(slave.NO_DATA_MAX_MS)
     assert isinstance(action, Diverged)
     assert action.reason is DivergenceReason.BEHIND_MASTER_MIN
