@@ -14,7 +14,7 @@ SEEDS ?= 2000
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench sim sim-ha raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -53,8 +53,14 @@ e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three no
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
 	@$(PYTHON) tests/bench/bench_controller.py
 
-sim: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core
+sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)
+
+sim-raft: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core alone
+	@$(PYTHON) -m testkit.sim --what raft --seeds $(SEEDS) --first $(FIRST)
+
+mutants: .venv/.ready ## plant bugs in a copy of the controller, and see that each is found
+	@$(PYTHON) -m testkit.mutants
 
 sim-ha: SEEDS = 1000
 sim-ha: .venv/.ready ## run SEEDS=1000 random schedules against the replicated log: crashes, torn writes, lost connections

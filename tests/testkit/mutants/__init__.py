@@ -1,0 +1,1 @@
+"""Planted bugs: each is put into a copy of the product, and the tests and simulations must find it."""

@@ -1,0 +1,189 @@
+"""The planted bugs, as data: where, what is written instead, and who must find it.
+
+A mutant is found by schedules of whole controllers (`schedules`), by schedules of Raft's core (`raft`), or by one test. The
+text that is replaced must occur exactly once in its file; a test of the table sees to that, so a mutant cannot silently
+turn into no change when the code around it moves.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug.
+
+    Attributes:
+        name: what goes wrong, in words.
+        file: below the package `controller_core`.
+        old: the text that is there.
+        new: what is written instead.
+        schedules: how many schedules of whole controllers may be needed to find it.
+        raft: the same of Raft's core.
+        test: a test that must fail instead.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    schedules: int = 0
+    raft: int = 0
+    test: str = ""
+
+
+MUTANTS = (
+    Mutant(
+        "entries of old terms are committed by counting",
+        "raft/raft_log.py",
+        "if term == 0 or index <= self.committed or not self.matches(index, term):",
+        "if term == 0 or index <= self.committed:",
+        test="tests/unit/raft/test_paper.py",
+    ),
+    Mutant(
+        "a candidate with a shorter log gets votes",
+        "raft/election.py",
+        "if not can_vote or not raft.log.is_up_to_date(message.index, message.log_term):",
+        "if not can_vote:",
+        schedules=60,
+    ),
+    Mutant(
+        "a voter votes twice in a term",
+        "raft/election.py",
+        "or (raft.vote == NONE and raft.lead == NONE)",
+        "or raft.lead == NONE",
+        raft=300,
+    ),
+    Mutant(
+        "half of the voters are a quorum",
+        "raft/quorum/majority.py",
+        "return sorted(indexes)[count - (count // 2 + 1)]",
+        "return sorted(indexes)[-1 if count < 4 else count - count // 2]",
+        schedules=60,
+    ),
+    Mutant(
+        "a vote is sent before it is on disk",
+        "raft/raw_node.py",
+        "must_sync=bool(entries) or hard.vote != previous.vote or hard.term != previous.term,",
+        "must_sync=bool(entries),",
+        schedules=60,
+    ),
+    Mutant(
+        "entries are acknowledged without fsync",
+        "log/wal.py",
+        "        if batch.must_sync:\n            self._file.sync()\n",
+        "        if batch.must_sync:\n",
+        schedules=60,
+    ),
+    Mutant(
+        "a failed fsync counts as done",
+        "log/store.py",
+        "        except OSError as error:\n            raise self._fail(error) from error\n\n    def commit(",
+        "        except OSError:\n            return\n\n    def commit(",
+        test="tests/unit/log/test_crash.py",
+    ),
+    Mutant(
+        "a leader reads without asking anybody",
+        "raft/raw_node.py",
+        "return lease_ticks_left(self._raft) > 0",
+        "return self.is_leader",
+        schedules=200,
+    ),
+    Mutant(
+        "a command is answered although its leader is no more",
+        "server/leader_rule.py",
+        "                if request.code not in _REPEATABLE:\n                    return not_leader(request)\n",
+        "                pass\n",
+        schedules=200,
+    ),
+    Mutant(
+        "a broker outside the SyncStateSet is elected",
+        "groups/policy.py",
+        "winner = elect_from(group.sync_state_set, group, alive, preferred_id)",
+        "winner = elect_from(group.replicas, group, alive, preferred_id)",
+        schedules=60,
+    ),
+    Mutant(
+        "a log replica is elected",
+        "groups/policy.py",
+        "return replica is not None and replica.electable",
+        "return replica is not None",
+        schedules=60,
+    ),
+    Mutant(
+        "an election uses the old epoch again",
+        "groups/elections.py",
+        "        master_id=winner,\n        master_epoch=group.master_epoch + 1,\n",
+        "        master_id=winner,\n        master_epoch=max(group.master_epoch, 1),\n",
+        schedules=20,
+    ),
+    Mutant(
+        "an election raises the epoch of a master that stays",
+        "groups/elections.py",
+        "    if winner == group.master_id:\n        return Change(_keep_reply(group))\n",
+        "",
+        schedules=60,
+    ),
+    Mutant(
+        "a new master keeps the old SyncStateSet",
+        "groups/elections.py",
+        "        sync_state_set=(winner,),\n",
+        "",
+        schedules=20,
+    ),
+    Mutant(
+        "the epoch of a changed set is not checked",
+        "groups/sync_state.py",
+        "if group.set_epoch != command.set_epoch:",
+        "if group.set_epoch > command.set_epoch + 9:",
+        schedules=200,
+    ),
+    Mutant(
+        "a dead member may stay in a changed set",
+        "groups/sync_state.py",
+        "        if member not in command.alive:\n",
+        "        if False:\n",
+        test="tests/unit/groups/test_upstream_bugs.py",
+    ),
+    Mutant(
+        "a deposed master still changes the set",
+        "groups/sync_state.py",
+        "    if group.master_epoch != command.master_epoch:\n",
+        "    if group.master_epoch < command.master_epoch:\n",
+        test="tests/unit/groups/test_upstream_bugs.py",
+    ),
+    Mutant(
+        "a snapshot forgets the failovers",
+        "groups/state.py",
+        "            failovers=self.history.failovers,\n",
+        "            failovers=(),\n",
+        schedules=60,
+    ),
+    Mutant(
+        "two nodes apply the same entry differently",
+        "groups/state.py",
+        "        self.applied_term = term\n        try:",
+        "        self.applied_term = id(self) % 97\n        try:",
+        schedules=5,
+    ),
+    Mutant(
+        "nobody looks for dead masters",
+        "groups/scan.py",
+        "    if not group.sync_state_set or (master_key is not None and liveness.is_alive(master_key)):",
+        "    if not group.sync_state_set or master_key is None or not liveness.is_alive(master_key):",
+        test="tests/unit/groups/test_scan.py",
+    ),
+    Mutant(
+        "silence counts right after a start",
+        "groups/scan.py",
+        "return now_ms >= listening_since_ms + hold_ms",
+        "return True",
+        test="tests/unit/groups/test_scan.py",
+    ),
+    Mutant(
+        "the end of an old connection buries who came back",
+        "groups/liveness.py",
+        "            if known.channel_id != entry.channel_id:\n                self._unbind(known)\n",
+        "",
+        test="tests/unit/groups/test_upstream_bugs.py",
+    ),
+)
