@@ -60,17 +60,33 @@ class ControllerCluster:
         self.peers = ";".join(f"n{index}-{address}" for index, address in enumerate(self.remoting_addresses))
         self.config_paths: list[Path] = []
         self.processes: list[ManagedProcess] = []
+        self._directory = directory
+        self._settings = dict(settings or {})
         for index in range(nodes):
-            self._describe(directory / f"n{index}", index, settings or {})
+            self._describe(index)
 
-    def _describe(self, directory: Path, index: int, settings: Mapping[str, str]) -> None:
+    def describe_further(self) -> int:
+        """Describe one more node, whose file names the others and itself; return its index. Theirs do not name it."""
+        run, index = free_ports(_PORTS_PER_NODE), len(self)
+        self.remoting_addresses.append(f"127.0.0.1:{run[0]}")
+        self.http_addresses.append(f"127.0.0.1:{run[2]}")
+        self.peers += f";n{index}-127.0.0.1:{run[0]}"
+        self._describe(index)
+        return index
+
+    def store_path(self, index: int) -> Path:
+        """Return the directory of a node's log."""
+        return self._directory / f"n{index}" / "store" / f"raft-n{index}"
+
+    def _describe(self, index: int) -> None:
+        directory = self._directory / f"n{index}"
         values = {
             "controllerDLegerGroup": self.group,
             "controllerDLegerPeers": self.peers,
             "controllerDLegerSelfId": f"n{index}",
             "controllerStorePath": str(directory / "store"),
             "bindAddress": "127.0.0.1",
-            **settings,
+            **self._settings,
         }
         path = write_properties(directory / "controller.conf", values)
         command = [command_path("controller-core"), "serve", "-c", str(path)]
@@ -149,6 +165,23 @@ class ControllerCluster:
             return None if index == other_than else index
 
         return await self._wait(found, "a leader", timeout_s)
+
+    async def members(self, action: str, member: str = "") -> dict[str, Any]:
+        """Change the membership (`add`, `promote`, `remove`) or `list` it; return the leader's answer.
+
+        Raises:
+            ProcessFailedError: it was refused; the text says why.
+        """
+        url = f"http://{self.http_addresses[await self.wait_leader()]}/v1/members"
+        method, body = ("GET", None) if action == "list" else ("POST", {action: member})
+        async with (
+            aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
+            session.request(method, url, json=body) as response,
+        ):
+            value = dict(await response.json())
+            if not response.ok:
+                raise ProcessFailedError(f"{value['error']} ({value['field']}: {value['value']})")
+            return value
 
     async def group_info(self, cluster: str, name: str, index: int | None = None) -> dict[str, Any] | None:
         """Return a broker group as the node (default: the leader) serves it over HTTP; None while unknown."""

@@ -324,6 +324,16 @@ class RawNode:
         return LogIndex(self._raft.log.committed)
 
     @property
+    def hears_leader(self) -> bool:
+        """Whether the leader that is known has shown itself lately, or is this node.
+
+        A voter that hears nothing forgets its leader and campaigns; a learner, or who was removed, does neither.
+        """
+        raft = self._raft
+        patience_ticks = 2 * raft.config.election_ticks
+        return raft.lead != 0 and (raft.role == StateType.LEADER or raft.election_elapsed < patience_ticks)
+
+    @property
     def conf_change_pending(self) -> bool:
         """Whether a change of membership proposed now would be replaced by an empty entry: one is not applied yet."""
         raft = self._raft

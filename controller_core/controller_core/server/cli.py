@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from controller_core.server import cli_client
+from controller_core.server import cli_client, cli_members
 from controller_core.server.bench import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.config import ConfigError, reference_lines
 
@@ -99,6 +99,11 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     transfer = add("transfer", cli_client.transfer, "hand Raft's leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
     add("snapshot", cli_client.snapshot, "have one node write a snapshot now", changes=True)
+    members = add("members", cli_members.members, "list, add, promote or remove controllers", changes=True)
+    members.add_argument("action", choices=("list", "add", "promote", "remove"))
+    members.add_argument(
+        "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
+    )
 
 
 def _add_inspect(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately

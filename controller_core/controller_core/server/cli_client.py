@@ -28,16 +28,16 @@ async def status(arguments: Namespace) -> None:
     """Print what each node says of itself."""
     for address in arguments.http.split(","):
         try:
-            value = await _request("GET", address, "/v1/status", arguments)
+            value = await request("GET", address, "/v1/status", arguments)
         except ClientError as error:
             value = {"error": str(error)}
         if arguments.output == "json":
-            _print_json({"address": address, **value})
+            show_json({"address": address, **value})
         elif "error" in value:
-            _print(f"{address}  unreachable: {value['error']}")
+            show(f"{address}  unreachable: {value['error']}")
         else:
             leader = value["leader"] or "none"
-            _print(
+            show(
                 f"{address}  {value['name']}  {value['role']:<9}  term {value['term']}  leader {leader}  "
                 f"commit {value['commit_index']}  applied {value['applied_index']}  "
                 f"{'ready' if value['ready'] else 'not ready'}"
@@ -46,31 +46,31 @@ async def status(arguments: Namespace) -> None:
 
 async def groups(arguments: Namespace) -> None:
     """Print the broker groups."""
-    value = await _first("GET", "/v1/groups", arguments)
+    value = await first("GET", "/v1/groups", arguments)
     if arguments.output == "json":
-        _print_json(value)
+        show_json(value)
         return
     for group in value["groups"]:
         in_sync = f"{len(group['sync_state_set'])}/{len(group['replicas'])}"
         reason = group["failure_reason"] or ""
-        _print(
+        show(
             f"{group['cluster']}/{group['name']}  epoch {group['master_epoch']}  in sync {in_sync}  {reason}".rstrip()
         )
         for replica in group["replicas"]:
-            _print(
+            show(
                 f"  {replica['broker_id']:>3}  {_role(replica):<6}  {replica['address']:<24}  {_state(replica)}"
             )
 
 
 async def failovers(arguments: Namespace) -> None:
     """Print the last changes of master, newest first."""
-    value = await _first("GET", "/v1/failovers", arguments)
+    value = await first("GET", "/v1/failovers", arguments)
     if arguments.output == "json":
-        _print_json(value)
+        show_json(value)
         return
     for record in value["failovers"]:
         change = f"{record['old_master_id'] or '-'} -> {record['new_master_id']}"
-        _print(
+        show(
             f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {record['cause']:<18}  {change:<10}  "
             f"role taken {_after(record['suspected_ns'] or record['proposed_ns'], record['role_taken_ns'])}"
         )
@@ -85,7 +85,7 @@ async def watch(arguments: Namespace) -> None:
             try:
                 after = await _stream(address, after, arguments)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                _print(f"{address}: {error}", stream=sys.stderr)
+                show(f"{address}: {error}", stream=sys.stderr)
             else:
                 if not arguments.follow:
                     return
@@ -95,31 +95,31 @@ async def watch(arguments: Namespace) -> None:
 async def elect(arguments: Namespace) -> None:
     """Designate a group's master."""
     path = f"/v1/groups/{arguments.cluster}/{arguments.group}/elect"
-    value = await _first("POST", path, arguments, {"brokerId": arguments.broker_id})
+    value = await first("POST", path, arguments, {"brokerId": arguments.broker_id})
     if arguments.output == "json":
-        _print_json(value)
+        show_json(value)
     else:
-        _print(
+        show(
             f"{arguments.cluster}/{arguments.group}: broker {value['master_id']} is master, epoch {value['master_epoch']}"
         )
 
 
 async def transfer(arguments: Namespace) -> None:
     """Hand Raft's leadership to a node."""
-    value = await _first("POST", "/v1/leader/transfer", arguments, {"to": arguments.to})
+    value = await first("POST", "/v1/leader/transfer", arguments, {"to": arguments.to})
     if arguments.output == "json":
-        _print_json(value)
+        show_json(value)
     else:
-        _print(f"{value['leader']} leads")
+        show(f"{value['leader']} leads")
 
 
 async def snapshot(arguments: Namespace) -> None:
     """Have one node write a snapshot."""
-    value = await _first("POST", "/v1/snapshot", arguments, {})
+    value = await first("POST", "/v1/snapshot", arguments, {})
     if arguments.output == "json":
-        _print_json(value)
+        show_json(value)
     else:
-        _print(f"snapshot of the state at index {value['index']} is written")
+        show(f"snapshot of the state at index {value['index']} is written")
 
 
 async def _stream(address: str, after: int, arguments: Namespace) -> int:
@@ -131,26 +131,35 @@ async def _stream(address: str, after: int, arguments: Namespace) -> int:
         async for line in response.content:
             event = json.loads(line)
             after = event["sequence"]
-            _print(line.decode().rstrip() if arguments.output == "json" else _event_line(event))
+            show(line.decode().rstrip() if arguments.output == "json" else _event_line(event))
     return after
 
 
-async def _first(
+async def first(
     method: str, path: str, arguments: Namespace, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Ask the nodes in turn until one can be reached; a refusal is an answer."""
+    """Ask the nodes in turn until one can be reached, and return its answer.
+
+    Raises:
+        ClientError: none can be reached, or the one that was refused.
+    """
     problems = []
     for address in arguments.http.split(","):
         try:
-            return await _request(method, address, path, arguments, body)
+            return await request(method, address, path, arguments, body)
         except (aiohttp.ClientConnectionError, TimeoutError, OSError) as error:
             problems.append(f"{address}: {error or type(error).__name__}")
     raise ClientError("; ".join(problems))
 
 
-async def _request(
+async def request(
     method: str, address: str, path: str, arguments: Namespace, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
+    """Ask one node, and the leader if it sends us there; return the answer.
+
+    Raises:
+        ClientError: it refused, or sent us around in a circle.
+    """
     token = getattr(arguments, "token", "")
     sent_headers = {"Authorization": f"Bearer {token}"} if token else {}
     url = f"http://{address}{path}"
@@ -198,10 +207,12 @@ def _after(from_ns: int, to_ns: int | None) -> str:
     return "-" if to_ns is None else f"{(to_ns - from_ns) / 1_000_000:.0f} ms"
 
 
-def _print_json(value: object) -> None:
-    _print(json.dumps(value))
+def show_json(value: object) -> None:
+    """Print one line of JSON."""
+    show(json.dumps(value))
 
 
-def _print(line: str, stream: Any = None) -> None:  # noqa: ANN401 - any text stream
+def show(line: str, stream: Any = None) -> None:  # noqa: ANN401 - any text stream
+    """Print one line."""
     (stream or sys.stdout).write(line + "\n")
     (stream or sys.stdout).flush()

@@ -18,9 +18,21 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+from controller_core.server.config_keys import (
+    DERIVED_KEYS,
+    INERT_DEFAULTS,
+    ConfigError,
+    KeyInfo,
+    bool_key,
+    int_key,
+    parse_value,
+    text_key,
+)
 from controller_core.server.peer_list import Peer, PeerListError, parse_peers
+
+__all__ = ["ConfigError", "KeyInfo", "Settings", "key_infos", "load", "parse_value", "reference_lines"]
 
 PORT_MAX = 65_535
 INTERVAL_MS_MAX = 3_600_000
@@ -28,104 +40,64 @@ RAFT_PORT_OFFSET = 1
 HTTP_PORT_OFFSET = 2
 JAVA_INT_MAX = 2**31 - 1
 
-Kind = Literal["bool", "int", "text"]
-
-
-class ConfigError(ValueError):
-    """A setting is missing or bad; the text names the key and the value, and says what would be right."""
-
-    def __init__(self, key: str, value: str | None, problem: str) -> None:
-        self.key = key
-        self.value = value
-        super().__init__(f"{key}={value!r}: {problem}" if value is not None else f"{key}: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyInfo:
-    """How a field of `Settings` is spelt, parsed and bounded; `live` keys may change at run time by request 1009."""
-
-    key: str
-    kind: Kind
-    meaning: str
-    default: str | None
-    low: int = 0
-    high: int = 0
-    live: bool = False
-    secret: bool = False
-
-
-def _text(key: str, default: str | None, meaning: str, *, live: bool = False, secret: bool = False) -> str:
-    info = KeyInfo(key, "text", meaning, default, live=live, secret=secret)
-    return cast("str", dataclasses.field(default=default, metadata={"info": info}))
-
-
-def _int(key: str, default: int, low: int, high: int, meaning: str, *, live: bool = False) -> int:
-    info = KeyInfo(key, "int", meaning, str(default), low, high, live=live)
-    return dataclasses.field(default=default, metadata={"info": info})
-
-
-def _bool(key: str, *, default: bool, meaning: str, live: bool = False) -> bool:
-    info = KeyInfo(key, "bool", meaning, str(default).lower(), live=live)
-    return dataclasses.field(default=default, metadata={"info": info})
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one node, checked; `key_infos()` gives the same as a table for people."""
 
-    group: str = _text(
+    group: str = text_key(
         "controllerDLegerGroup",
         None,
         "Name of the controllers' group. Required. Nodes of another group are refused on the peers' port, so that "
         "two clusters whose addresses were mixed up never form one.",
     )
-    peers_text: str = _text(
+    peers_text: str = text_key(
         "controllerDLegerPeers",
         None,
         "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that brokers and "
         "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial.",
     )
-    self_id: str = _text(
+    self_id: str = text_key(
         "controllerDLegerSelfId",
         "n0",
         "Which entry of the peers is this node. Raft's id is its number + 1, because Raft keeps 0 for nobody.",
     )
-    store_path: str = _text(
+    store_path: str = text_key(
         "controllerStorePath",
         "",
         "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. Each "
         "node writes below raft-<selfId>, so nodes of one machine may share the path.",
     )
-    config_store_path: str = _text(
+    config_store_path: str = text_key(
         "configStorePath",
         "",
         "Where keys changed by mqadmin updateControllerConfig are kept; empty: controller.properties beside the log. "
         "Read after the start file, so that what an administrator changed survives a restart.",
     )
-    config_black_list: str = _text(
+    config_black_list: str = text_key(
         "configBlackList",
         "configBlackList;configStorePath",
         "Further keys, separated by ';', that mqadmin updateControllerConfig must not change.",
     )
-    bind_address: str = _text(
+    bind_address: str = text_key(
         "bindAddress",
         "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
         "Address all three ports listen on. A host name or an IP address.",
     )
-    elect_unclean_master: bool = _bool(
+    elect_unclean_master: bool = bool_key(
         "enableElectUncleanMaster",
         default=False,
         live=True,
         meaning="Whether a broker outside the SyncStateSet may become master when nobody of the set lives. It loses "
         "acknowledged messages; off unless being writable matters more than what was promised.",
     )
-    notify_role_changed: bool = _bool(
+    notify_role_changed: bool = bool_key(
         "notifyBrokerRoleChanged",
         default=True,
         live=True,
         meaning="Whether brokers are told of a new master by request 1008. Off, they learn by their poll of 5 s.",
     )
-    scan_inactive_master_interval_ms: int = _int(
+    scan_inactive_master_interval_ms: int = int_key(
         "scanInactiveMasterInterval",
         5_000,
         100,
@@ -134,7 +106,7 @@ class Settings:
         "deaths act at once by themselves. Milliseconds.",
         live=True,
     )
-    elect_master_retries_max: int = _int(
+    elect_master_retries_max: int = int_key(
         "electMasterMaxRetryCount",
         3,
         0,
@@ -143,7 +115,7 @@ class Settings:
         "raises the master epoch twice.",
         live=True,
     )
-    raft_listen_port: int = _int(
+    raft_listen_port: int = int_key(
         "raftListenPort",
         0,
         0,
@@ -151,14 +123,14 @@ class Settings:
         "Port of Raft's traffic between controllers; 0: remoting port + 1. Peers are dialled at the same distance from "
         "their remoting port as ours is from our own.",
     )
-    http_listen_port: int = _int(
+    http_listen_port: int = int_key(
         "httpListenPort",
         0,
         0,
         PORT_MAX,
         "Port of health, metrics, status and events; 0: remoting port + 2. Same rule of distance as raftListenPort.",
     )
-    raft_election_timeout_ms: int = _int(
+    raft_election_timeout_ms: int = int_key(
         "raftElectionTimeoutMs",
         300,
         50,
@@ -166,32 +138,38 @@ class Settings:
         "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter fails over "
         "sooner and needs a calmer network; must be at least 3 heartbeats.",
     )
-    raft_heartbeat_interval_ms: int = _int(
+    raft_heartbeat_interval_ms: int = int_key(
         "raftHeartbeatIntervalMs",
         50,
         10,
         10_000,
         "How often the leader tells the others that it lives. Milliseconds.",
     )
-    snapshot_entries: int = _int(
+    snapshot_entries: int = int_key(
         "snapshotEntries",
         10_000,
         10,
         10_000_000,
         "Applied entries between two snapshots. More: longer log and restart; fewer: more writing.",
     )
-    http_token: str = _text(
+    http_token: str = text_key(
         "httpToken",
         "",
         "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may change state.",
         secret=True,
     )
-    namespace: str = _text(
+    found_with_majority: bool = bool_key(
+        "foundWithMajority",
+        default=False,
+        meaning="Whether a cluster that has no log yet may begin while some of its nodes do not answer. Off, all must: a "
+        "node that lost its disk, or was added to a cluster that it cannot reach now, must not begin another one.",
+    )
+    namespace: str = text_key(
         "namespace",
         "",
         "What events carry as their namespace: the Kubernetes namespace that this cluster of controllers serves.",
     )
-    log_level: str = _text("logLevel", "info", "Least level logged: debug, info, warning or error.")
+    log_level: str = text_key("logLevel", "info", "Least level logged: debug, info, warning or error.")
 
     def __post_init__(self) -> None:
         """Check what spans fields; single fields were checked where they were parsed."""
@@ -246,53 +224,6 @@ class Settings:
         return self.store_directory / "controller.properties"
 
 
-INERT_DEFAULTS: dict[str, str] = {
-    # Why keep them: a file of the Java controller must start this one without a page of warnings, and request 1010
-    # lists what mqadmin users expect to see.
-    "controllerRequestThreadPoolQueueCapacity": "50000",
-    "controllerThreadPoolNums": "16",
-    "controllerType": "DLedger",
-    "enableShutdownGracefully": "false",
-    "isProcessReadEvent": "false",
-    "jRaftControllerRPCAddr": "localhost:9770,localhost:9771,localhost:9772",
-    "jRaftElectionTimeoutMs": "1000",
-    "jRaftGroupId": "jRaft-Controller",
-    "jRaftInitConf": "localhost:9880,localhost:9881,localhost:9882",
-    "jRaftScanWaitTimeoutMs": "1000",
-    "jRaftServerId": "localhost:9880",
-    "jRaftSnapshotIntervalSecs": "3600",
-    "mappedFileSize": "1073741824",
-    "metricGrpcExporterIntervalInMills": "60000",
-    "metricGrpcExporterTimeOutInMills": "3000",
-    "metricLoggingExporterIntervalInMills": "10000",
-    "metricsExporterType": "DISABLE",
-    "metricsGrpcExporterHeader": "",
-    "metricsGrpcExporterTarget": "",
-    "metricsInDelta": "false",
-    "metricsLabel": "",
-    "metricsPromExporterHost": "",
-    "metricsPromExporterPort": "5557",
-    "rocketmqHome": "",
-    "scanNotActiveBrokerInterval": "5000",
-    "serverAsyncSemaphoreValue": "64",
-    "serverCallbackExecutorThreads": "0",
-    "serverChannelMaxIdleTimeSeconds": "120",
-    "serverNettyWorkerGroupEnable": "true",
-    "serverOnewaySemaphoreValue": "256",
-    "serverPooledByteBufAllocatorEnable": "true",
-    "serverSelectorThreads": "3",
-    "serverSocketBacklog": "1024",
-    "serverSocketRcvBufSize": "0",
-    "serverSocketSndBufSize": "0",
-    "serverWorkerThreads": "8",
-    "shutdownWaitTimeSeconds": "30",
-    "useEpollNativeSelector": "false",
-    "writeBufferHighWaterMark": "0",
-    "writeBufferLowWaterMark": "0",
-}
-DERIVED_KEYS = frozenset({"listenPort"})
-
-
 def key_infos() -> dict[str, KeyInfo]:
     """Return the settings by their key, in the order of `Settings`."""
     infos = (cast("KeyInfo", field.metadata["info"]) for field in dataclasses.fields(Settings))
@@ -318,30 +249,6 @@ def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
     warnings = [f"unknown key {key!r} is ignored" for key in sorted(properties) if key not in known]
     warnings += _listen_port_warnings(settings, properties.get("listenPort"))
     return settings, tuple(warnings)
-
-
-def parse_value(info: KeyInfo, text: str) -> bool | int | str:
-    """Return the value that `text` means for the key.
-
-    Raises:
-        ConfigError: it is no boolean, no integer, or out of range.
-    """
-    text = text.strip()
-    match info.kind:
-        case "text":
-            return text
-        case "bool":
-            if text.lower() not in {"true", "false"}:
-                raise ConfigError(info.key, text, "must be true or false")
-            return text.lower() == "true"
-        case "int":
-            # Why not int() alone: it accepts "1_000" and Arabic-Indic digits, which Java would not.
-            if not (text.isascii() and text.lstrip("-").isdigit()):
-                raise ConfigError(info.key, text, f"must be a whole number from {info.low} to {info.high}")
-            number = int(text)
-            if not info.low <= number <= info.high:
-                raise ConfigError(info.key, text, f"must be from {info.low} to {info.high}")
-            return number
 
 
 def reference_lines() -> Iterable[str]:

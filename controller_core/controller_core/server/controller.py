@@ -15,6 +15,7 @@ a leader before this node's port closes.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
@@ -29,6 +30,8 @@ from controller_core.server.leader_rule import LeaderRule
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.logs import bind
 from controller_core.server.machine import GroupsMachine
+from controller_core.server.members import Members
+from controller_core.server.membership import Membership
 from controller_core.server.metrics import Metrics
 from controller_core.server.node import Node
 from controller_core.server.node_types import NotLeaderError
@@ -49,7 +52,14 @@ class Controller:
         failover: the elections that this node holds while it leads.
     """
 
-    def __init__(self, config: LiveConfig, clock: Clock, node: Node, machine: GroupsMachine) -> None:
+    def __init__(
+        self,
+        config: LiveConfig,
+        clock: Clock,
+        node: Node,
+        machine: GroupsMachine,
+        membership: Membership | None = None,
+    ) -> None:
         """Put the parts together; nothing runs before `start`.
 
         Args:
@@ -57,6 +67,7 @@ class Controller:
             clock: this process's clocks.
             node: Raft and the log, driving `machine`; not started.
             machine: the groups.
+            membership: who the controllers are; without it they are those of the settings for ever.
         """
         settings = config.settings
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -66,7 +77,9 @@ class Controller:
         self._machine = machine
         self._self = settings.self_peer
         self._metrics = Metrics()
-        self._forwarder = Forwarder(settings.self_id, {peer.raft_id: peer.address for peer in settings.peers})
+        self._membership = membership
+        self._members = Members(settings) if membership is None else membership.members
+        self._forwarder = Forwarder(settings.self_id, self._address_of)
         self.hearing = Hearing(machine.state, clock)
         self._maker = CommandMaker(clock, self.hearing.alive_of, lambda: config.settings.elect_unclean_master)
         self._submitting = Submitting(
@@ -104,6 +117,8 @@ class Controller:
             config=config,
             clock=clock,
             shown_metrics=self._metrics,
+            members=self._members,
+            membership=membership,
         )
         self._http = HttpServer(self._view)
         self._tasks: list[asyncio.Task[None]] = []
@@ -131,7 +146,16 @@ class Controller:
             maker=self._maker,
             config=self._config,
             clock=self._clock,
+            peers=self._members.peers,
         )
+
+    def _address_of(self, raft_id: int) -> str | None:
+        peer = self._members.peer(raft_id)
+        return None if peer is None else peer.address
+
+    def set_hindrance(self, hindrance: Callable[[], str | None]) -> None:
+        """Have the status say what keeps this node out of its cluster, when it hears no leader."""
+        self._view.hindrance = hindrance
 
     async def start(self) -> None:
         """Join the others and open the ports.
@@ -149,6 +173,8 @@ class Controller:
             asyncio.create_task(self.hearing.run(), name="hearing"),
             asyncio.create_task(self.failover.run(), name="failover"),
         ]
+        if self._membership is not None:
+            self._tasks.append(asyncio.create_task(self._membership.run(), name="membership"))
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
         await self._remoting.start(settings.bind_address, self._self.port)
@@ -160,7 +186,7 @@ class Controller:
 
     async def stop(self) -> None:
         """Hand leadership over, close the ports, stop Raft and the log."""
-        if self._node.is_leader and len(self._config.settings.peers) > 1:
+        if self._node.is_leader and len(self._node.conf_state.voters) > 1:
             await self._hand_over()
         await self._remoting.stop()
         for task in self._tasks:

@@ -8,11 +8,12 @@ request is never forwarded again), that the sender's connection lives, and which
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
+from controller_core.channel.errors import ConnectError
 from controller_core.remoting.command import RemotingCommand
 
 FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
@@ -24,17 +25,17 @@ CALL_TIMEOUT_S: Final = 1.0
 class Forwarder:
     """Calls the leader; one lasting connection a node."""
 
-    def __init__(self, self_name: str, addresses: Mapping[int, str]) -> None:
+    def __init__(self, self_name: str, address_of: Callable[[int], str | None]) -> None:
         """Describe the nodes.
 
         Args:
             self_name: this node's name, for the mark.
-            addresses: Raft id to remoting address.
+            address_of: Raft id to remoting address; None if it is not known.
         """
         self._self_name = self_name
-        self._addresses = addresses
+        self._address_of = address_of
         self._connections: dict[int, Connection] = {}
-        self._dialling: dict[int, asyncio.Lock] = {raft_id: asyncio.Lock() for raft_id in addresses}
+        self._dialling: dict[int, asyncio.Lock] = {}
 
     async def call(self, leader_id: int, request: RemotingCommand, cluster: str) -> RemotingCommand:
         """Ask the leader and return its answer to `request`.
@@ -57,10 +58,13 @@ class Forwarder:
             connection.close()
 
     async def _connection(self, leader_id: int) -> Connection:
-        async with self._dialling[leader_id]:
+        async with self._dialling.setdefault(leader_id, asyncio.Lock()):
             connection = self._connections.get(leader_id)
             if connection is None or connection.is_closed:
-                host, _, port = self._addresses[leader_id].rpartition(":")
+                address = self._address_of(leader_id)
+                if address is None:
+                    raise ConnectError(f"nothing says where node {leader_id} is")
+                host, _, port = address.rpartition(":")
                 connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S)
                 self._connections[leader_id] = connection
             return connection

@@ -37,7 +37,7 @@ from controller_core.server.hearing import NO_CHANNEL_ID, Hearing
 from controller_core.server.leader_rule import LeaderRule
 from controller_core.server.live_config import LiveConfig, UpdateRefusedError
 from controller_core.server.machine import GroupsMachine
-from controller_core.server.peer_list import format_peers
+from controller_core.server.peer_list import Peer, format_peers
 from controller_core.server.requests import CommandMaker
 from controller_core.server.role_changes import RoleChanges
 
@@ -100,7 +100,9 @@ class Handlers:
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
+        peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
+        """Take the node's parts; `peers` are the controllers of now, without it those of the settings."""
         self._node = node
         self._machine = machine
         self._hearing = hearing
@@ -108,6 +110,7 @@ class Handlers:
         self._rule = rule
         self._maker = maker
         self._config = config
+        self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
         self._lease_seen_ms = -1
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
@@ -212,14 +215,15 @@ class Handlers:
     def _metadata(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         settings = self._config.settings
         leader_id = self._node.leader_id
-        leader = next((peer for peer in settings.peers if peer.raft_id == leader_id), None)
+        peers = self._peers()
+        leader = next((peer for peer in peers if peer.raft_id == leader_id), None)
         header = headers.GetMetaDataResponseHeader(
             group=settings.group,
             controller_leader_id=None if leader is None else leader.name,
             # Why "" and not absent: mqadmin takes a null address for "ask the name server".
             controller_leader_address="" if leader is None else leader.address,
             is_leader=leader is not None and leader.name == settings.self_id,
-            peers=format_peers(settings.peers),
+            peers=format_peers(peers),
         )
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
 

@@ -12,28 +12,25 @@
 | POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
 | POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
 | POST /v1/snapshot | write a snapshot now | every node |
+| GET /v1/members | the controllers: role, store, address, how far each is | every node, progress from the leader |
+| POST /v1/members | `{"add": "n3-host:port"}`, `{"promote": "n3"}` or `{"remove": "n3"}` | the leader |
 
-A POST for the leader that reaches another node is answered with 307 and the leader's URL in `Location`: the client
-sends it again there with its token, and this node never carries a token further. Reads tell in the header
-`Rmqha-Applied-Index` how far the node had applied; `?consistent=true` makes a read linearizable.
-
-What changes state needs the bearer token when `httpToken` is set, else it must come from loopback. Errors are always
-JSON `{error, field, value}` (`http_errors`).
+Requests that change something are in `http_changes`. Reads tell in the header `Rmqha-Applied-Index` how far the node had
+applied; `?consistent=true` makes a read linearizable. Errors are always JSON `{error, field, value}` (`http_errors`).
 
 Never here: a decision. Handlers read the state or hand a request to the controller.
 """
 
 import asyncio
-import hmac
-import ipaddress
 import json
 from collections.abc import AsyncIterator
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from aiohttp import web
 
 from controller_core.groups.history import EventsPage
 from controller_core.server import views
+from controller_core.server.http_changes import Changes, ChangesView
 from controller_core.server.http_errors import HttpError, errors_as_json, json_response
 
 APPLIED_INDEX_HEADER = "Rmqha-Applied-Index"
@@ -44,10 +41,8 @@ BODY_BYTES_MAX = 16_384
 _STREAM_CHECK_S = 5.0
 _SHUTDOWN_S = 1.0
 
-T = TypeVar("T")
 
-
-class ControllerView(Protocol):
+class ControllerView(ChangesView, Protocol):
     """What the HTTP interface asks of the controller."""
 
     def alive_problem(self) -> str | None:
@@ -60,6 +55,10 @@ class ControllerView(Protocol):
 
     def status_json(self) -> views.Json:
         """Return the node's own state."""
+        ...
+
+    def members_json(self) -> views.Json:
+        """Return the controllers."""
         ...
 
     def groups_json(self) -> list[views.Json]:
@@ -100,45 +99,13 @@ class ControllerView(Protocol):
         """What events say in `namespace`."""
         ...
 
-    @property
-    def http_token(self) -> str:
-        """The token that changes need; empty for loopback only."""
-        ...
-
-    def leader_http_url(self) -> str | None:
-        """Return the leader's base URL when another node leads; None when this node does.
-
-        Raises:
-            HttpError: 503, nobody leads now.
-        """
-        ...
-
-    async def designate(self, cluster: str, name: str, broker_id: int) -> views.Json:
-        """Designate a master.
-
-        Raises:
-            HttpError: it was refused.
-        """
-        ...
-
-    async def transfer(self, to: str) -> views.Json:
-        """Hand Raft's leadership to another node.
-
-        Raises:
-            HttpError: no such node, or it did not happen in time.
-        """
-        ...
-
-    async def make_snapshot(self) -> views.Json:
-        """Write a snapshot of the applied state now."""
-        ...
-
 
 class HttpServer:
     """Serves the paths above on one port."""
 
     def __init__(self, controller: ControllerView) -> None:
         self._controller = controller
+        self._changes = Changes(controller)
         self._runner: web.AppRunner | None = None
         self._streams = 0
         self._stopping = asyncio.Event()
@@ -167,9 +134,8 @@ class HttpServer:
                 web.get("/v1/groups/{cluster}/{name}", self._group),
                 web.get("/v1/failovers", self._failovers),
                 web.get("/v1/events", self._events),
-                web.post("/v1/groups/{cluster}/{name}/elect", self._elect),
-                web.post("/v1/leader/transfer", self._transfer),
-                web.post("/v1/snapshot", self._snapshot),
+                web.get("/v1/members", self._members),
+                *self._changes.routes(),
             ]
         )
         return application
@@ -186,6 +152,9 @@ class HttpServer:
 
     async def _status(self, _request: web.Request) -> web.StreamResponse:
         return json_response(self._controller.status_json())
+
+    async def _members(self, _request: web.Request) -> web.StreamResponse:
+        return self._read(self._controller.members_json())
 
     async def _groups(self, request: web.Request) -> web.StreamResponse:
         await self._wait_if_consistent(request)
@@ -251,56 +220,12 @@ class HttpServer:
             news.cancel()
             stopping.cancel()
 
-    async def _elect(self, request: web.Request) -> web.StreamResponse:
-        self._authorize(request)
-        if redirect := self._redirect(request):
-            return redirect
-        broker_id = _body_field(await _body(request), "brokerId", int)
-        cluster, name = request.match_info["cluster"], request.match_info["name"]
-        return json_response(await self._controller.designate(cluster, name, broker_id))
-
-    async def _transfer(self, request: web.Request) -> web.StreamResponse:
-        self._authorize(request)
-        if redirect := self._redirect(request):
-            return redirect
-        to = _body_field(await _body(request), "to", str)
-        return json_response(await self._controller.transfer(to))
-
-    async def _snapshot(self, request: web.Request) -> web.StreamResponse:
-        self._authorize(request)
-        return json_response(await self._controller.make_snapshot())
-
     async def _wait_if_consistent(self, request: web.Request) -> None:
         if _query_bool(request, "consistent", default=False):
             await self._controller.read_barrier()
 
     def _read(self, value: views.Json) -> web.Response:
         return json_response(value, headers={APPLIED_INDEX_HEADER: str(self._controller.applied_index)})
-
-    def _redirect(self, request: web.Request) -> web.Response | None:
-        base = self._controller.leader_http_url()
-        if base is None:
-            return None
-        location = base + request.path_qs
-        error = HttpError(
-            307, "another node leads", field="leader", value=base, headers={"Location": location}
-        )
-        return error.response()
-
-    def _authorize(self, request: web.Request) -> None:
-        token = self._controller.http_token
-        if not token:
-            if not _is_loopback(request.remote):
-                raise HttpError(
-                    403, "without an httpToken only loopback may change state", value=request.remote
-                )
-            return
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        # Why compare_digest: the time of a plain comparison tells how much of the token was right.
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            raise HttpError(
-                401, "a bearer token is needed", field="Authorization", headers={"WWW-Authenticate": "Bearer"}
-            )
 
 
 def _health(problem: str | None) -> web.Response:
@@ -316,13 +241,6 @@ def _lines(page: EventsPage, namespace: str) -> bytes:
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 
-def _is_loopback(remote: str | None) -> bool:
-    try:
-        return remote is not None and ipaddress.ip_address(remote).is_loopback
-    except ValueError:
-        return False
-
-
 def _query_int(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdigit()):
@@ -335,21 +253,3 @@ def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:
     if text not in {"true", "false"}:
         raise HttpError(400, "must be true or false", field=name, value=text)
     return text == "true"
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        value = json.loads(await request.text())
-    except ValueError as error:
-        raise HttpError(400, f"the body is not JSON: {error}", field="body") from error
-    if not isinstance(value, dict):
-        raise HttpError(400, "the body must be a JSON object", field="body")
-    return value
-
-
-def _body_field(body: dict[str, Any], name: str, kind: type[T]) -> T:
-    value = body.get(name)
-    # Why the second test: JSON's true is an int to Python.
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise HttpError(400, f"must be given as {kind.__name__}", field=name, value=value)
-    return value

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller_core.server import config, properties
+from controller_core.server import config, config_keys, properties
 from controller_core.server.config import ConfigError, KeyInfo, Settings
 from controller_core.server.logs import bind
 
@@ -92,7 +92,7 @@ class LiveConfig:
 
     def listing(self) -> str:
         """Return all keys and values as request 1010 answers them; secrets are masked."""
-        values = config.INERT_DEFAULTS | self._given
+        values = config_keys.INERT_DEFAULTS | self._given
         for field in dataclasses.fields(Settings):
             info: KeyInfo = field.metadata["info"]
             value = getattr(self.settings, field.name)
@@ -102,18 +102,18 @@ class LiveConfig:
         return properties.write(values)
 
     def _is_known(self, key: str) -> bool:
-        return key in self._infos or key in config.INERT_DEFAULTS or key in config.DERIVED_KEYS
+        return key in self._infos or key in config_keys.INERT_DEFAULTS or key in config_keys.DERIVED_KEYS
 
     def _may_change(self, key: str) -> bool:
         info = self._infos.get(key)
-        return info.live if info else key in config.INERT_DEFAULTS and key not in _ALWAYS_BLACK_LISTED
+        return info.live if info else key in config_keys.INERT_DEFAULTS and key not in _ALWAYS_BLACK_LISTED
 
     def _accept(self, asked: Mapping[str, str]) -> dict[str, str]:
         accepted: dict[str, str] = {}
         for key, value in asked.items():
             try:
                 if info := self._infos.get(key):
-                    config.parse_value(info, value)
+                    config_keys.parse_value(info, value)
             except ConfigError as error:
                 _log.warning("a setting keeps its value", extra=bind(error=str(error)))
                 continue
@@ -123,7 +123,7 @@ class LiveConfig:
     def _take(self, accepted: Mapping[str, str]) -> None:
         names = {field.metadata["info"].key: field.name for field in dataclasses.fields(Settings)}
         values: dict[str, Any] = {
-            names[key]: config.parse_value(self._infos[key], accepted[key])
+            names[key]: config_keys.parse_value(self._infos[key], accepted[key])
             for key in accepted
             if key in names
         }

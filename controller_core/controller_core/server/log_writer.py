@@ -28,6 +28,8 @@ class LogWriter:
     def __init__(self, store: Store, entries_kept: int) -> None:
         self._store = store
         self._entries_kept = entries_kept
+        self.is_full = False
+        """Whether a batch waits for space."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-log")
 
     async def write(self, batch: Batch, stopped: Callable[[], bool]) -> bool:
@@ -43,16 +45,18 @@ class LogWriter:
         if batch.hard_state is None:
             batch = replace(batch, hard_state=self._store.initial_state()[0])
         loop = asyncio.get_running_loop()
-        said = False
         while not stopped():
             try:
                 await loop.run_in_executor(self._thread, self._store.write, batch)
             except LogFullError as error:
-                if not said:
+                if not self.is_full:
                     _log.error("the log waits for space: %s", error)
-                    said = True
+                self.is_full = True
                 await asyncio.sleep(FULL_RETRY_S)
             else:
+                if self.is_full:
+                    _log.warning("the log has space again")
+                self.is_full = False
                 return True
         return False
 

@@ -21,6 +21,7 @@ ROLE_CANDIDATE = 1
 ROLE_FOLLOWER = 2
 ROLE_LEADER = 3
 
+LOG_STATES = ("ok", "full", "failed")
 _GROUP_LABELS = ("cluster", "group")
 
 
@@ -37,12 +38,20 @@ class GroupNumbers:
 
 @dataclass(frozen=True, slots=True)
 class NodeNumbers:
-    """What the gauges of the node show; `role` is one of the `ROLE_` numbers."""
+    """What the gauges of the node show.
+
+    Attributes:
+        role: one of the `ROLE_` numbers.
+        log_state: one of `LOG_STATES`.
+    """
 
     role: int
     term: int
     commit_index: int
     applied_index: int
+    voters: int = 0
+    learners: int = 0
+    log_state: str = "ok"
 
 
 class Metrics:
@@ -134,8 +143,16 @@ class _Gauges(Collector):
             ("term", "Raft's term.", node.term),
             ("commit_index", "Raft's commit index.", node.commit_index),
             ("applied_index", "Index of the last applied entry.", node.applied_index),
+            ("voters", "Controllers that vote.", node.voters),
+            ("learners", "Controllers that receive the log and do not vote.", node.learners),
         ):
             yield GaugeMetricFamily(f"rmqha_controller_{name}", text, value=value)
+        log_state = GaugeMetricFamily(
+            "rmqha_controller_log_state", "1 for the state that the log on disk is in.", labels=("state",)
+        )
+        for state in LOG_STATES:
+            log_state.add_metric((state,), float(state == node.log_state))
+        yield log_state
         epoch = GaugeMetricFamily(
             "rmqha_group_master_epoch", "Master epoch of a broker group.", labels=_GROUP_LABELS
         )

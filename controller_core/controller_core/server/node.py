@@ -211,7 +211,7 @@ class Node:
     @property
     def leader_id(self) -> int | None:
         """Raft id of the leader, this node included; None while nobody is known to lead."""
-        return None if self._ended() else self._raw.leader_id or None
+        return self._raw.leader_id if self._raw.hears_leader and not self._ended() else None
 
     @property
     def role(self) -> int:
@@ -244,9 +244,9 @@ class Node:
         return self._applied.book
 
     @property
-    def fatal_error(self) -> BaseException | None:
-        """Why the node ended by itself; None while it is well."""
-        return self._fatal
+    def log_is_full(self) -> bool:
+        """Whether the log waits for space on its disk."""
+        return self._writer.is_full
 
     def status(self) -> NodeStatus:
         """Return a copy of the node's state."""

@@ -5,11 +5,12 @@ node, and none of them knows it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from controller_core.groups.history import EventsPage
 from controller_core.groups.keys import GroupKey
+from controller_core.log.errors import LogFailedError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.server import metrics, views
@@ -18,6 +19,9 @@ from controller_core.server.hearing import Hearing
 from controller_core.server.http_errors import HttpError
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.machine import GroupsMachine
+from controller_core.server.members import Members
+from controller_core.server.members_view import MembersView
+from controller_core.server.membership import Membership
 from controller_core.server.metrics import GroupNumbers, Metrics, NodeNumbers
 from controller_core.server.node import Node
 from controller_core.server.node_types import (
@@ -55,7 +59,11 @@ class NodeView:
         config: LiveConfig,
         clock: Clock,
         shown_metrics: Metrics,
+        members: Members,
+        membership: Membership | None = None,
     ) -> None:
+        self.hindrance: Callable[[], str | None] = lambda: None
+        """Says what keeps this node out of its cluster, if anything does."""
         self.failure: BaseException | None = None
         self._node = node
         self._machine = machine
@@ -65,12 +73,27 @@ class NodeView:
         self._config = config
         self._clock = clock
         self._self = config.settings.self_peer
+        self._members = members
+        self._members_view = MembersView(node, config.settings, members, membership)
         self._metrics = shown_metrics
         shown_metrics.observe(self._node_numbers, self._group_numbers)
 
     def _node_numbers(self) -> NodeNumbers:
         status = self._node.status()
-        return NodeNumbers(status.role, status.term, status.commit_index, status.applied_index)
+        return NodeNumbers(
+            status.role,
+            status.term,
+            status.commit_index,
+            status.applied_index,
+            voters=len(status.conf_state.voters),
+            learners=len(status.conf_state.learners),
+            log_state=self._log_state(),
+        )
+
+    def _log_state(self) -> str:
+        if isinstance(self.failure, LogFailedError):
+            return "failed"
+        return "full" if self._node.log_is_full else "ok"
 
     def _group_numbers(self) -> Iterable[GroupNumbers]:
         for group in self._machine.state.groups():
@@ -98,18 +121,29 @@ class NodeView:
         return self._config.settings.http_token
 
     @property
+    def asks_for_certificate(self) -> bool:
+        """Whether a change may be made with a client certificate."""
+        return False
+
+    @property
     def applied_index(self) -> int:
         """Index of the last applied entry."""
         return self._node.applied_index
 
     def alive_problem(self) -> str | None:
-        """Say why this process must be restarted; None while it is well."""
-        return None if self.failure is None else f"the node failed: {self.failure}"
+        """Say why this process must be restarted; None while it is well, or can get well by itself."""
+        if self.failure is None or isinstance(self.failure, LogFailedError):
+            return None
+        return f"the node failed: {self.failure}"
 
     def ready_problem(self) -> str | None:
         """Say why this node should get no traffic now; None when it should."""
+        if self.failure is not None:
+            return f"the node failed: {self.failure}"
+        if self._node.log_is_full:
+            return "the log waits for space on its disk"
         if self._node.leader_id is None:
-            return "no leader is heard"
+            return self.hindrance() or "no leader is heard"
         if self._role() == "leader" and not self._node.is_leader:
             return "the new leader has not applied what came before its term"
         status = self._node.status()
@@ -138,7 +172,10 @@ class NodeView:
             "snapshot_index": status.snapshot_index,
             "groups": len(self._machine.state),
             "clock_id": self._clock.clock_id,
-            "peers": [self._peer_json(peer, status) for peer in settings.peers],
+            "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],
+            "learners": [f"n{learner - 1}" for learner in status.conf_state.learners],
+            "log_state": self._log_state(),
+            "peers": [self._peer_json(peer, status) for peer in self._members.peers()],
         }
 
     def _peer_json(self, peer: Peer, status: NodeStatus) -> views.Json:
@@ -149,6 +186,14 @@ class NodeView:
             "http_address": f"{peer.host}:{self._config.settings.http_port(peer)}",
             "match_index": None if progress is None else progress.match,
         }
+
+    def members_json(self) -> views.Json:
+        """Return the controllers."""
+        return self._members_view.json()
+
+    async def change_members(self, action: str, member: str) -> views.Json:
+        """Add, promote or remove a controller."""
+        return await self._members_view.change(action, member)
 
     def groups_json(self) -> list[views.Json]:
         """Return all broker groups in order of their names."""
@@ -230,7 +275,7 @@ class NodeView:
         Raises:
             HttpError: no such node, or it did not happen in time.
         """
-        peer = next((peer for peer in self._config.settings.peers if peer.name == to), None)
+        peer = self._members.named(to)
         if peer is None:
             raise HttpError(400, "is none of the controllers", field="to", value=to)
         try:
@@ -247,4 +292,4 @@ class NodeView:
 
     def _leader_peer(self) -> Peer | None:
         leader_id = self._node.leader_id
-        return next((peer for peer in self._config.settings.peers if peer.raft_id == leader_id), None)
+        return None if leader_id is None else self._members.peer(leader_id)

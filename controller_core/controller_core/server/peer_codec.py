@@ -86,9 +86,11 @@ class PeerProtocolError(Exception):
 
 
 class Refusal(StrEnum):
-    """Why a greeting is refused, for the program on the other side."""
+    """Why a greeting is refused, for the program on the other side; the first two are none."""
 
     NONE = ""
+    FOUNDING = "founding"
+    """Welcome, and this node's cluster has only been founded: nothing is in its log yet."""
     PROTOCOL = "protocol"
     """Another protocol, another cluster, or another node than was meant."""
     UNKNOWN = "unknown"

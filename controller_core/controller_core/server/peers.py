@@ -72,6 +72,8 @@ class PeerTransport:
         """Called with the greeting of each peer that was accepted."""
         self.waiting = False
         """Whether this node belongs to no cluster yet, so that only who knows its store may connect."""
+        self.has_log: Callable[[], bool] = lambda: True
+        """Says whether anything is in the cluster's log, as far as this node knows."""
         self._own = Identity(cluster, node_id, incarnation, address)
         self._node_id = node_id
         self._port = peers[node_id][1]
@@ -86,6 +88,7 @@ class PeerTransport:
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._refusals: dict[int, Reply] = {}
         self._refused: dict[int, str] = {}
+        self._seen: dict[int, asyncio.Event] = {}
         self._resolver = Resolver()
 
     async def start(self, receiver: Receiver) -> None:
@@ -148,6 +151,7 @@ class PeerTransport:
         """Forget a node and end the connection to it."""
         self._peers.pop(node_id, None)
         self._refusals.pop(node_id, None)
+        self._seen.pop(node_id, None)
         if task := self._dialling.pop(node_id, None):
             task.cancel()
         if link := self._links.pop(node_id, None):
@@ -215,9 +219,12 @@ class PeerTransport:
     def _take_greeting(self, greeting: Greeting) -> Reply:
         reply = self._judge(greeting)
         if greeting.asks:
-            return reply
+            fresh = not reply.reason and not self.has_log()
+            return self._own.reply(why=Refusal.FOUNDING) if fresh else reply
         if not reply.reason:
             self._refused.pop(greeting.from_id, None)
+            if seen := self._seen.get(greeting.from_id):
+                seen.set()
             asyncio.get_running_loop().call_soon(self.on_greeted, greeting)
         elif self._refused.get(greeting.from_id) != reply.reason:
             self._refused[greeting.from_id] = reply.reason
@@ -254,9 +261,18 @@ class PeerTransport:
                 await asyncio.shield(link.closed)
                 self._links.pop(node_id, None)
                 _log.info("lost the connection to node %d", node_id)
-            refused_s = REFUSED_PAUSE_S if node_id in self._refusals else 0.0
-            await asyncio.sleep(max(pause_s * random.uniform(0.5, 1.0), refused_s))  # noqa: S311 - spreads load only
+            await self._pause(node_id, pause_s)
             pause_s = min(pause_s * 2, DIAL_PAUSE_MAX_S)
+
+    async def _pause(self, node_id: int, pause_s: float) -> None:
+        """Wait before the next attempt; not for long if the peer has just shown that it is there."""
+        refusal = self._refusals.get(node_id)
+        pause_s *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+        if refusal is not None and refusal.why != Refusal.EMPTY:
+            pause_s = max(pause_s, REFUSED_PAUSE_S)
+        seen = self._seen[node_id] = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(seen.wait(), pause_s)
 
     async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
         """Return an accepted connection, None if there is none to be had now."""

@@ -1,0 +1,67 @@
+"""Whether a node without a log founds a cluster: each line of the table, and what the node says meanwhile."""
+
+import asyncio
+
+import pytest
+
+from controller_core.server import founding
+from controller_core.server.founding import Founding, Verdict, weigh
+from controller_core.server.peer_codec import Refusal, Reply
+from controller_core.server.peer_list import parse_peers
+
+MEMBER = Reply()
+FRESH = Reply(why=Refusal.FOUNDING)
+EMPTY = Reply("no log", Refusal.EMPTY)
+STRANGER = Reply("no peer", Refusal.UNKNOWN)
+LOST = Reply("another store", Refusal.INCARNATION)
+ODD = Reply("another cluster", Refusal.PROTOCOL)
+OTHERS = parse_peers("n1-host1:9878;n2-host2:9878")
+
+
+@pytest.mark.parametrize(
+    ("replies", "with_majority", "verdict"),
+    [
+        ((EMPTY, EMPTY), False, Verdict.FOUND),
+        ((FRESH, EMPTY), False, Verdict.FOUND),
+        ((), False, Verdict.FOUND),
+        ((EMPTY, None), False, Verdict.ASK_ON),
+        ((EMPTY, None), True, Verdict.FOUND),
+        ((None, None), True, Verdict.ASK_ON),
+        ((EMPTY, ODD), False, Verdict.ASK_ON),
+        ((EMPTY, STRANGER), True, Verdict.WAIT),
+        ((LOST, None), True, Verdict.WAIT),
+        ((EMPTY, EMPTY, EMPTY, LOST), True, Verdict.WAIT),
+        ((EMPTY, MEMBER), True, Verdict.WAIT),
+    ],
+)
+def test_a_node_founds_only_where_nobody_has_a_log(
+    replies: tuple[Reply | None, ...], with_majority: bool, verdict: Verdict
+) -> None:
+    assert weigh(replies, with_majority=with_majority) is verdict
+
+
+async def test_it_asks_until_everybody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(founding, "ASK_PAUSE_S", 0.0)
+    answers = {"n1": [None, EMPTY, EMPTY], "n2": [None, None, FRESH]}
+    asking = Founding(OTHERS, lambda peer: asyncio.sleep(0, answers[peer.name].pop(0)), with_majority=False)
+    await asyncio.wait_for(asking.run(), 2)
+    assert answers == {"n1": [], "n2": []}
+    assert asking.problem == "this node has no log and waits for an answer of n2 at host2:9878"
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (LOST, "waits to be added to the cluster; n1 says: another store"),
+        (MEMBER, "waits for one: n1 counts it as a member"),
+    ],
+)
+async def test_it_says_what_it_waits_for(
+    reply: Reply, problem: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(founding, "WAIT_PAUSE_S", 0.01)
+    asking = Founding(OTHERS, lambda _peer: asyncio.sleep(0, reply), with_majority=False)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asking.run(), 0.1)
+    assert asking.problem == f"this node has no log and {problem}"
+    assert [record.getMessage() for record in caplog.records] == [asking.problem]
