@@ -94,6 +94,22 @@ def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
         return check_record(data, at, min(end, len(data)), offset, layout.file_bytes - at)
 
 
+def check_file(layout: Layout, start_offset: int, max_offset: int) -> tuple[int, Record]:
+    """Check the records of one file of a log that ends at `max_offset`; return where the first one that is not whole stands.
+
+    The end of the file, or of the log, is where a file without fault ends.
+    """
+    limit_offset = min(start_offset + layout.file_bytes, max_offset)
+    for offset, record in _records(layout, start_offset):
+        if offset >= limit_offset:
+            return limit_offset, record
+        if record.kind is RecordKind.BLANK:
+            return start_offset + layout.file_bytes, record
+        if record.kind is not RecordKind.MESSAGE:
+            return offset, record
+    return limit_offset, Record(RecordKind.UNUSED)
+
+
 def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
     """Walk the files and return the log's end with the verdict there; count messages and bytes into `counts`."""
     blank_offset = starts[0]

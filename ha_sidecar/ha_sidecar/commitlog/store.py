@@ -130,18 +130,26 @@ class ReplicaStore:
         log = self.log
         if not log.is_empty and not len(self.epochs):
             raise StoreError(f"{self.directory} holds bytes and no epochs for them")
-        walk = RecordEnds(self._layout, log.record_offset)
-        try:
-            file_start = max(self._layout.start_of(log.max_offset), log.min_offset)
-            end_offset = walk.record_end(file_start, log.max_offset)
-        finally:
-            walk.close()
-        epochs = self.epochs.opened(epoch, end_offset)
-        if end_offset < log.max_offset:
-            log.truncate(end_offset)
-        log.sync()
+        epochs = self.epochs.opened(epoch, self._last_record_end())
+        self.cut_torn_record()
         self.adopt(epochs)
         return epochs
+
+    def cut_torn_record(self) -> int:
+        """End the log at its last whole record, durably; return where that is."""
+        end_offset = self._last_record_end()
+        if end_offset < self.log.max_offset:
+            self.log.truncate(end_offset)
+        self.log.sync()
+        return end_offset
+
+    def _last_record_end(self) -> int:
+        log = self.log
+        walk = RecordEnds(self._layout, log.record_offset)
+        try:
+            return walk.record_end(max(self._layout.start_of(log.max_offset), log.min_offset), log.max_offset)
+        finally:
+            walk.close()
 
     def archive(self) -> Path:
         """Move log and epoch file aside and go on with an empty store; return where they lie now.

@@ -3,6 +3,7 @@
     ha-sidecar replica ...              run a log-only replica until SIGTERM
     ha-sidecar companion ...            show what a broker does not say, until SIGTERM
     ha-sidecar handover ...             if the broker is master, hand over to another; exit status 1 if that failed
+    ha-sidecar seed ...                 fill an empty broker's store before the broker starts
     ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
     ha-sidecar epochs DIR               its epoch list, as JSON
     ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
@@ -36,13 +37,15 @@ from ha_sidecar.commitlog.store import (
     write_epochs,
 )
 from ha_sidecar.epoch import EpochFileError, EpochList
-from ha_sidecar.roles import companion_config
+from ha_sidecar.roles import companion_config, seed_config
 from ha_sidecar.roles import config as settings
 from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.follower import DivergedError
 from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.replica import Replica
+from ha_sidecar.roles.seed import Seed, SeedError, claim
+from ha_sidecar.roles.seed_source import find_source
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         CommitLogUsageError,
         DivergedError,
         HandoverError,
+        SeedError,
     ) as error:
         sys.stderr.write(f"ha-sidecar: {type(error).__name__}: {error}\n")
         return 1
@@ -75,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, keys, text in (
         ("replica", _replica, settings.KEYS, "run a log-only replica of a broker group"),
         ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
+        ("seed", _seed, seed_config.KEYS, "fill an empty broker's store before the broker starts"),
         ("handover", _handover, companion_config.KEYS, "hand the broker's mastership over before it stops"),
     ):
         process = commands.add_parser(name, help=text)
@@ -137,6 +142,25 @@ def _handover(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=False)
     _log_to_stderr()
     _print(asdict(asyncio.run(_hand_over(config))))
+    return 0
+
+
+def _seed(options: argparse.Namespace) -> int:
+    config = seed_config.from_texts(_texts(options))
+    _log_to_stderr()
+    nothing = claim(config)
+    if nothing is not None:
+        _print({"seeded": False, "reason": nothing})
+        return 0
+    store = ReplicaStore(config.store, config.mapped_file_bytes)
+    try:
+        _print(asdict(Seed(config, store, lambda: find_source(config)).run()))
+    except OSError as error:
+        _log.critical("stopping: %s", error)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            store.close()
     return 0
 
 

@@ -11,10 +11,14 @@ Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the star
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from ha_sidecar.epoch import EpochList, PointRule, truncation_point
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import HandshakeReply
+
+NO_BROKER_ID: Final = -1
+"""The id of a learner that the controllers do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +32,14 @@ class SlaveConfig:
         restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if none.
         start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
             for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
+        async_learner: receive the log and never enter the SyncStateSet; `broker_id` may then be `NO_BROKER_ID`.
     """
 
     broker_id: int
     mapped_file_bytes: int
     restarted_epoch: int | None = None
     start_at_file: bool = False
+    async_learner: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ class SlaveMachine:
         """Start the handshake on a fresh connection."""
         self._move(SlaveEvent.CONNECTED)
         self._connected_ms = self._heard_ms = now_ms
-        return [SendBytes(codec.encode_handshake(codec.Handshake(self._config.broker_id)))]
+        handshake = codec.Handshake(self._config.broker_id, async_learner=self._config.async_learner)
+        return [SendBytes(codec.encode_handshake(handshake))]
 
     def received(self, data: codec.Buffer, now_ms: int) -> list[Action]:
         """Take bytes from the master, all of them; return what they ask for.

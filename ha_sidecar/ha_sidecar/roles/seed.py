@@ -1,0 +1,274 @@
+"""Fills an empty broker's store before the broker starts, from any member of its group that serves its log.
+
+    1  claim the store: a note beside the log says for which group it is being filled; a store with a log and without
+       that note is somebody's, and is left alone
+    2  copy by handshake and transfer, as a slave that never enters the SyncStateSet (asyncLearner): nothing waits for it
+    3  check every record of each file as it is finished; a damaged one is cut off with all that follows, and asked for again
+    4  while the source went on meanwhile, go on too, until what is left is little enough for the broker to catch up on
+    5  end at a whole record, make all durable, write the identity if the broker had one, note that it is done
+
+A seed that was killed goes on where its log ends. A seed of a store that is done, or that is a broker's of this group
+already, does nothing: it may run before each start of the broker.
+
+The store is then as a broker leaves it that was stopped: log files of full length, epoch file, no checkpoint. Its consume
+queues are built from the log when it starts. Topics, groups and consumer offsets are not in the log; the broker fetches
+them from its master.
+
+Source: DefaultMessageStore.load, AutoSwitchHAClient.java 5.4.0.
+"""
+
+import json
+import logging
+import queue
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ha_sidecar.commitlog.disk import write_atomically
+from ha_sidecar.commitlog.layout import Layout
+from ha_sidecar.commitlog.recovery import check_file
+from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
+from ha_sidecar.epoch.entries import OFFSET_MAX
+from ha_sidecar.roles.config import HostPort
+from ha_sidecar.roles.identity import IdentityFiles
+from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.roles.seed_config import SeedConfig
+from ha_sidecar.transfer.actions import HandshakeDone
+from ha_sidecar.transfer.reconcile import NO_BROKER_ID, SlaveConfig
+
+NOTE_FILE: Final = "seed.json"
+NEAR_BYTES: Final = 64 << 20
+"""What a broker may have to catch up on by itself."""
+POLL_S: Final = 0.05
+AGAIN_S: Final = 1.0
+PROGRESS_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class SeedError(Exception):
+    """The store is not filled; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """What a seed did; offsets and bytes of the log."""
+
+    seeded: bool
+    reason: str
+    min_offset: int
+    max_offset: int
+    copied_bytes: int
+    took_ms: int
+
+
+def claim(config: SeedConfig) -> str | None:
+    """Take the store for this seed; return why there is nothing to do, or None.
+
+    Raises:
+        SeedError: the store is being seeded for another group, or holds a log that no seed began.
+        IdentityError: its identity file is another group's.
+    """
+    broker_id = IdentityFiles(config.store, config.cluster, config.group).read()
+    files = Layout(config.store / LOG_DIRECTORY, config.mapped_file_bytes).starts()
+    note = _read_note(config.store)
+    mine = {"cluster": config.cluster, "group": config.group, "file_bytes": config.mapped_file_bytes}
+    if note is not None:
+        found = {key: note.get(key) for key in mine}
+        if found != mine:
+            raise SeedError(f"{config.store} is being seeded for {found}, not for {mine}")
+        return "it is seeded already" if note.get("done") else None
+    if broker_id is not None and files:
+        return f"it is the store of broker {broker_id} of this group"
+    if files:
+        raise SeedError(
+            f"{config.store} holds a log from offset {files[0]} that no seed began and no broker of "
+            f"{config.cluster}/{config.group} owns: move it away if it is not needed"
+        )
+    _write_note(config, done=False)
+    return None
+
+
+class Seed:
+    """One seed of a claimed store.
+
+    Attributes:
+        copied_bytes: of the log, by this process.
+    """
+
+    def __init__(
+        self, config: SeedConfig, store: ReplicaStore, find_source: Callable[[], HostPort | None]
+    ) -> None:
+        """Take the open store; `find_source` names the HA address of a member, None while none is known."""
+        self.copied_bytes = 0
+        self._config: Final = config
+        self._store = store
+        self._find_source: Final = find_source
+        self._started_s: Final = time.monotonic()
+        self._checked_offset = store.log.min_offset
+        self._progress_s = self._started_s
+        self._start_at_file = False
+        self._problem = ""
+
+    def run(self) -> SeedResult:
+        """Copy until the source is nearly reached, check all of it, make it a broker's store.
+
+        Raises:
+            SeedError: nothing came, `attempts` times in a row.
+            OSError: the disk refused.
+        """
+        fruitless = 0
+        while not (near := self._copy()):
+            fruitless = fruitless + 1 if near is None else 0
+            if fruitless >= self._config.attempts:
+                raise SeedError(f"{fruitless} attempts in a row brought nothing: {self._problem}")
+            if near is None:
+                time.sleep(AGAIN_S)
+        self._store.adopt(self._store.epochs.starting_up_to(self._store.log.max_offset))
+        if self._config.broker_id:
+            identity = IdentityFiles(self._config.store, self._config.cluster, self._config.group)
+            identity.promote(self._config.broker_id)
+        _write_note(self._config, done=True)
+        log = self._store.log
+        took_ms = int((time.monotonic() - self._started_s) * 1000)
+        return SeedResult(True, "done", log.min_offset, log.max_offset, self.copied_bytes, took_ms)
+
+    def _copy(self) -> bool | None:
+        """Follow one connection; return whether the source is nearly reached, None if nothing came of it."""
+        address = self._find_source()
+        if address is None:
+            self._problem = "no member of the group serves its log"
+            _log.warning("%s", self._problem)
+            return None
+        before_offset = self._store.log.max_offset
+        notes = _Notes()
+        broker_id = self._config.broker_id or NO_BROKER_ID
+        config = SlaveConfig(
+            broker_id, self._config.mapped_file_bytes, start_at_file=self._start_at_file, async_learner=True
+        )
+        link = HaLink(address, self._store, config, notes, None)
+        link.set_in_sync(True)  # acks need no repeating: nobody is to take this slave into a set
+        link.start()
+        end = self._watch(link, notes)
+        self.copied_bytes += max(0, self._store.log.max_offset - before_offset)
+        if end.disk_error is not None:
+            raise end.disk_error
+        self._start_at_file = starts_below_first_epoch(end) or self._start_at_file
+        if end.diverged is not None:
+            _log.warning("what was copied is of another history (%s): starting over", end.detail)
+            shutil.rmtree(self._store.archive())
+            self._checked_offset = 0
+            return None
+        self._checked_offset = min(self._checked_offset, notes.take_start())
+        if not self._check(self._store.cut_torn_record()):
+            self._store.log.truncate(self._checked_offset)
+            self._store.adopt(self._store.epochs.starting_up_to(self._checked_offset))
+            return None
+        if notes.caught_up:
+            return notes.handshake_left_bytes <= NEAR_BYTES
+        self._problem = f"{address[0]}:{address[1]}: {end.reason} {end.detail}"
+        _log.warning("%s", self._problem)
+        return False if self._store.log.max_offset > before_offset else None
+
+    def _watch(self, link: HaLink, notes: "_Notes") -> LinkEnd:
+        while True:
+            try:
+                return notes.ends.get(timeout=POLL_S)
+            except queue.Empty:
+                pass
+            if not notes.has_started:
+                continue
+            # What lay above the start was cut, and comes anew.
+            self._checked_offset = min(self._checked_offset, notes.take_start())
+            log = self._store.log
+            if notes.caught_up or not self._check(log.layout.start_of(log.max_offset)):
+                link.stop()
+                return notes.ends.get()
+            self._tell_progress(notes)
+
+    def _check(self, up_to_offset: int) -> bool:
+        """Check the records below `up_to_offset` that were not yet; return whether all are whole."""
+        log = self._store.log
+        self._checked_offset = max(self._checked_offset, log.min_offset)
+        while self._checked_offset < up_to_offset:
+            start_offset = log.layout.start_of(self._checked_offset)
+            end_offset = min(start_offset + log.layout.file_bytes, up_to_offset)
+            found_offset, record = check_file(log.layout, start_offset, end_offset)
+            if found_offset < end_offset:
+                self._problem = f"the record at {found_offset} came damaged: {record.problem}"
+                _log.warning("%s", self._problem)
+                self._checked_offset = found_offset
+                return False
+            self._checked_offset = end_offset
+        return True
+
+    def _tell_progress(self, notes: "_Notes") -> None:
+        now_s = time.monotonic()
+        if now_s - self._progress_s < PROGRESS_S or not notes.master_max_offset:
+            return
+        self._progress_s = now_s
+        log = self._store.log
+        have, all_bytes = log.max_offset - log.min_offset, notes.master_max_offset - log.min_offset
+        rate = (log.max_offset - notes.start_offset) / max(now_s - notes.started_s, 0.001)
+        left_s = (notes.master_max_offset - log.max_offset) / rate if rate > 0 else 0.0
+        _log.info(
+            "%.1f %%: %d of %d bytes, %.0f MB/s, %.0f s left",
+            100 * have / max(all_bytes, 1),
+            have,
+            all_bytes,
+            rate / 1e6,
+            left_s,
+        )
+
+
+class _Notes:
+    """What a link says, for the thread that waits."""
+
+    def __init__(self) -> None:
+        self.ends: Final[queue.Queue[LinkEnd]] = queue.Queue()
+        self.caught_up = self.has_started = False
+        self._untaken_offset = OFFSET_MAX
+        self.master_max_offset = self.start_offset = self.handshake_left_bytes = 0
+        self.started_s = time.monotonic()
+
+    def take_start(self) -> int:
+        """Return where the log goes on the first time, later a number above all offsets."""
+        start_offset, self._untaken_offset = self._untaken_offset, OFFSET_MAX
+        return start_offset
+
+    def on_handshake(self, done: HandshakeDone) -> None:
+        self._untaken_offset = done.start_offset
+        self.has_started = True
+        self.master_max_offset, self.start_offset = done.master_max_offset, done.start_offset
+        self.handshake_left_bytes = done.master_max_offset - done.start_offset
+
+    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+        _log.info("cut from %d to %d", from_offset, to_offset)
+
+    def on_caught_up(self, offset: int) -> None:
+        self.caught_up = True
+
+    def on_end(self, end: LinkEnd) -> None:
+        self.ends.put(end)
+
+
+def _read_note(store: Path) -> dict[str, object] | None:
+    path = store / NOTE_FILE
+    if not path.exists():
+        return None
+    note = json.loads(path.read_text())
+    return note if isinstance(note, dict) else {}
+
+
+def _write_note(config: SeedConfig, *, done: bool) -> None:
+    config.store.mkdir(parents=True, exist_ok=True)
+    note = {
+        "cluster": config.cluster,
+        "group": config.group,
+        "file_bytes": config.mapped_file_bytes,
+        "done": done,
+    }
+    write_atomically(config.store / NOTE_FILE, json.dumps(note).encode())

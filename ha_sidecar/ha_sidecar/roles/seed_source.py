@@ -1,0 +1,77 @@
+"""From whom a seed copies: a member of the SyncStateSet that gives an HA address, log replicas and slaves before the master.
+
+A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none.
+
+Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+"""
+
+import asyncio
+import logging
+
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.companion_facts import GroupFacts
+from ha_sidecar.roles.config import ConfigError, HostPort, host_port
+from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.roles.looking import ask_group
+from ha_sidecar.roles.seed_config import SeedConfig
+
+FIND_TIMEOUT_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+def find_source(config: SeedConfig) -> HostPort | None:
+    """Return the HA address to copy from, None if nobody gives one now."""
+    return config.source or asyncio.run(_find(config))
+
+
+async def _find(config: SeedConfig) -> HostPort | None:
+    controllers = Controllers(config.controllers)
+    controllers.start()
+    try:
+        async with asyncio.timeout(FIND_TIMEOUT_S):
+            for address in candidates(await _group(controllers, config.group), config.broker_id):
+                found = await _ha_address(address)
+                if found is not None:
+                    return found
+    except TimeoutError:
+        _log.warning("the controllers do not tell of group %s", config.group)
+    finally:
+        await controllers.stop()
+    return None
+
+
+def candidates(group: GroupFacts, own_id: int) -> list[str]:
+    """Return the addresses of living members of the set, the master last; never our own."""
+    found = [
+        (broker_id == group.master_id, broker_id, address)
+        for broker_id, address, alive in group.others
+        if alive and broker_id in group.members and broker_id != own_id
+    ]
+    return [address for _, _, address in sorted(found)]
+
+
+async def _group(controllers: Controllers, group: str) -> GroupFacts:
+    while True:
+        try:
+            return await ask_group(controllers, group)
+        except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
+            _log.debug("controllers: %s", error)
+        await asyncio.sleep(0.1)
+
+
+async def _ha_address(address: str) -> HostPort | None:
+    try:
+        asker = Asker(host_port(address))
+        try:
+            answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
+        finally:
+            asker.close()
+        ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
+        return host_port(ha_address) if ha_address else None
+    except (AskError, RemotingProtocolError, ConfigError) as error:
+        _log.info("%s gives no HA address: %s", address, error)
+        return None

@@ -1,0 +1,268 @@
+"""A seed fills an empty store from a member that serves, whatever is cut or killed, and leaves other people's stores alone."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ha_sidecar.commitlog.recovery import walk
+from ha_sidecar.commitlog.served import ServedStore
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.epoch import EpochList
+from ha_sidecar.roles import seed as seeding
+from ha_sidecar.roles.cli import main
+from ha_sidecar.roles.companion_facts import GroupFacts
+from ha_sidecar.roles.config import ConfigError, HostPort
+from ha_sidecar.roles.identity import IDENTITY_FILE, IdentityError
+from ha_sidecar.roles.seed import Seed, SeedError, SeedResult, claim
+from ha_sidecar.roles.seed_config import SeedConfig, from_texts
+from ha_sidecar.roles.seed_source import candidates
+from ha_sidecar.roles.serving import HaServer
+from ha_sidecar.transfer.served_log import MasterConfig
+from testkit.messages import boundaries, log_bytes
+from testkit.replica import log_prefix_equal
+
+FILE_BYTES = 4096
+LOG = log_bytes(200, FILE_BYTES)
+
+
+class Member:
+    """A store of the group, served."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = ReplicaStore(directory, FILE_BYTES)
+        self.store.adopt(EpochList.of((1, 0), (3, boundaries(LOG, FILE_BYTES)[90])))
+        append(self.store, LOG)
+        self.server = HaServer(self.store, ServedStore(self.store, lambda: 0), MasterConfig(FILE_BYTES))
+        self.server.start("127.0.0.1", 0)
+
+    @property
+    def address(self) -> HostPort:
+        """Where it serves."""
+        return "127.0.0.1", self.server.port
+
+
+def append(store: ReplicaStore, data: bytes) -> None:
+    """Append, never across a file, durably."""
+    at = 0
+    while at < len(data):
+        length = min(len(data) - at, FILE_BYTES - store.log.max_offset % FILE_BYTES)
+        store.log.append(store.log.max_offset, [memoryview(data)[at : at + length]])
+        at += length
+    store.log.sync()
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path / "member")
+    yield made
+    made.server.stop()
+    made.store.close()
+
+
+def config_of(directory: Path, member: Member, **values: object) -> SeedConfig:
+    given: dict[str, object] = {
+        "cluster": "c",
+        "group": "g",
+        "store": directory,
+        "source": member.address,
+        "mapped_file_bytes": FILE_BYTES,
+        "attempts": 2,
+        **values,
+    }
+    return SeedConfig(**given)  # type: ignore[arg-type]  # names and types are those of the fields
+
+
+def run(config: SeedConfig) -> SeedResult:
+    """Run a seed to its end."""
+    assert claim(config) is None
+    store = ReplicaStore(config.store, FILE_BYTES)
+    try:
+        return Seed(config, store, lambda: config.source).run()
+    finally:
+        store.close()
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeding, "AGAIN_S", 0.01)
+    monkeypatch.setattr(seeding, "POLL_S", 0.005)
+
+
+def assert_equal(directory: Path, member: Member) -> None:
+    """The store holds the member's log and epochs, and every record is whole."""
+    assert log_prefix_equal(member.store.log.layout.directory, directory / "commitlog", len(LOG))
+    store = ReplicaStore(directory, FILE_BYTES)
+    assert store.epochs == member.store.epochs
+    assert walk(store.log.layout).end.max_offset == len(LOG)
+    store.close()
+
+
+def test_an_empty_store_becomes_a_copy_with_epochs_and_identity(member: Member, tmp_path: Path) -> None:
+    result = run(config_of(tmp_path / "new", member, broker_id=7))
+    assert (result.seeded, result.max_offset, result.copied_bytes) == (True, len(LOG), len(LOG))
+    assert_equal(tmp_path / "new", member)
+    assert (tmp_path / "new" / IDENTITY_FILE).read_text() == "c#g#7"
+
+
+def test_a_seed_without_an_id_leaves_the_broker_to_apply_for_one(member: Member, tmp_path: Path) -> None:
+    run(config_of(tmp_path / "new", member))
+    assert not (tmp_path / "new" / IDENTITY_FILE).exists()
+
+
+def test_the_source_never_counts_a_seed_as_a_member(member: Member, tmp_path: Path) -> None:
+    seen = []
+    session_ended = member.server.ended
+
+    def ended(session: object) -> None:
+        seen.append(session.machine.handshake)  # type: ignore[attr-defined]  # a session of the server
+        session_ended(session)  # type: ignore[arg-type]  # the same
+
+    member.server.ended = ended  # type: ignore[method-assign]  # to look at what it was told
+    run(config_of(tmp_path / "new", member))
+    assert [handshake.async_learner for handshake in seen] == [True]
+
+
+def test_a_killed_seed_goes_on_where_its_log_ends(member: Member, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "new", member)
+    assert claim(config) is None
+    partial = ReplicaStore(config.store, FILE_BYTES)
+    partial.adopt(EpochList.of((1, 0)))
+    append(partial, LOG[: FILE_BYTES * 2 + 100])  # ends inside a message
+    partial.close()
+    result = run(config)
+    assert result.copied_bytes < len(LOG) - 2 * FILE_BYTES + 200
+    assert_equal(config.store, member)
+
+
+def test_a_copy_of_another_history_is_dropped_and_begun_anew(member: Member, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "new", member)
+    assert claim(config) is None
+    other = ReplicaStore(config.store, FILE_BYTES)
+    other.adopt(EpochList.of((2, 0)))
+    append(other, log_bytes(50, FILE_BYTES, mark=b"other"))
+    other.close()
+    run(config)
+    assert_equal(config.store, member)
+    assert list((config.store / "diverged").iterdir()) == []
+
+
+def test_what_the_source_writes_meanwhile_is_copied_too(
+    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeding, "NEAR_BYTES", 1000)
+    sources: list[int] = []
+    config = config_of(tmp_path / "new", member)
+    assert claim(config) is None
+    store = ReplicaStore(config.store, FILE_BYTES)
+
+    def find() -> HostPort:
+        sources.append(store.log.max_offset)
+        if len(sources) == 2:
+            append(member.store, log_bytes(20, FILE_BYTES, len(LOG)))
+        return member.address
+
+    result = Seed(config, store, find).run()
+    store.close()
+    # The first connection ended at the end of that time, the second still had more to bring than is near.
+    assert sources == [0, len(LOG), member.store.log.max_offset]
+    assert result.max_offset == member.store.log.max_offset > len(LOG)
+
+
+def test_a_damaged_record_is_asked_for_again_and_never_kept(member: Member, tmp_path: Path) -> None:
+    path = member.store.log.layout.path(FILE_BYTES)
+    with path.open("r+b") as file:
+        body_at = boundaries(LOG, FILE_BYTES)[40] - FILE_BYTES + 95
+        file.seek(body_at)
+        good = file.read(1)
+        file.seek(body_at)
+        file.write(b"!")
+    with pytest.raises(SeedError, match="came damaged: body checksum"):
+        run(config_of(tmp_path / "new", member))
+    with path.open("r+b") as file:
+        file.seek(body_at)
+        file.write(good)
+    run(config_of(tmp_path / "new", member))
+    assert_equal(tmp_path / "new", member)
+
+
+def test_a_seed_that_reaches_nobody_gives_up_and_says_so(member: Member, tmp_path: Path) -> None:
+    member.server.stop()
+    with pytest.raises(SeedError, match=r"2 attempts in a row brought nothing.*ConnectFailed"):
+        run(config_of(tmp_path / "new", member))
+
+
+def test_a_source_that_comes_late_is_waited_for(member: Member, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "new", member)
+    sources: list[HostPort | None] = [None, member.address]
+    assert claim(config) is None
+    store = ReplicaStore(config.store, FILE_BYTES)
+    assert Seed(config, store, lambda: sources.pop(0)).run().max_offset == len(LOG)
+    store.close()
+
+
+def test_a_store_that_is_done_is_left_as_it_is(member: Member, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "new", member)
+    run(config)
+    before = os.listdir(config.store / "commitlog")
+    assert claim(config) == "it is seeded already"
+    assert os.listdir(config.store / "commitlog") == before
+
+
+def test_a_broker_s_own_store_is_left_as_it_is(member: Member, tmp_path: Path) -> None:
+    (member.store.directory / IDENTITY_FILE).write_text("c#g#2")
+    assert claim(config_of(member.store.directory, member)) == "it is the store of broker 2 of this group"
+
+
+def test_a_store_of_another_group_is_refused(member: Member, tmp_path: Path) -> None:
+    (member.store.directory / IDENTITY_FILE).write_text("c#other#2")
+    with pytest.raises(IdentityError, match="other"):
+        claim(config_of(member.store.directory, member))
+
+
+def test_a_log_that_no_seed_began_is_refused(member: Member) -> None:
+    with pytest.raises(SeedError, match="holds a log from offset 0 that no seed began"):
+        claim(config_of(member.store.directory, member))
+
+
+def test_a_store_that_is_being_seeded_for_another_group_is_refused(member: Member, tmp_path: Path) -> None:
+    assert claim(config_of(tmp_path / "new", member, group="other")) is None
+    with pytest.raises(SeedError, match="being seeded for"):
+        claim(config_of(tmp_path / "new", member))
+
+
+def test_the_command_fills_a_store_and_prints_what_it_did(
+    member: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, port = member.address
+    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
+    arguments += ["--source", f"{host}:{port}", "--mapped-file-bytes", str(FILE_BYTES)]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["max_offset"] == len(LOG)
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {"seeded": False, "reason": "it is seeded already"}
+
+
+def test_slaves_and_log_replicas_are_asked_before_the_master() -> None:
+    others = (
+        (1, "m:1", True),
+        (2, "s:1", True),
+        (3, "dead:1", False),
+        (4, "out:1", True),
+        (5, "own:1", True),
+    )
+    group = GroupFacts(1, "m:1", 4, (1, 2, 3, 5), others)
+    assert candidates(group, 5) == ["s:1", "m:1"]
+
+
+def test_a_seed_needs_somebody_to_copy_from(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="source or controllers"):
+        from_texts({"cluster": "c", "group": "g", "store": str(tmp_path)})
+
+
+def test_no_thread_is_left_behind(member: Member, tmp_path: Path) -> None:
+    run(config_of(tmp_path / "new", member))
+    assert not [thread for thread in threading.enumerate() if thread.name == "ha-link" and thread.is_alive()]
