@@ -2,63 +2,19 @@
 
 import asyncio
 import errno
-import threading
 from pathlib import Path
 
 import pytest
 
 from controller_core.log.errors import LogFailedError
-from controller_core.log.files import OsFiles
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
 from controller_core.server.node import NotLeaderError, ProposalLostError
 from controller_core.server.node_types import NodeConfig, Store
 from testkit.nodes import NodeCluster
+from testkit.troubled_disk import TroubledFile, TroubledFiles
 
 INITIAL = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1), NodeId(2), NodeId(3))))
-
-
-class TroubledFile:
-    """A real file whose disk does what `TroubledFiles` says."""
-
-    def __init__(self, files: "TroubledFiles", inner: object) -> None:
-        self._files = files
-        self._inner = inner
-
-    def write(self, data: bytes) -> None:
-        """Append, or find no space after half of it."""
-        if self._files.full:
-            self._inner.write(data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "full")
-        self._inner.write(data)
-
-    def sync(self) -> None:
-        """Sync, when and if the disk does."""
-        self._files.unstuck.wait()
-        if self._files.broken:
-            raise OSError(errno.EIO, "broken")
-        self._inner.sync()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-
-class TroubledFiles(OsFiles):
-    """The real file system with a disk that can be made full, stuck or broken."""
-
-    def __init__(self) -> None:
-        self.full = False
-        self.broken = False
-        self.unstuck = threading.Event()
-        self.unstuck.set()
-
-    def create(self, path: Path) -> TroubledFile:
-        """Open a new file on this disk."""
-        return TroubledFile(self, super().create(path))
-
-    def append(self, path: Path) -> TroubledFile:
-        """Open an old file on this disk."""
-        return TroubledFile(self, super().append(path))
 
 
 class TroubledCluster(NodeCluster):

@@ -1,0 +1,153 @@
+"""A node whose disk fails, fills up, or cannot be read at first: what it says, and that it goes on without hands."""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from controller_core.log.errors import LogCorruptError, LogFailedError
+from controller_core.server import supervisor
+from controller_core.server.config import load
+from controller_core.server.live_config import LiveConfig
+from controller_core.server.supervisor import Supervisor
+from testkit.fake_broker import FakeBroker
+from testkit.ports import free_ports
+from testkit.troubled_disk import TroubledFile, TroubledFiles
+
+WITHIN_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "DISK_PAUSE_MIN_S", 0.02)
+
+
+@dataclass
+class Supervised:
+    """A supervised node and its disk."""
+
+    disk: TroubledFiles
+    remoting: str
+    http: str
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Ask over HTTP; (0, None) when nobody answers."""
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://{self.http}{path}") as response,
+            ):
+                is_json = response.content_type == "application/json"
+                return response.status, await response.json() if is_json else await response.text()
+        except aiohttp.ClientError:
+            return 0, None
+
+    async def until_ready(self, status: int, text: str = "") -> None:
+        """Wait until /readyz answers so."""
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                found, value = await self.get("/readyz")
+                if found == status and text in str(value):
+                    return
+                await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def supervised(directory: Path, disk: TroubledFiles) -> AsyncIterator[Supervised]:
+    port, _, http_port = free_ports(3)
+    given = {
+        "controllerDLegerGroup": "unit",
+        "controllerDLegerPeers": f"n0-127.0.0.1:{port}",
+        "controllerStorePath": str(directory),
+        "bindAddress": "127.0.0.1",
+        "raftElectionTimeoutMs": "60",
+        "raftHeartbeatIntervalMs": "10",
+    }
+    stop = asyncio.Event()
+    running = asyncio.create_task(Supervisor(LiveConfig(load(given)[0], given), disk).run(stop))
+    try:
+        yield Supervised(disk, f"127.0.0.1:{port}", f"127.0.0.1:{http_port}")
+    finally:
+        stop.set()
+        assert await asyncio.wait_for(running, WITHIN_S) == 0
+
+
+async def test_a_broken_disk_leaves_a_node_that_says_so_and_goes_on_when_the_disk_is_back(
+    tmp_path: Path,
+) -> None:
+    async with supervised(tmp_path, TroubledFiles()) as node:
+        await node.until_ready(200)
+        async with FakeBroker([node.remoting], "before"):
+            node.disk.broken = True
+            lost = FakeBroker([node.remoting], "after")
+            writing = asyncio.ensure_future(lost.start())
+            await node.until_ready(503, "failed: writing to")
+            assert (await node.get("/livez"))[0] == 200
+            assert (await node.get("/v1/status"))[1]["log_state"] == "failed"
+            assert [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]] == ["before"]
+            node.disk.broken = False
+            await node.until_ready(200)
+            # "after" may be there too: it was written, though nobody was told so.
+            assert "before" in [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]]
+            await asyncio.gather(writing, return_exceptions=True)
+            await lost.die()
+        async with FakeBroker([node.remoting], "later"):
+            names = [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]]
+            assert {"before", "later"} <= set(names)
+
+
+async def test_a_full_disk_is_said_and_waited_out(tmp_path: Path) -> None:
+    async with supervised(tmp_path, TroubledFiles()) as node:
+        await node.until_ready(200)
+        broker = FakeBroker([node.remoting], "b1")
+        node.disk.full = True
+        writing = asyncio.ensure_future(broker.start())
+        await node.until_ready(503, "waits for space")
+        assert (await node.get("/v1/status"))[1]["log_state"] == "full"
+        assert 'rmqha_controller_log_state{state="full"} 1.0' in (await node.get("/metrics"))[1]
+        node.disk.full = False
+        await node.until_ready(200)
+        await asyncio.gather(writing, return_exceptions=True)
+        await broker.die()
+
+
+async def test_a_log_that_cannot_be_read_now_is_opened_when_it_can(tmp_path: Path) -> None:
+    async with supervised(tmp_path, TroubledFiles()) as node:
+        await node.until_ready(200)
+    disk = TroubledFiles()
+    disk.unreadable = True
+    async with supervised(tmp_path, disk) as node:
+        await node.until_ready(503, "the log cannot be opened")
+        assert (await node.get("/livez"))[0] == 200
+        assert (await node.get("/v1/status"))[0] == 503
+        disk.unreadable = False
+        await node.until_ready(200)
+
+
+async def test_a_log_that_must_not_be_opened_ends_the_process_at_once(tmp_path: Path) -> None:
+    class Forbidden(TroubledFiles):
+        """A disk that this process may not use."""
+
+        def create(self, path: Path) -> TroubledFile:
+            raise OSError(errno.EACCES, "forbidden")
+
+    with pytest.raises(LogFailedError, match="forbidden"):
+        async with supervised(tmp_path, Forbidden()):
+            await asyncio.sleep(0.1)
+    async with supervised(tmp_path, TroubledFiles()) as node:
+        await node.until_ready(200)
+    _damage(tmp_path)
+    with pytest.raises(LogCorruptError, match="damaged at byte 0"):
+        async with supervised(tmp_path, TroubledFiles()):
+            await asyncio.sleep(0.1)
+
+
+def _damage(directory: Path) -> None:
+    for segment in directory.glob("raft-n0/*.wal"):
+        segment.write_bytes(b"x" * 100)
