@@ -1,5 +1,7 @@
 """`slo-pipeline import openmetrics FILE --into DIR`: somebody else's history becomes segments.
 
+(`import prometheus URL` is the same for a running store: `land_prometheus`.)
+
 Problem: an import is repeated after an interruption, or by mistake, and must not count anything twice.
 Shape: the file's digest is part of the segments' names, and the rows of each are a function of the file. A second run finds
 its segments there and writes nothing; one that was killed half-way leaves whole segments, and the next run adds the rest. The
@@ -29,14 +31,31 @@ DIGEST_CHARACTERS: Final = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `import`."""
-    parser.add_argument("format", choices=["openmetrics"], help="what FILE holds")
-    parser.add_argument("file", type=Path, metavar="FILE", help="text in which every sample has a timestamp")
+    parser.add_argument("format", choices=["openmetrics", "prometheus"], help="what is imported")
+    parser.add_argument(
+        "source",
+        metavar="FILE|URL",
+        help="text in which every sample has a timestamp, or a Prometheus' address",
+    )
     parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="data directory for segments")
+    asked = parser.add_argument_group("prometheus only")
+    asked.add_argument(
+        "--match", action="append", default=[], metavar="SELECTOR", help="what to take; repeatable"
+    )
+    asked.add_argument("--start", metavar="TIME", help="RFC 3339 or seconds since 1970")
+    asked.add_argument("--end", metavar="TIME", help="the first moment no longer taken")
+    asked.add_argument("--slice", default="2h", metavar="TIME", help="width of one request, default 2h")
+    asked.add_argument("--protocol", default="auto", metavar="NAME", help="auto, remote_read or query")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Land a file and say in one line what it held."""
-    landed = land(args.file, args.into)
+    """Land a file or a stretch of a Prometheus and say in one line what it held."""
+    if args.format == "prometheus":
+        from slo_pipeline.jobs import land_prometheus
+
+        sys.stdout.write(land_prometheus.land(args) + "\n")
+        return 0
+    landed = land(Path(args.source), args.into)
     sys.stdout.write(f"{landed.samples} samples of {landed.series} series in {landed.segments} segments\n")
     return 0
 

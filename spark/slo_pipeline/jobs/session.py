@@ -17,6 +17,8 @@ CONFIGURATION: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    # Off by default, and a Python source that takes filters fails without it.
+    "spark.sql.python.filterPushdown.enabled": "true",
     # A file of another layout must fail, and a file that vanishes while we read must too.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.ui.enabled": "false",

@@ -6,6 +6,7 @@ one row an event_id.
 Never: no schema inference (a file of another layout fails by name), and nothing is written.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,11 +16,24 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform, struct_type
 from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
+from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
 
-SEGMENT_GLOB: Final = "day=*/[!._]*.parquet"
+SEGMENT_GLOB: Final = f"day=*/{SEGMENT_FILES}"
 # About a day of a small installation.
 SMALL_INPUT_BYTES_MAX: Final = 100_000_000
-KINDS: Final = ("probe_ops", "events", "samples")
+
+
+__all__ = [
+    "KINDS",
+    "InputError",
+    "Inputs",
+    "check_directory",
+    "has_segments",
+    "is_small",
+    "one_per_event",
+    "read_inputs",
+    "read_segments",
+]
 
 
 class InputError(Exception):
@@ -69,6 +83,21 @@ def _read(spark: SparkSession, directory: Path, kind: str, schema: pa.Schema) ->
         return spark.createDataFrame([], fields)
     frame = spark.read.schema(fields).parquet(str(directory / kind))
     return conform(frame, schema, table=str(directory / kind))
+
+
+def read_segments(spark: SparkSession, paths: Sequence[Path]) -> Inputs:
+    """Read some segments, each named by its path below .../<kind>/day=.../."""
+
+    def some(kind: str, schema: pa.Schema) -> DataFrame:
+        chosen = [str(path) for path in paths if path.parent.parent.name == kind]
+        fields = struct_type(schema)
+        if not chosen:
+            return spark.createDataFrame([], fields)
+        return conform(spark.read.schema(fields).parquet(*chosen), schema, table=kind)
+
+    return Inputs(
+        some("samples", SAMPLES), one_per_event(some("events", EVENTS)), some("probe_ops", PROBE_OPS)
+    )
 
 
 def one_per_event(events: DataFrame) -> DataFrame:

@@ -1,0 +1,7 @@
+"""Names in a data directory, for those who look at files without reading them."""
+
+from typing import Final
+
+KINDS: Final = ("probe_ops", "events", "samples")
+# Readers skip names that begin with a dot or an underscore.
+SEGMENT_FILES: Final = "[!._]*.parquet"

@@ -1,0 +1,68 @@
+"""Prometheus selectors: text to matchers and back, because remote read takes matchers and queries take text.
+
+Shape: `name{label="value",other=~"pattern"}`; a name is a matcher of `__name__`. Strings are quoted with double quotes.
+Never: anything else of PromQL (ranges, offsets, functions): a source gives raw samples, and arithmetic is ours.
+
+Source: Prometheus documentation, "Querying basics", instant vector selectors; prompb/types.proto, LabelMatcher.
+"""
+
+import json
+import re
+from typing import Final, NamedTuple
+
+# The numbers of prompb's LabelMatcher.Type.
+TYPES: Final = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
+NAME_LABEL: Final = "__name__"
+_NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*")
+_MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*")\s*(,|(?=\}))\s*')
+
+
+class SelectorError(ValueError):
+    """The text is no selector; the message shows it."""
+
+
+class Matcher(NamedTuple):
+    """One condition on one label."""
+
+    name: str
+    op: str
+    value: str
+
+
+def parse(text: str) -> tuple[Matcher, ...]:
+    """Return the matchers of a selector.
+
+    Raises:
+        SelectorError: it is none, or it matches everything.
+    """
+    head = _NAME.match(text)
+    name, at = (head.group(1), head.end()) if head else (None, 0)
+    found = [] if name is None else [Matcher(NAME_LABEL, "=", name)]
+    if at < len(text):
+        if text[at] != "{":
+            raise SelectorError(f"{text!r} is no selector: unexpected {text[at]!r}")
+        at += 1
+        while part := _MATCHER.match(text, at):
+            found.append(Matcher(part[1], part[2], _unquoted(part[3], text)))
+            at = part.end()
+        if text[at:].strip() != "}":
+            raise SelectorError(f"{text!r} is no selector: its labels do not end")
+    if not any(one.op in {"=", "=~"} and one.value for one in found):
+        raise SelectorError(f"{text!r} selects everything: name a metric or a label")
+    return tuple(found)
+
+
+def _unquoted(quoted: str, text: str) -> str:
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        raise SelectorError(f"{text!r} is no selector: {quoted} is no string") from None
+
+
+def text_of(matchers: tuple[Matcher, ...]) -> str:
+    """Return matchers as a selector that every Prometheus-compatible store understands."""
+    return (
+        "{"
+        + ",".join(f"{one.name}{one.op}{json.dumps(one.value, ensure_ascii=False)}" for one in matchers)
+        + "}"
+    )
