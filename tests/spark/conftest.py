@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.gold import Period, gold, period
 from slo_pipeline.jobs.session import session
+from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.model import Report
 from slo_pipeline.reports.page import render
 from slo_pipeline.sources.segments import read_inputs
-from slo_pipeline.transforms.budget import Objective
 from testkit import synthetic
 
 # Spark's Python side leaves sockets to its gateway for the collector to close, which says nothing about our code.
@@ -60,6 +60,6 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     inputs = read_inputs(spark, directory)
     over = period(inputs, window_days=30)
     assert over is not None
-    tables = gather.collect(gold(inputs, over, Objective()))
-    report = gather.report(tables, over, Objective(), "Story")
+    tables = gather.collect(gold(inputs, over, load()))
+    report = gather.report(tables, over, load(), "Story")
     return Told(story, directory, tables, over, report, render(report))

@@ -1,5 +1,6 @@
 """Which elections are changes of master, which marks belong to them, and what is never said."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,13 @@ def _steady(until_ms: int, *, without: range = range(0)) -> list[Row]:
     ]
 
 
-def test_first_elections_and_reelections_of_the_same_master_are_no_failovers(
+def test_a_first_election_is_nothing_and_a_reelection_of_the_same_master_no_failover(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     events = [elected(0, 1, None, 1), elected(5_000, 2, 1, 1), elected(9_000, 3, None, 2)]
     timed, _ = _timed(spark, tmp_path, events, _steady(12_000))
-    found = rows(timed.select("epoch", "old_master_id", "new_master_id"))
-    assert found == [{"epoch": 3, "old_master_id": 1, "new_master_id": 2}]
+    found = {row["epoch"]: row["booking"] for row in rows(timed.select("epoch", "booking"))}
+    assert found == {2: "reelection", 3: "failover"}
 
 
 def test_marks_belong_by_epoch_even_when_two_failovers_follow_at_once(
@@ -121,21 +122,105 @@ def test_without_a_canary_there_is_no_gap_and_without_an_acknowledgement_after_i
     assert found == [{"gap_start_ts": us(1_902), "first_ack_ts": None, "write_gap_ms": None}]
 
 
+def _booked(spark: Any, directory: Any, events: list[Row], ops: list[Row]) -> tuple[Any, Any]:
+    """Return the bookings of bad slices and the slices."""
+    read = inputs(spark, directory, events=events, probe_ops=ops)
+    told = read.events.coalesce(1).localCheckpoint()
+    marked = failovers.marked(elections.elections(told).localCheckpoint(), told).coalesce(1).localCheckpoint()
+    timed = failovers.with_gaps(marked, read.probe_ops).localCheckpoint()
+    judged = slices.slices_1s(read.probe_ops).localCheckpoint()
+    return budget.book(judged, budget.causes(timed, told)).localCheckpoint(), judged
+
+
 def test_a_slice_in_two_changes_is_booked_to_the_later_one_only(spark: SparkSession, tmp_path: Path) -> None:
     events = [elected(10_100, 2, 1, 2), elected(10_400, 3, 2, 1)]
-    timed, ops = _timed(spark, tmp_path, events, _steady(20_000, without=range(10_000, 11_000)))
-    judged = slices.slices_1s(ops)
-    booked = budget.book(judged, timed)
+    booked, judged = _booked(spark, tmp_path, events, _steady(20_000, without=range(10_000, 11_000)))
     assert [row["failover_id"] for row in rows(booked)] == ["main/orders/3"]
     assert budget.check(budget.budget(booked, budget.Objective()), judged) == (1, 1)
 
 
-def test_a_bad_second_far_from_any_change_stays_unexplained(spark: SparkSession, tmp_path: Path) -> None:
-    timed, ops = _timed(
-        spark, tmp_path, [elected(10_000, 2, 1, 2)], _steady(90_000, without=range(80_000, 80_100))
-    )
-    booked = rows(budget.book(slices.slices_1s(ops), timed))
-    assert [(row["booking"], row["failover_id"]) for row in booked] == [("unexplained", None)]
+def _fault(kind: str, at_ms: int, name: str, broker: int) -> Row:
+    return event(kind, at_ms, broker=broker, source="nemesis", attrs={"fault": name, "target": str(broker)})
+
+
+def test_each_bad_second_goes_to_the_first_cause_that_it_touches(spark: SparkSession, tmp_path: Path) -> None:
+    operator = {"source": "operator", "attrs": {"reason": "new image"}}
+    events = [
+        elected(1_000, 1, None, 1),
+        elected(10_000, 2, 1, 2, sync_state_set_after="1,2,3"),
+        elected(
+            20_500,
+            3,
+            2,
+            2,
+            cause="HeartbeatTimeout",
+            suspected_ns=str(us(20_100) * 1_000),
+            sync_state_set_after="1,2,3",
+        ),
+        _fault("FaultInjected", 40_000, "slow disk", 3),
+        _fault("FaultHealed", 45_000, "slow disk", 3),
+        event("RolloutStarted", 42_000, **operator),
+        event("RolloutFinished", 70_000, **operator),
+    ]
+    holes = (10_000, 20_000, 43_000, 65_000, 80_000)
+    ops = [
+        send(seq, at, "timeout", None) if any(hole <= at < hole + 300 for hole in holes) else send(seq, at)
+        for seq, at in enumerate(range(0, 90_000, 100))
+    ]
+    booked, _ = _booked(spark, tmp_path, events, ops)
+    found = {(row["slice_start"] - us(0)) // 1_000: row for row in rows(booked)}
+    assert {at: (row["booking"], row["failover_id"], row["detail"]) for at, row in found.items()} == {
+        10_000: ("failover", "main/orders/2", None),
+        20_000: ("reelection", "main/orders/3", None),
+        43_000: ("fault", None, "slow disk"),
+        65_000: ("rollout", None, "new image"),
+        80_000: ("unexplained", None, None),
+    }
+
+
+KINDS = ("elect", "reelect", "fault", "heal", "rollout", "rolled")
+GROUPS = 40
+
+
+def _told(happenings: list[tuple[str, int]]) -> list[Row]:
+    events, master, epoch = [elected(0, 1, None, 1)], 1, 1
+    for kind, at_ms in sorted(happenings, key=lambda one: one[1]):
+        if kind in {"elect", "reelect"}:
+            epoch, new = epoch + 1, master if kind == "reelect" else 3 - master
+            events.append(elected(at_ms, epoch, master, new))
+            master = new
+        elif kind in {"fault", "heal"}:
+            events.append(_fault("FaultInjected" if kind == "fault" else "FaultHealed", at_ms, "kill", 3))
+        else:
+            name = "RolloutStarted" if kind == "rollout" else "RolloutFinished"
+            events.append(event(name, at_ms, source="operator"))
+    return events
+
+
+def test_bookings_always_add_up_to_the_bad_seconds_of_each_group(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    bad_by_group = {
+        f"g{number}": set(chance.sample(range(60), chance.randrange(20))) for number in range(GROUPS)
+    }
+    events, ops = [], []
+    for name, bad_s in bad_by_group.items():
+        told = [(chance.choice(KINDS), chance.randrange(1_000, 58_000)) for _ in range(chance.randrange(9))]
+        events += [row | {"group": name, "event_id": f"{name}/{at}"} for at, row in enumerate(_told(told))]
+        ops += [
+            send(second, second * 1_000, group=name)
+            if second not in bad_s
+            else send(second, second * 1_000, "timeout", None, group=name)
+            for second in range(60)
+        ]
+    booked, judged = _booked(spark, tmp_path, events, ops)
+    found: dict[str, set[int]] = {name: set() for name in bad_by_group}
+    listed = rows(booked)
+    for row in listed:
+        found[row["group"]].add((row["slice_start"] - us(0)) // 1_000_000)
+    assert found == bad_by_group
+    assert len(listed) == sum(len(bad_s) for bad_s in bad_by_group.values())
+    assert {row["booking"] for row in listed} >= {"failover", "reelection", "fault", "rollout", "unexplained"}
+    assert budget.check(budget.budget(booked, budget.Objective()), judged) == (len(listed), len(listed))
 
 
 def test_the_default_objective_allows_1296_seconds_in_30_days() -> None:

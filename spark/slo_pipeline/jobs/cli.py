@@ -35,8 +35,19 @@ BRANCHES: Final = {
         "slo_pipeline.jobs.increase",
         "print how much a counter grew, window by window, as CSV, PromQL's value beside",
     ),
+    "slo": Branch(
+        "slo_pipeline.jobs.objectives", "print what was promised, what was kept, and what would have paged"
+    ),
+    "daily": Branch(
+        "slo_pipeline.jobs.daily",
+        "compute the days that have new segments, each once, and close the old ones",
+    ),
+    "serve-reports": Branch("slo_pipeline.serve.command", "show finished reports and failovers over HTTP"),
+    "export": Branch(
+        "slo_pipeline.jobs.export", "write objectives as Prometheus rules and OpenSLO documents"
+    ),
     "import": Branch(
-        "slo_pipeline.jobs.land_text", "land a file of OpenMetrics text with timestamps as segments"
+        "slo_pipeline.jobs.land_text", "land OpenMetrics text or a stretch of a Prometheus as segments"
     ),
 }
 EXIT_UNUSABLE: Final = 2
@@ -48,7 +59,10 @@ EXPECTED: Final = frozenset(
     {
         "slo_pipeline.sources.segments.InputError",
         "slo_pipeline.sources.openmetrics.OpenMetricsError",
+        "slo_pipeline.sources.prometheus_wire.PrometheusError",
         "slo_pipeline.collect.segments.SegmentError",
+        "slo_pipeline.objectives.model.ObjectivesError",
+        "slo_pipeline.jobs.days.DaysError",
         "slo_pipeline.schemas.frames.SchemaMismatchError",
         "pyspark.errors.exceptions.base.PySparkException",
         "builtins.OSError",

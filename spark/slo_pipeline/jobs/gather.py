@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from slo_pipeline.jobs.gold import Gold, Period
+from slo_pipeline.jobs.gold import Gold, Period, headline
+from slo_pipeline.objectives.model import Objectives, Slo
 from slo_pipeline.reports import model
 from slo_pipeline.reports.words import octets
-from slo_pipeline.transforms.budget import Objective
 from slo_pipeline.transforms.latency import BOUNDS_MS
 from slo_pipeline.transforms.timing import US_PER_S
 
@@ -47,12 +47,14 @@ def _by(found: Iterable[Row], key: str) -> Mapping[str, list[Row]]:
 def collect(gold: Gold) -> dict[str, list[Row]]:
     """Collect every table that the report or its files need, by the table's name."""
     tables = vars(gold).copy()
-    tables.pop("slices_1s")
+    for too_large in ("slices_1s", "sli_counts"):
+        tables.pop(too_large)
     return {name: rows(frame) for name, frame in tables.items()}
 
 
-def report(tables: Mapping[str, list[Row]], over: Period, objective: Objective, title: str) -> model.Report:
+def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives, title: str) -> model.Report:
     """Make a report's values of collected tables."""
+    objective = headline(objectives)
     groups = tuple(
         _group(row, tables) for row in sorted(tables["sli_window"], key=lambda row: str(row["group"]))
     )
@@ -93,7 +95,58 @@ def report(tables: Mapping[str, list[Row]], over: Period, objective: Objective, 
             for row in lost[:LOST_LISTED_MAX]
         ),
         bucket_s=over.stretch_us / US_PER_S,
+        objectives=_objectives(tables["slo_status"], objectives),
+        pages=tuple(
+            model.Page(
+                row["severity"],
+                row["slo"],
+                row["group"],
+                row["burn_rate"],
+                row["long_window"],
+                row["short_window"],
+                row["start_ts"],
+                row["end_ts"],
+            )
+            for row in sorted(
+                tables["pages"],
+                key=lambda row: (row["start_ts"], row["slo"], row["group"], -row["burn_rate"]),
+            )
+        ),
     )
+
+
+def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Kept, ...]:
+    """Lay what was promised beside what was kept, in the file's order."""
+    order = {slo.name: place for place, slo in enumerate(objectives.slos)}
+    kept = []
+    for row in sorted(status, key=lambda row: (order[row["slo"]], row["group"])):
+        slo = objectives.slos[order[row["slo"]]]
+        budget = slo.budget(row["good"] + row["bad"], objectives.timeWindow.days)
+        kept.append(
+            model.Kept(
+                slo.name,
+                slo.measured.says,
+                _threshold(slo),
+                row["group"],
+                slo.targetPercent,
+                row["good"],
+                row["bad"],
+                row["unknown"],
+                row["attained"],
+                budget,
+                row["burn_1h"],
+                row["burn_3d"],
+            )
+        )
+    return tuple(kept)
+
+
+def _threshold(slo: Slo) -> str:
+    if slo.value is None:
+        return ""
+    sign = "≤" if slo.op == "lte" else "≥"
+    shown = octets(slo.value) if slo.measured.unit == "bytes" else f"{slo.value:,g}"
+    return f"{sign} {shown}{' ms' if slo.measured.unit == 'ms' else ''}"
 
 
 def _one(found: Iterable[Row], group: str) -> Row | None:
@@ -127,7 +180,8 @@ def _group(row: Row, tables: Mapping[str, list[Row]]) -> model.Group:
         ),
         lag=_lag([one for one in tables["lag_points"] if one["group"] == name]),
         bad_seconds=tuple(
-            model.BadSecond(one["slice_start"], one["booking"], one["failover_id"]) for one in bad
+            model.BadSecond(one["slice_start"], one["booking"], one["failover_id"], one["detail"])
+            for one in bad
         ),
         strip=tuple(
             model.Stretch(one["ts"], one["good_s"], one["bad_s"], one["unknown_s"])

@@ -12,9 +12,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.sources.segments import Inputs
 from slo_pipeline.transforms import (
     budget,
+    burn,
     durability,
     elections,
     failovers,
@@ -22,6 +24,7 @@ from slo_pipeline.transforms import (
     latency,
     phases,
     quality,
+    sli,
     slices,
 )
 from slo_pipeline.transforms.budget import S_PER_DAY, Objective
@@ -38,10 +41,21 @@ CLOSEUP_KINDS: Final = ("RoleNotified", "HandshakeDone", "Truncated", "RoleChang
 
 @dataclass(frozen=True)
 class Period:
-    """The half-open stretch of time that is reported on, microseconds, and its stretches' width."""
+    """The half-open stretch of time that is reported on, microseconds, and its stretches' width.
+
+    Attributes:
+        around_us: how far beyond it is read, for a period that is cut out of a longer one: what crosses its borders (a
+            failover, a message's way back) is then judged as it is in the longer one.
+    """
 
     start_us: int
     end_us: int
+    around_us: int = 0
+
+    @property
+    def wide(self) -> "Period":
+        """Return the period with what is read around it."""
+        return Period(self.start_us - self.around_us, self.end_us + self.around_us)
 
     @property
     def stretch_us(self) -> int:
@@ -72,6 +86,16 @@ class Gold:
     durability: DataFrame
     lost: DataFrame
     coverage: DataFrame
+    sli_counts: DataFrame
+    slo_status: DataFrame
+    pages: DataFrame
+
+
+def headline(objectives: Objectives) -> Objective:
+    """Return the objective on write availability, by which the report judges each second; the default without one."""
+    chosen = objectives.first("write_availability")
+    days = objectives.timeWindow.days
+    return Objective(window_days=days) if chosen is None else Objective(chosen.targetPercent, days)
 
 
 def period(inputs: Inputs, window_days: int) -> Period | None:
@@ -96,21 +120,27 @@ def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
     return frame.where((micros >= over.start_us) & (micros < over.end_us))
 
 
-def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
+def gold(inputs: Inputs, over: Period, objectives: Objectives) -> Gold:
     """Compute all gold tables of a period."""
-    probe_ops = _within(inputs.probe_ops, "intended_ts", over).cache()
-    samples = _within(inputs.samples, "ts", over)
+    objective = headline(objectives)
+    probe_ops = _within(inputs.probe_ops, "intended_ts", over.wide).cache()
+    samples = _within(inputs.samples, "ts", over.wide)
     # One partition: the events of a month fit one, and every join and window of theirs then needs no shuffle.
     events = inputs.events.coalesce(1).localCheckpoint()
     elected = elections.elections(events).localCheckpoint()
-    changes = _within(failovers.marked(elected, events), "elected_ts", over).coalesce(1).localCheckpoint()
-    timed = failovers.with_gaps(changes, probe_ops).coalesce(1).localCheckpoint()
+    found = _within(failovers.marked(elected, events), "elected_ts", over.wide).coalesce(1).localCheckpoint()
+    answering = failovers.with_gaps(found, probe_ops).coalesce(1).localCheckpoint()
+    timed = _within(answering.where(F.col("booking") != elections.REELECTION), "elected_ts", over)
     steps = phases.phases(timed).localCheckpoint()
-    judged = slices.slices_1s(probe_ops).cache()
-    booked = budget.book(judged, timed).localCheckpoint()
-    verdicts = durability.verdicts(probe_ops).cache()
+    judged = _within(slices.slices_1s(probe_ops), "slice_start", over).cache()
+    booked = budget.book(judged, budget.causes(answering, events)).localCheckpoint()
+    verdicts = _within(durability.verdicts(probe_ops), "intended_ts", over).cache()
     losses = durability.lost(verdicts).cache()
-    points = latency.latency_points(probe_ops).cache()
+    points = _within(latency.latency_points(probe_ops), "ts", over).cache()
+    recent = _within(events, "ts", over)
+    measured = sli.Measured(judged, points, samples, timed, verdicts, recent)
+    counted = _within(sli.counts(measured, objectives), "ts", over).localCheckpoint()
+    by_minute = burn.minutes(counted).localCheckpoint()
     return Gold(
         sli_window=slices.sli_window(judged),
         sli_strip=slices.strip(judged, bucket_us=over.stretch_us),
@@ -125,10 +155,13 @@ def gold(inputs: Inputs, over: Period, objective: Objective) -> Gold:
         latency=latency.latency(points),
         latency_histogram=latency.latency_histogram(points),
         latency_series=latency.latency_series(points, bucket_us=over.stretch_us),
-        lag_points=lag.lag_points(samples, bucket_us=over.stretch_us),
+        lag_points=lag.lag_points(_within(samples, "ts", over), bucket_us=over.stretch_us),
         durability=durability.durability(verdicts),
         lost=losses,
-        coverage=quality.coverage(samples),
+        coverage=quality.coverage(_within(samples, "ts", over)),
+        sli_counts=counted,
+        slo_status=burn.status(counted, by_minute, objectives),
+        pages=burn.pages(by_minute, objectives),
     )
 
 

@@ -43,7 +43,6 @@ SEGMENT_MIN_PX: Final = 3.0
 SPENT_WIDTH_PX: Final = 440
 # A stretch longer than this many buckets without a value breaks the line.
 HOLE_BUCKETS: Final = 1.5
-_KINDS: Final = ("failover", "switchover", "unexplained")
 
 
 def spent_scale_s(report: Report) -> float:
@@ -53,12 +52,12 @@ def spent_scale_s(report: Report) -> float:
 
 
 def spent_bar(report: Report, group: Group) -> Markup:
-    """Draw what one group spent: failovers, switchovers, unexplained, in this order, on the scale of all groups."""
+    """Draw what one group spent: failovers first, unexplained last, on the scale of all groups."""
     scale = Linear(0.0, spent_scale_s(report), 0.0, float(SPENT_WIDTH_PX))
-    spent = {kind: sum(1 for bad in group.bad_seconds if bad.booking == kind) for kind in _KINDS}
+    spent = {kind: sum(1 for bad in group.bad_seconds if bad.booking == kind) for kind in words.BOOKINGS}
     parts = [rect(0, 0, SPENT_WIDTH_PX, 16, "left-f", radius=3)]
     x = 0.0
-    for kind in _KINDS:
+    for kind in words.BOOKINGS:
         if spent[kind]:
             width = max(SEGMENT_MIN_PX, scale(spent[kind]))
             parts.append(

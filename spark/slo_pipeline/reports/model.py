@@ -173,6 +173,7 @@ class BadSecond:
     us: int
     booking: str
     failover_id: str | None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,48 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """One objective of one group: what was promised and what was kept.
+
+    Attributes:
+        budget: how many slices or events may be bad; 0 for an objective of 100 %.
+        burn_1h, burn_3d: burn rates at the end; None without a budget or without data.
+    """
+
+    slo: str
+    says: str
+    threshold: str
+    group: str
+    target_percent: float
+    good: int
+    bad: int
+    unknown: int
+    attained: float | None
+    budget: float
+    burn_1h: float | None
+    burn_3d: float | None
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the budget is not overspent."""
+        return self.bad <= self.budget
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One time that a burn alert would have fired."""
+
+    severity: str
+    slo: str
+    group: str
+    burn_rate: float
+    long_window: str
+    short_window: str
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything on the page.
 
@@ -216,6 +259,7 @@ class Report:
         start_us, end_us: the period, which is also the page's only notion of "now".
         budget_s: bad seconds a group may have in the window.
         booked_s, counted_s: the check line; equal, or the pipeline is wrong.
+        late_rows: rows that came after their day was closed; None where no daily run keeps book.
         lost_listed: the first lost messages; `Durability.lost` has the full count.
     """
 
@@ -232,6 +276,9 @@ class Report:
     coverage: tuple[Coverage, ...] = ()
     lost_listed: tuple[LostMessage, ...] = ()
     bucket_s: float = 1.0
+    objectives: tuple[Kept, ...] = ()
+    pages: tuple[Page, ...] = ()
+    late_rows: int | None = None
 
     @property
     def worst(self) -> Group | None:

@@ -67,7 +67,7 @@ def _burn_rate(group: Group, allowed: float) -> str:
 def _check(report: Report) -> str:
     verdict = "They agree." if report.booked_s == report.counted_s else "They differ: this report is wrong."
     return (
-        f"Booked to failovers, switchovers and unexplained: {words.seconds(report.booked_s)}. "
+        f"Booked to causes and to unexplained: {words.seconds(report.booked_s)}. "
         f"Bad seconds counted: {words.seconds(report.counted_s)}. {verdict}"
     )
 
@@ -77,11 +77,11 @@ def _burn_figure(report: Report, group: Group) -> Markup:
     seconds = charts.availability_strip(report, group, f"seconds-{group.name}")
     picture = charts.burn_down(report, group, changes, f"burn-{group.name}")
     listed = [
-        (words.iso(bad.us), bad.booking, bad.failover_id or words.NONE)
+        (words.iso(bad.us), bad.booking, bad.failover_id or bad.detail or words.NONE)
         for bad in group.bad_seconds[:BAD_LISTED_MAX]
     ]
     more = len(group.bad_seconds) - len(listed)
-    data = parts.table(("Bad second (UTC)", "Booked as", "Change of master"), listed)
+    data = parts.table(("Bad second (UTC)", "Booked as", "Which"), listed)
     note = (
         "The axis does not begin at 0. Dotted: the budget spent evenly. Triangle: failover. Ring: switchover."
     )
@@ -235,6 +235,8 @@ def quality(report: Report) -> Markup:
     unknown = sum(group.unknown_s for group in report.groups)
     judged = sum(group.good_s + group.bad_s for group in report.groups)
     said = f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in them. "
+    if report.late_rows is not None:
+        said += f"{words.count(report.late_rows, 'row')} came after {'its' if report.late_rows == 1 else 'their'} day was closed. "
     if not report.coverage:
         return parts.section("quality", "Data quality", tag("p", said + "Nothing was scraped."))
     scrapes = sum(one.scrapes for one in report.coverage)

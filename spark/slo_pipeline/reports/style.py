@@ -14,20 +14,23 @@ CSS: Final = """
 --ok:#0072b2;--okfill:#0072b226;--bad:#c8420a;--badfill:#d55e0017;--badsoft:#fdf0e8;--good:#0b7a5b;--goodsoft:#e8f5f0;
 --warn:#8a6100;--fault:#14181f0d;
 --p1:#d55e00;--p2:#e69f00;--p3:#009e73;--p4:#56b4e9;--p5:#0072b2;--p6:#b96592;
---failover:#d55e00;--switchover:#56b4e9;--unexplained:#8d96a3;--left:#e8ecf0}
+--failover:#d55e00;--switchover:#56b4e9;--unexplained:#8d96a3;
+--reelection:#b96592;--rollout:#0072b2;--fault-known:#e69f00;--left:#e8ecf0}
 @media (prefers-color-scheme:dark){:root{
 --page:#0e1116;--card:#161b22;--ink:#e8ecf1;--soft:#a3adba;--faint:#717c8a;--line:#2a313b;--grid:#222932;
 --ok:#6cb6f0;--okfill:#6cb6f02b;--bad:#ff8f57;--badfill:#ff8f571c;--badsoft:#33211a;--good:#4cc9a0;--goodsoft:#15302a;
 --warn:#e6b450;--fault:#ffffff0f;
 --p1:#f0763a;--p2:#f0b429;--p3:#2bbd92;--p4:#7cc7f2;--p5:#3d94d6;--p6:#d58fb4;
---failover:#f0763a;--switchover:#7cc7f2;--unexplained:#8d96a3;--left:#262d36}}
+--failover:#f0763a;--switchover:#7cc7f2;--unexplained:#8d96a3;
+--reelection:#d58fb4;--rollout:#3d94d6;--fault-known:#f0b429;--left:#262d36}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--page);color:var(--ink);
 font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans","DejaVu Sans",sans-serif;
 font-variant-numeric:tabular-nums}
 main,header,footer{max-width:1120px;margin:0 auto;padding:0 32px}
-header{padding-top:44px}
+header{padding-top:26px}
+.phases{margin:10px 0 4px;font-size:14px;max-width:none}.phases .key{margin-right:16px;white-space:nowrap}
 h1{font-size:17px;font-weight:650;margin:0;letter-spacing:-.005em}
 h2{font-size:25px;line-height:1.25;font-weight:680;letter-spacing:-.018em;margin:72px 0 6px}
 h3{font-size:19px;line-height:1.3;font-weight:660;letter-spacing:-.01em;margin:0}
@@ -96,6 +99,7 @@ svg .bar{fill:var(--ok)}svg .band{fill:var(--okfill)}svg .pace{stroke:var(--fain
 svg .red{fill:var(--bad)}svg .halo{paint-order:stroke;stroke:var(--card);stroke-width:4px;stroke-linejoin:round}
 .p1{fill:var(--p1)}.p2{fill:var(--p2)}.p3{fill:var(--p3)}.p4{fill:var(--p4)}.p5{fill:var(--p5)}.p6{fill:var(--p6)}
 .failover-f{fill:var(--failover)}.switchover-f{fill:var(--switchover)}.unexplained-f{fill:var(--unexplained)}
+.reelection-f{fill:var(--reelection)}.rollout-f{fill:var(--rollout)}.fault-f{fill:var(--fault-known)}
 .left-f{fill:var(--left)}
 .good-f{fill:var(--good);opacity:.55}.bad-f{fill:var(--bad)}.unknown-f{fill:var(--faint);opacity:.5}
 .l1{stroke:var(--ok)}.l1{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1;opacity:.75}

@@ -14,6 +14,17 @@ from slo_pipeline.reports.model import Failover
 NBSP: Final = "\u00a0"
 NONE: Final = "–"
 
+# What a bad second may be booked to, in the order in which pictures stack them.
+BOOKINGS: Final = {
+    "failover": "failovers",
+    "switchover": "planned switchovers",
+    "reelection": "re-elections of the same master",
+    "rollout": "rollouts",
+    "fault": "known faults that moved no master",
+    "unexplained": "no known cause",
+}
+OTHER_KNOWN: Final = ("reelection", "rollout", "fault")
+
 CAUSES: Final = {
     "ConnectionClosed": "its connection to the controller closed",
     "HeartbeatTimeout": "its heartbeats stopped",

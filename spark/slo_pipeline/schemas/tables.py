@@ -12,7 +12,7 @@ import pyarrow as pa
 from slo_pipeline.schemas.segments import LABELS, TIMESTAMP_US
 
 SLICE_STATES: Final = ("good", "bad", "unknown")
-BOOKINGS: Final = ("failover", "switchover", "unexplained")
+BOOKINGS: Final = ("failover", "switchover", "reelection", "rollout", "fault", "unexplained")
 PHASES: Final = (
     "P0 fault",
     "P1 detection",
@@ -109,7 +109,8 @@ FAILOVER_PHASES: Final = _schema(
 BUDGET: Final = _schema(
     ("group", pa.string()),
     ("booking", pa.string()),  # one of BOOKINGS
-    ("failover_id", pa.string()),  # null for unexplained
+    ("failover_id", pa.string()),  # of a failover, switchover or re-election; else null
+    ("detail", pa.string()),  # what the fault or rollout was; else null
     ("bad_s", pa.int64()),
     ("budget_s", pa.float64()),
     ("budget_share", pa.float64()),  # bad_s / budget_s
@@ -213,4 +214,40 @@ INCREASES: Final = _schema(
     ("window_start", TIMESTAMP_US),
     ("increase", pa.float64()),
     ("interpolated", pa.bool_()),
+)
+
+# Grain: one slice (Timeslices) or one stretch in which events are added up (Occurrences), of one objective and group.
+SLI_COUNTS: Final = _schema(
+    ("slo", pa.string()),
+    ("group", pa.string()),
+    ("ts", TIMESTAMP_US),
+    ("good", pa.int64()),
+    ("bad", pa.int64()),
+    ("unknown", pa.int64()),
+)
+
+# Grain: one objective of one group over the whole input.
+SLO_STATUS: Final = _schema(
+    ("slo", pa.string()),
+    ("group", pa.string()),
+    ("good", pa.int64()),
+    ("bad", pa.int64()),
+    ("unknown", pa.int64()),
+    ("attained", pa.float64()),  # good / (good + bad); null when both are 0
+    ("burn_1h", pa.float64()),  # at the end of the input; 1 spends exactly the budget; null without a budget
+    ("burn_6h", pa.float64()),
+    ("burn_1d", pa.float64()),
+    ("burn_3d", pa.float64()),
+)
+
+# Grain: one time that a burn alert would have fired.
+PAGES: Final = _schema(
+    ("slo", pa.string()),
+    ("group", pa.string()),
+    ("severity", pa.string()),
+    ("burn_rate", pa.float64()),
+    ("long_window", pa.string()),
+    ("short_window", pa.string()),
+    ("start_ts", TIMESTAMP_US),
+    ("end_ts", TIMESTAMP_US),  # first minute in which it no longer fired, or the end of the input
 )

@@ -28,7 +28,7 @@ def verdicts(probe_ops: DataFrame) -> DataFrame:
     """Judge every send of every group that is read back.
 
     Returns:
-        group, seq, acknowledged_ts (null unless acknowledged), broker_addr, queue_id, queue_offset,
+        group, seq, intended_ts, acknowledged_ts (null unless acknowledged), broker_addr, queue_id, queue_offset,
         verdict: read_back | lost | pending | ambiguous | ambiguous_found | refused.
     """
     reads = probe_ops.where(F.col("op") == "read")
@@ -61,6 +61,7 @@ def verdicts(probe_ops: DataFrame) -> DataFrame:
         .select(
             "group",
             "seq",
+            "intended_ts",
             F.when(acknowledged, F.col("end_ts")).alias("acknowledged_ts"),
             "broker_addr",
             "queue_id",

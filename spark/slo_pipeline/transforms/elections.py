@@ -5,7 +5,9 @@ gives a wrong story exactly when two failovers follow each other.
 Shape: the master epoch is the key: (cluster, group, epoch) names one change of master, and a mark belongs to it because it
 carries that epoch. Only two things have no epoch, because who saw them knows none: an injected fault, and a route that the
 canary saw. Those are looked for inside the change's own bounds (after the election before, before the election after).
-Never: a re-election of the same master is not a change of master; neither is a group's first election.
+A re-election of the same master is no change of master, but writes stand still during it as well, so it is found here too, with
+the booking `reelection`, and answers for its seconds.
+Never: a group's first election is neither.
 """
 
 from typing import Final
@@ -21,6 +23,7 @@ CLOCK_SLACK_US: Final = US_PER_S
 # A fault that began or was healed longer than this before the master was last seen did not cause the election.
 FAULT_REACH_US: Final = 30 * US_PER_S
 PLANNED_CAUSES: Final = ("Designated",)
+REELECTION: Final = "reelection"
 
 KEY: Final = ("cluster", "group", "epoch")
 
@@ -36,13 +39,13 @@ def _broker_id(text: Column) -> Column:
 
 
 def elections(events: DataFrame) -> DataFrame:
-    """Find the changes of master.
+    """Find the changes of master, and re-elections of the same one.
 
     Args:
         events: rows of the events segment, one an event_id.
 
     Returns:
-        One row a change of master: failover_id, cluster, group, epoch, old_epoch, cause, booking, old and new master's
+        One row an election with a master before it: failover_id, cluster, group, epoch, old_epoch, cause, booking, old and new master's
         id and address, sync_state_set_before and _after, last_heartbeat_ts, suspected_ts, proposed_ts, elected_ts,
         elected_clock, previous_elected_ts, next_elected_ts.
     """
@@ -71,8 +74,10 @@ def elections(events: DataFrame) -> DataFrame:
         F.lag("ts").over(order).alias("previous_elected_ts"),
         F.lead("ts").over(order).alias("next_elected_ts"),
     )
-    is_change = F.col("old_master_id").isNotNull() & (F.col("old_master_id") != F.col("new_master_id"))
-    return told.where(is_change)
+    same = F.col("old_master_id") == F.col("new_master_id")
+    return told.where(F.col("old_master_id").isNotNull()).withColumn(
+        "booking", F.when(same, REELECTION).otherwise(F.col("booking"))
+    )
 
 
 def _earliest(rows: DataFrame, name: str) -> DataFrame:
@@ -165,7 +170,7 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
         failover_id, fault, fault_ts, fault_clock, fault_healed_ts (null: never healed). No row where nobody injected a
         fault, where it was healed long before the master was missed, or where it hit another broker.
     """
-    marks = _with_healing(events).alias("f")
+    marks = with_healing(events).alias("f")
     seen_ts = F.coalesce(F.col("c.last_heartbeat_ts"), F.col("c.suspected_ts"), F.col("c.elected_ts"))
     reach = plus_us(seen_ts, -FAULT_REACH_US)
     here = F.col("f.group").isin("") | (F.col("f.group") == F.col("c.group"))
@@ -174,7 +179,7 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
     before_election = F.col("f.ts") <= plus_us(F.col("c.elected_ts"), CLOCK_SLACK_US)
     still_felt = (F.col("f.ts") >= reach) & F.coalesce(F.col("f.healed_ts") >= reach, F.lit(True))
     belongs = here & this_broker & after_previous & before_election & still_felt
-    unplanned = changes.where(F.col("booking") == "failover").alias("c")
+    unplanned = changes.where(F.col("booking") != "switchover").alias("c")
     last = (
         unplanned.join(marks, on=belongs, how="inner")
         .groupBy("c.failover_id")
@@ -189,7 +194,7 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
     )
 
 
-def _with_healing(events: DataFrame) -> DataFrame:
+def with_healing(events: DataFrame) -> DataFrame:
     """Pair each FaultInjected with the first FaultHealed of the same fault after it, and before it strikes again."""
     fault = F.coalesce(_attr("fault"), _attr("action"), F.lit("fault"))
     marks = (

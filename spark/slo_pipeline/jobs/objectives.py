@@ -1,0 +1,129 @@
+"""`slo-pipeline slo`: what was promised, what was kept, what burns, and what would have paged.
+
+Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from slo_pipeline.jobs import gather
+from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.session import session
+from slo_pipeline.objectives.file import load
+from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.schemas.frames import struct_type
+from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
+from slo_pipeline.transforms import burn
+from slo_pipeline.transforms.budget import S_PER_DAY
+from slo_pipeline.transforms.timing import US_PER_S
+
+Row = Mapping[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `slo`."""
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--input", type=Path, metavar="DIR", help="data directory with segments")
+    chosen.add_argument("--tables", type=Path, metavar="DIR", help="what `daily` made of them: much faster")
+    parser.add_argument(
+        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
+    )
+    parser.add_argument(
+        "--pages", action="store_true", help="print what would have paged and when, instead of the status"
+    )
+    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table as CSV and return the exit status.
+
+    Raises:
+        InputError: nothing to judge.
+        ObjectivesError: the objectives cannot be used.
+    """
+    objectives = load(args.slo)
+    status_frame, pages_frame = (
+        _from_segments(args.input, objectives, args.master)
+        if args.tables is None
+        else _from_tables(args.tables, objectives, args.master)
+    )
+    status = gather.rows(status_frame)
+    if args.pages:
+        write_pages(gather.rows(pages_frame), sys.stdout)
+    else:
+        write_status(status, objectives, sys.stdout)
+    return int(any(row["bad"] > spent(row, objectives)[1] for row in status))
+
+
+def _from_segments(data: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
+    check_directory(data, *KINDS)
+    spark = session(master=master, quick=is_small(data, *KINDS))
+    inputs = read_inputs(spark, data)
+    over = period(inputs, objectives.timeWindow.days)
+    if over is None:
+        raise InputError(f"{data}: its segments hold no rows")
+    tables = gold(inputs, over, objectives)
+    return tables.slo_status, tables.pages
+
+
+def _from_tables(tables: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
+    """Judge the last window of what `daily` made, for the objectives of the file that it had too."""
+    if not any((tables / "sli_minutes").glob("day=*/*.parquet")):
+        raise InputError(f"{tables}: holds no sli_minutes/day=*/*.parquet: run `slo-pipeline daily` first")
+    spark = session(master=master, quick=True)
+    fields = struct_type(SLI_COUNTS)
+    kept = spark.read.schema(fields).parquet(str(tables / "sli_minutes")).select(*SLI_COUNTS.names)
+    newest = kept.agg(F.max(F.unix_micros("ts")).alias("us")).first()
+    since_us = (newest["us"] if newest else 0) - objectives.timeWindow.days * S_PER_DAY * US_PER_S
+    known = [slo.name for slo in objectives.slos]
+    counts = kept.where((F.unix_micros("ts") > since_us) & F.col("slo").isin(known)).localCheckpoint()
+    by_minute = burn.minutes(counts).localCheckpoint()
+    return burn.status(counts, by_minute, objectives), burn.pages(by_minute, objectives)
+
+
+def spent(row: Row, objectives: Objectives) -> tuple[float, float]:
+    """Return how much of an objective's budget is spent (1 is all of it), and the budget."""
+    slo = next(one for one in objectives.slos if one.name == row["slo"])
+    budget = slo.budget(row["good"] + row["bad"], objectives.timeWindow.days)
+    if budget == 0.0:
+        return (float("inf") if row["bad"] else 0.0), 0.0
+    return row["bad"] / budget, budget
+
+
+def write_status(rows: Sequence[Row], objectives: Objectives, out: TextIO) -> None:
+    """Write one line an objective and group, in the file's order."""
+    order = {slo.name: place for place, slo in enumerate(objectives.slos)}
+    rates = ("burn_1h", "burn_6h", "burn_1d", "burn_3d")
+    writer = csv.writer(out, lineterminator="\n")
+    heads = ("target_percent", "good", "bad", "unknown", "attained", "budget", "spent")
+    writer.writerow(["slo", "group", *heads, *rates])
+    for row in sorted(rows, key=lambda row: (order[row["slo"]], row["group"])):
+        share, budget = spent(row, objectives)
+        slo = objectives.slos[order[row["slo"]]]
+        counts = [slo.targetPercent, row["good"], row["bad"], row["unknown"]]
+        derived = [_number(row["attained"]), _number(budget), _number(share)]
+        writer.writerow(
+            [row["slo"], row["group"], *counts, *derived, *[_number(row[rate]) for rate in rates]]
+        )
+
+
+def write_pages(rows: Sequence[Row], out: TextIO) -> None:
+    """Write one line a page, in order of time."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["start", "end", "severity", "slo", "group", "burn_rate", "long_window", "short_window"])
+    for row in sorted(rows, key=lambda row: (row["start_ts"], row["slo"], row["group"], -row["burn_rate"])):
+        times = [gather.iso_utc(row["start_ts"]), gather.iso_utc(row["end_ts"])]
+        names = [row["severity"], row["slo"], row["group"]]
+        writer.writerow([*times, *names, row["burn_rate"], row["long_window"], row["short_window"]])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.9g}"
