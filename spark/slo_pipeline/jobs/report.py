@@ -6,6 +6,7 @@ Exit status: 0 a page was written, 2 the input cannot be used.
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs import gather
+from slo_pipeline.jobs.days import late_rows
 from slo_pipeline.jobs.gold import gold, period
 from slo_pipeline.jobs.session import session
-from slo_pipeline.reports.page import render
+from slo_pipeline.objectives.file import load
+from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
-from slo_pipeline.transforms.budget import Objective
 
-PAGE: Final = "index.html"
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "sli_window": gold_tables.SLI_WINDOW,
     "budget": gold_tables.BUDGET,
@@ -30,6 +32,8 @@ WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "durability": gold_tables.DURABILITY,
     "lost": gold_tables.LOST,
     "coverage": gold_tables.COVERAGE,
+    "slo_status": gold_tables.SLO_STATUS,
+    "pages": gold_tables.PAGES,
 }
 
 
@@ -64,12 +68,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         type=target,
-        default=99.95,
         metavar="PERCENT",
-        help="objective for good seconds, default 99.95",
+        help="objective for good seconds instead of the file's",
     )
     parser.add_argument(
-        "--window-days", type=days, default=30, metavar="N", help="the objective's rolling window, default 30"
+        "--window-days", type=days, metavar="N", help="rolling window of all objectives instead of the file's"
+    )
+    parser.add_argument(
+        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
+    )
+    parser.add_argument(
+        "--tables",
+        type=Path,
+        metavar="DIR",
+        help="what `daily` keeps: its late rows go into the data-quality line",
     )
     parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
     parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
@@ -77,23 +89,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
+    objectives = load(args.slo).adjusted(args.target, args.window_days)
     check_directory(args.input, *KINDS)
-    page = make(
-        args.input, args.out, Objective(args.target, args.window_days), args.title, master=args.master
-    )
+    late = None if args.tables is None else sum(late_rows(args.tables).values())
+    page = make(args.input, args.out, objectives, args.title, master=args.master, late=late)
     sys.stdout.write(f"{page}\n")
     return 0
 
 
-def make(source: Path, out: Path, objective: Objective, title: str, *, master: str = "local[*]") -> Path:
-    """Compute a report and write its page and tables.
+def make(
+    source: Path,
+    out: Path,
+    objectives: Objectives,
+    title: str,
+    *,
+    master: str = "local[*]",
+    late: int | None = None,
+) -> Path:
+    """Compute a report and write its pages, its summary and its tables.
 
     Args:
         source: data directory with segments.
         out: directory for index.html and tables/*.parquet; made if missing.
-        objective: what was promised.
+        objectives: what was promised.
         title: heading of the page.
         master: where Spark runs.
+        late: rows that came too late for their day, if a daily run keeps book.
 
     Returns:
         The page's path.
@@ -103,17 +124,15 @@ def make(source: Path, out: Path, objective: Objective, title: str, *, master: s
     """
     spark = session(master=master, quick=is_small(source, *KINDS))
     inputs = read_inputs(spark, source)
-    over = period(inputs, objective.window_days)
+    over = period(inputs, objectives.timeWindow.days)
     if over is None:
         raise InputError(f"{source}: its segments hold no rows")
-    collected = gather.collect(gold(inputs, over, objective))
+    collected = gather.collect(gold(inputs, over, objectives))
     spark.catalog.clearCache()
-    page = render(gather.report(collected, over, objective, title))
+    made = replace(gather.report(collected, over, objectives, title), late_rows=late)
     out.mkdir(parents=True, exist_ok=True)
     write_tables(collected, out / "tables")
-    path = out / PAGE
-    path.write_text(page, encoding="utf-8")
-    return path
+    return write_pages(made, out)
 
 
 def write_tables(collected: Mapping[str, list[dict[str, Any]]], directory: Path) -> None:

@@ -12,20 +12,28 @@ from typing import Final
 from slo_pipeline.reports import closeup, parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Failover, Phase, Report
-from slo_pipeline.reports.svg import Linear, figure, rect
+from slo_pipeline.reports.svg import WIDTH, Linear, figure, rect
 from slo_pipeline.reports.timeline import css, describe, timeline
 
 CARDS_MAX: Final = 20
 LISTED_MAX: Final = 200
 STRIP_WIDTH_PX: Final = 240
 STRIP_HEIGHT_PX: Final = 12
+PHASE_BAR_PX: Final = 16
 # Redundancy comes back in the background; the strip compares what writers waited for.
 STRIP_PHASES: Final = ("P1 detection", "P2 election", "P3 promotion", "P4 publication", "P5 first write")
 
 
 def anchor(failover: Failover) -> str:
-    """Return the id of a change's card: letters, digits and hyphens only."""
-    return "fo-" + "".join(one if one.isalnum() else "-" for one in failover.failover_id)
+    """Return the id of a change's card: letters, digits, and what RocketMQ's names may hold besides."""
+    safe = "".join(one if one.isalnum() or one in "_-/" else "-" for one in failover.failover_id)
+    # A dot is in no name of RocketMQ's, so the three parts stay apart.
+    return "fo-" + safe.replace("/", ".")
+
+
+def page_name(failover: Failover) -> str:
+    """Return the file name of a change's own page, below the report's `failovers/`."""
+    return f"{anchor(failover)}.html"
 
 
 def heading(failover: Failover) -> str:
@@ -167,7 +175,7 @@ def overview(report: Report, shown: Sequence[Failover]) -> Markup:
     rows = [
         (
             words.iso(failover.elected_us),
-            _link(failover, linked=failover.failover_id in with_card),
+            _link(failover, on_this_page=failover.failover_id in with_card),
             _kind(failover),
             f"{failover.old_master_id or '?'} → {failover.new_master_id or '?'}",
             words.ms(failover.write_gap_ms),
@@ -200,9 +208,11 @@ def overview(report: Report, shown: Sequence[Failover]) -> Markup:
     return parts.table(heads, rows, foot=total)
 
 
-def _link(failover: Failover, *, linked: bool) -> Markup:
+def _link(failover: Failover, *, on_this_page: bool) -> Markup:
+    """Lead to the card; one that has none on this page has a page of its own."""
     label = f"{failover.group}, {failover.epoch}"
-    return tag("a", label, href=f"#{anchor(failover)}") if linked else tag("span", label)
+    target = f"#{anchor(failover)}" if on_this_page else f"failovers/{page_name(failover)}"
+    return tag("a", label, href=target)
 
 
 def _kind(failover: Failover) -> str:
@@ -237,6 +247,42 @@ def _strip(failover: Failover, longest_ms: float) -> Markup:
         width=STRIP_WIDTH_PX,
     )
     return tag("div", picture, style=f"width:{STRIP_WIDTH_PX}px;padding-top:4px")
+
+
+def phases_in_words(failover: Failover) -> Markup | None:
+    """Name the phases that writers waited for with their lengths, over one bar of them."""
+    waited = [phase for phase in failover.phases if phase.name in STRIP_PHASES and phase.duration_ms]
+    if not waited:
+        return None
+    named = [
+        tag(
+            "span",
+            swatch(css(phase.name), phase.name),
+            f" {phase.name[3:]} {words.ms(phase.duration_ms)}",
+            class_="key",
+        )
+        for phase in waited
+    ]
+    total_ms = _waited_ms(failover)
+    scale = Linear(0.0, total_ms, 0.0, WIDTH)
+    x, bars = 0.0, []
+    for phase in waited:
+        width = scale(phase.duration_ms or 0.0)
+        bars.append(
+            rect(
+                x,
+                0,
+                max(width, 2.0),
+                PHASE_BAR_PX,
+                css(phase.name),
+                note=f"{phase.name} {words.ms(phase.duration_ms)}",
+            )
+        )
+        x += width
+    picture = figure(
+        f"{anchor(failover)}-bar", f"Phases of {heading(failover)}", describe(failover), PHASE_BAR_PX, *bars
+    )
+    return join((tag("p", *named, class_="phases"), tag("div", picture, class_="scroll")))
 
 
 def _legend() -> Markup:

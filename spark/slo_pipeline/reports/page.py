@@ -9,9 +9,9 @@ Never: no number without its unit, no plot without its table.
 
 from typing import Final
 
-from slo_pipeline.reports import charts, incidents, parts, words
+from slo_pipeline.reports import charts, incidents, objectives, parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
-from slo_pipeline.reports.model import Group, Report
+from slo_pipeline.reports.model import Failover, Group, Report
 from slo_pipeline.reports.sections import availability, durability, latency, quality, replication
 from slo_pipeline.reports.style import CSS
 from slo_pipeline.reports.timeline import timeline
@@ -26,40 +26,59 @@ def render(report: Report) -> str:
         sorted(report.failovers, key=lambda one: (one.elected_us, one.failover_id), reverse=True)
     )
     ordered = latest_first[: incidents.LISTED_MAX]
-    document = tag(
-        "html",
+    body = tag(
+        "body",
+        _header(report),
         tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
-            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            tag("title", f"{report.title}: {words.period(report.start_us, report.end_us)}"),
-            tag("style", Markup(CSS)),
+            "main",
+            _first_screen(report),
+            _failovers(report, len(latest_first)),
+            *[incidents.card(report, failover) for failover in ordered[: incidents.CARDS_MAX]],
+            objectives.section(report),
+            availability(report),
+            latency(report),
+            replication(report),
+            durability(report),
+            quality(report),
         ),
-        tag(
-            "body",
-            _header(report),
-            tag(
-                "main",
-                _first_screen(report),
-                _failovers(report, len(latest_first)),
-                *[incidents.card(report, failover) for failover in ordered[: incidents.CARDS_MAX]],
-                availability(report),
-                latency(report),
-                replication(report),
-                durability(report),
-                quality(report),
-            ),
-            _footer(report),
-        ),
-        lang="en",
+        _footer(report),
     )
-    return f"<!doctype html>\n{document}\n"
+    return document(f"{report.title}: {words.period(report.start_us, report.end_us)}", body)
+
+
+def render_failover(report: Report, failover: Failover) -> str:
+    """Return the page of one change of master: what a link in a ticket leads to."""
+    title = f"{incidents.heading(failover)}, {words.iso(failover.elected_us)} UTC"
+    head = tag(
+        "header",
+        tag("h1", report.title),
+        tag(
+            "p",
+            tag("a", f"Report of {words.period(report.start_us, report.end_us)}", href="../index.html"),
+            class_="sub",
+        ),
+    )
+    body = tag("body", head, tag("main", incidents.card(report, failover)), _footer(report))
+    return document(title, body)
+
+
+def document(title: str, body: Markup) -> str:
+    """Return a whole page in the reports' looks."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("title", title),
+        tag("style", Markup(CSS)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _header(report: Report) -> Markup:
     links = (
         ("failovers", "Failovers"),
+        ("objectives", "Objectives"),
         ("availability", "Availability and budget"),
         ("latency", "Latency"),
         ("replication", "Replication"),
@@ -100,8 +119,8 @@ def _first_screen(report: Report) -> Markup:
             ),
             _lead(report),
             parts.tiles(_tiles(report)),
-            _spending(report),
             _last(report),
+            _spending(report),
         )
     )
 
@@ -126,15 +145,14 @@ def _sign(*, good: bool) -> Markup:
 
 def _lead(report: Report) -> Markup:
     """Say what burned the budget, in one sentence."""
-    kinds = {"failover": 0, "switchover": 0, "unexplained": 0}
+    kinds = dict.fromkeys(words.BOOKINGS, 0)
     for group in report.groups:
         for bad in group.bad_seconds:
             kinds[bad.booking] += 1
     total = sum(kinds.values())
     if total == 0:
         return tag("p", "In no second of the period did a write fail.", class_="lead")
-    by_kind = {"failover": "failovers", "switchover": "planned switchovers", "unexplained": "no known cause"}
-    named = [f"{words.seconds(amount)} to {by_kind[kind]}" for kind, amount in kinds.items() if amount]
+    named = [f"{words.seconds(amount)} to {words.BOOKINGS[kind]}" for kind, amount in kinds.items() if amount]
     where = "" if len(report.groups) == 1 else f" in {words.count(len(report.groups), 'group')}"
     return tag(
         "p",
@@ -207,34 +225,50 @@ def _spending(report: Report) -> Markup:
         "Seconds in which writes failed",
         ">Failovers",
         ">Switchovers",
+        ">Other known",
         ">Unexplained",
         ">Spent",
     )
     return tag(
         "div",
         tag("h3", "What burned it"),
-        tag("p", note, _booking_legend(), f" {more} more groups spent less." if more else "", class_="note"),
+        tag(
+            "p",
+            note,
+            _booking_legend(report),
+            f" {more} more groups spent less." if more else "",
+            class_="note",
+        ),
         parts.table(heads, rows),
         class_="card spend",
     )
 
 
-def _booking_legend() -> Markup:
+def _booking_legend(report: Report) -> Markup:
+    booked = {bad.booking for group in report.groups for bad in group.bad_seconds}
+    always = {"failover", "switchover", "unexplained"}
     return tag(
         "span",
         *[
             tag("span", incidents.swatch(f"{kind}-f", kind), f" {kind} ", class_="key")
-            for kind in ("failover", "switchover", "unexplained")
+            for kind in words.BOOKINGS
+            if kind in booked | always
         ],
     )
 
 
-def _amounts(report: Report, group: Group) -> tuple[str, str, str, str]:
-    def amount(kind: str) -> str:
-        return words.seconds(sum(1 for bad in group.bad_seconds if bad.booking == kind))
+def _amounts(report: Report, group: Group) -> tuple[str, str, str, str, str]:
+    def amount(*kinds: str) -> str:
+        return words.seconds(sum(1 for bad in group.bad_seconds if bad.booking in kinds))
 
     share = words.spent(group.bad_s / report.budget_s) if report.budget_s else words.NONE
-    return amount("failover"), amount("switchover"), amount("unexplained"), share
+    return (
+        amount("failover"),
+        amount("switchover"),
+        amount(*words.OTHER_KNOWN),
+        amount("unexplained"),
+        share,
+    )
 
 
 def _last(report: Report) -> Markup | None:
@@ -247,6 +281,7 @@ def _last(report: Report) -> Markup | None:
         incidents.kicker(last),
         tag("h3", "The last failover" if unplanned else "The last switchover"),
         incidents.story(last),
+        incidents.phases_in_words(last),
         tag("div", timeline(last, "last"), class_="scroll wide"),
         tag(
             "p",
@@ -287,7 +322,8 @@ def _footer(report: Report) -> Markup:
         ),
         (
             "Booked",
-            "a bad second belongs to the latest change of master whose interval it touches, or to none.",
+            "a bad second belongs to the latest failover, switchover or re-election whose interval it touches; else to a "
+            "known fault that moved no master, else to a rollout, else to nothing: unexplained.",
         ),
         (
             "Latency",

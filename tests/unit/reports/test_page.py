@@ -9,7 +9,7 @@ import pytest
 
 from slo_pipeline.reports.incidents import CARDS_MAX
 from slo_pipeline.reports.model import Report
-from slo_pipeline.reports.page import render, verdict
+from slo_pipeline.reports.page import render, render_failover, verdict
 from slo_pipeline.reports.style import CSS
 from testkit.sample_report import report, sample_failover
 
@@ -59,6 +59,27 @@ def test_links_lead_to_places_on_the_page(page: str) -> None:
     links = [element.get("href", "") for element in tree.iter("a")]
     assert links
     assert all(link.startswith("#") and link[1:] in ids for link in links)
+
+
+def test_a_failover_without_a_card_is_linked_to_its_own_page_and_that_one_leads_back() -> None:
+    one = sample_failover()
+    many = tuple(
+        replace(one, failover_id=f"demo/orders/{epoch}", epoch=epoch, elected_us=one.elected_us + epoch)
+        for epoch in range(1, CARDS_MAX + 2)
+    )
+    shown = replace(report(), failovers=many)
+    assert 'href="failovers/fo-demo.orders.1.html"' in render(shown)
+    own = render_failover(shown, many[0])
+    assert 'href="../index.html"' in own
+    assert own.count("<article") == 1
+    ids = [element.get("id") for element in _tree(own).iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_first_words_after_the_verdict_are_about_the_last_failover(page: str) -> None:
+    assert page.index("The last failover") < page.index("What burned it")
+    words = page[page.index("The last failover") : page.index("What burned it")]
+    assert all(phase in words for phase in ("detection 4", "election 5", "promotion 51", "first write 170"))
 
 
 def test_nothing_is_fetched_and_nothing_runs(page: str) -> None:

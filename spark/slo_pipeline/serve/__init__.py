@@ -1,0 +1,1 @@
+"""A small server for finished reports. No Spark here."""

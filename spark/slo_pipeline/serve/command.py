@@ -1,0 +1,61 @@
+"""`slo-pipeline serve-reports DIR`: show finished reports over HTTP.
+
+Exit status: 0 ended by a signal, 2 wrong options.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from slo_pipeline.collect.command import until_signalled
+from slo_pipeline.collect.metrics import AddressError, parse_address
+from slo_pipeline.serve.app import application
+from slo_pipeline.serve.shelf import Shelf
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `serve-reports`."""
+    parser.add_argument(
+        "directory",
+        type=Path,
+        metavar="DIR",
+        help="each report is a folder in it, as `report --out` wrote it",
+    )
+    parser.add_argument(
+        "--http",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help="where to listen, default 127.0.0.1:8080",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
+    )
+    if not args.directory.is_dir():
+        sys.stderr.write(f"slo-pipeline serve-reports: {args.directory}: no such directory\n")
+        return 2
+    try:
+        asyncio.run(_serve(args.directory, *parse_address(args.http)))
+    except (AddressError, OSError) as error:
+        sys.stderr.write(f"slo-pipeline serve-reports: {error}\n")
+        return 2
+    return 0
+
+
+async def _serve(directory: Path, host: str, port: int) -> None:
+    runner = web.AppRunner(application(Shelf(directory)), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        logging.getLogger(__name__).info("ready, http %s", runner.addresses[0])
+        await until_signalled(asyncio.sleep(float("inf")))
+    finally:
+        await runner.cleanup()
