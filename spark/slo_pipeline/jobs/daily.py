@@ -1,0 +1,124 @@
+"""`slo-pipeline daily`: one day's cost for one day's data, and tables that add up to the month.
+
+Each day becomes small tables: objectives' counts by minute, bookings of bad seconds, failovers and their phases, durability,
+coverage. `slo-pipeline slo --tables` judges a window from them without touching a segment. Which days are computed, and what
+becomes of late rows: `jobs.days`.
+
+Exit status: 0 up to date, 2 the input or the tables cannot be used.
+"""
+
+import argparse
+import datetime as dt
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from slo_pipeline.jobs.days import run_days, segments_of
+from slo_pipeline.jobs.gold import Gold, Period, gold
+from slo_pipeline.jobs.session import session
+from slo_pipeline.objectives.file import load
+from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.schemas.frames import conform
+from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.sources.segments import KINDS, check_directory, is_small, read_segments
+from slo_pipeline.transforms.burn import MINUTE_US
+from slo_pipeline.transforms.timing import US_PER_S, slice_of
+
+# Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its reader.
+AROUND_US: Final = 600 * US_PER_S
+DAY_US: Final = 86_400 * US_PER_S
+
+
+def day(text: str) -> dt.date:
+    """Return a day (an argparse type)."""
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day: write 2026-11-20") from None
+
+
+def moment(text: str) -> dt.datetime:
+    """Return a moment in UTC (an argparse type)."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-11-20T02:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `daily`."""
+    parser.add_argument(
+        "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
+    )
+    parser.add_argument(
+        "--tables", type=Path, required=True, metavar="DIR", help="where day tables and manifests live"
+    )
+    parser.add_argument(
+        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
+    )
+    parser.add_argument(
+        "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
+    )
+    parser.add_argument(
+        "--now", type=moment, metavar="TIME", help="when this run is, default: the machine's clock"
+    )
+    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Bring all days up to date and print one line each."""
+    objectives = load(args.slo)
+    check_directory(args.input, *KINDS)
+    now = args.now or dt.datetime.now(dt.UTC)
+    job = DayJob(args.input, objectives, args.master)
+    for one in run_days(args.input, args.tables, now, job.compute, reopen=frozenset(args.reopen)):
+        late = f", {one.late_rows} late rows" if one.late_rows else ""
+        sys.stdout.write(f"{one.day.isoformat()} {one.outcome}: {one.segments} segments{late}\n")
+    return 0
+
+
+class DayJob:
+    """Computes days; the session starts with the first one, so that a run with nothing to do starts none."""
+
+    def __init__(self, data: Path, objectives: Objectives, master: str) -> None:
+        self._data = data
+        self._objectives = objectives
+        self._master = master
+
+    def compute(self, which: dt.date, directory: Path) -> None:
+        """Write one day's tables as <directory>/<table>.parquet."""
+        spark = session(master=self._master, quick=is_small(self._data, *KINDS))
+        for name, frame in self._tables(spark, which):
+            pq.write_table(frame.toArrow(), directory / f"{name}.parquet", compression="zstd")
+        spark.catalog.clearCache()
+
+    def _tables(self, spark: SparkSession, which: dt.date) -> Iterator[tuple[str, DataFrame]]:
+        begin_us = (which - dt.date(1970, 1, 1)).days * DAY_US
+        over = Period(begin_us, begin_us + DAY_US, AROUND_US)
+        around = [which + dt.timedelta(days=step) for step in (-1, 0, 1)]
+        paths = [self._data / name for one in around for name in segments_of(self._data, one)]
+        yield from day_tables(gold(read_segments(spark, paths), over, self._objectives))
+
+
+def day_tables(computed: Gold) -> Iterator[tuple[str, DataFrame]]:
+    """Yield the tables that are kept of a day, rows in a fixed order."""
+    yield "sli_minutes", by_minute(computed.sli_counts)
+    for name in ("booked", "failovers", "failover_phases", "durability", "coverage"):
+        frame: DataFrame = getattr(computed, name)
+        yield name, frame.orderBy(*frame.columns[:3])
+
+
+def by_minute(counts: DataFrame) -> DataFrame:
+    """Add up the SLI_COUNTS table by minute: the finest that burn rates need, in the same columns."""
+    summed = (
+        counts.withColumn("ts", slice_of(F.col("ts"), MINUTE_US))
+        .groupBy("slo", "group", "ts")
+        .agg(*[F.sum(name).alias(name) for name in ("good", "bad", "unknown")])
+    )
+    return conform(summed, SLI_COUNTS, table="sli_minutes").orderBy("slo", "group", "ts")

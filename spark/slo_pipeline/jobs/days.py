@@ -1,0 +1,203 @@
+"""Which days are computed, again or never again: the book-keeping of the daily run, without Spark.
+
+Problem: a month must cost a day, so a day that is done stays done; and rows that come late must neither vanish nor change
+yesterday's report without anybody noticing.
+Shape: one manifest a day, `days/YYYY-MM-DD.json`, written last, names the segments that its tables were made of.
+
+    no manifest --- compute ---> open --- a segment more ---> computed again, still open
+                                   |
+                                   +--- run after day end + CLOSE_AFTER_S ---> closed --- a segment more ---> late
+
+A run computes a day that has new segments, or that is to be closed. Segments that come after a day was closed are copied to
+`late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen` computes the day with them. A
+segment belongs to its folder's day, and the days beside it are read for the minutes around midnight.
+Never: the clock is read here; `now` is a parameter. A segment is never moved or changed.
+"""
+
+import datetime as dt
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow.parquet as pq
+
+from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
+
+CLOSE_AFTER_S: Final = 7_200
+MANIFESTS: Final = "days"
+MANIFEST_VERSION: Final = 1
+
+Outcome = Literal["computed", "unchanged", "closed", "late"]
+Compute = Callable[[dt.date, Path], None]
+
+
+class DaysError(Exception):
+    """The tables directory cannot be used; the text names the file and says why."""
+
+
+@dataclass
+class Manifest:
+    """What is known of one day.
+
+    Attributes:
+        segments: relative paths that its tables were made of.
+        closed: whether nothing may be added any more.
+        late: relative path to rows, of segments that came after it was closed.
+    """
+
+    segments: list[str] = field(default_factory=list)
+    closed: bool = False
+    late: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DayOutcome:
+    """What a run did with one day."""
+
+    day: dt.date
+    outcome: Outcome
+    segments: int
+    late_rows: int
+
+
+def days_of(data: Path) -> list[dt.date]:
+    """Return the days that have a folder, in order."""
+    found = {
+        folder.name.removeprefix("day=") for kind in KINDS for folder in (data / kind).glob("day=????-??-??")
+    }
+    return sorted(dt.date.fromisoformat(name) for name in found)
+
+
+def segments_of(data: Path, day: dt.date) -> list[str]:
+    """Return the finished segments of one day's folders, relative paths, in order."""
+    return sorted(
+        str(path.relative_to(data))
+        for kind in KINDS
+        for path in (data / kind / f"day={day.isoformat()}").glob(SEGMENT_FILES)
+    )
+
+
+def read_manifest(tables: Path, day: dt.date) -> Manifest | None:
+    """Return a day's manifest; None if it was never computed.
+
+    Raises:
+        DaysError: the file is none of ours.
+    """
+    path = _path(tables, day)
+    if not path.exists():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if found["version"] != MANIFEST_VERSION:
+            raise DaysError(f"{path}: version {found['version']!r}, not {MANIFEST_VERSION}")
+        return Manifest(list(found["segments"]), bool(found["closed"]), dict(found["late"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DaysError(f"{path}: no manifest: {error!r}") from None
+
+
+def late_rows(tables: Path) -> dict[dt.date, int]:
+    """Return how many rows came after their day was closed, by day."""
+    found = {}
+    for path in sorted((tables / MANIFESTS).glob("????-??-??.json")):
+        day = dt.date.fromisoformat(path.stem)
+        manifest = read_manifest(tables, day)
+        if manifest is not None and manifest.late:
+            found[day] = sum(manifest.late.values())
+    return found
+
+
+def run_days(
+    data: Path, tables: Path, now: dt.datetime, compute: Compute, *, reopen: frozenset[dt.date] = frozenset()
+) -> list[DayOutcome]:
+    """Bring every day up to date.
+
+    Args:
+        data: directory of segments.
+        tables: directory of day tables and manifests; made if missing.
+        now: UTC.
+        compute: makes one day's tables below a directory that it is given; what it leaves there replaces the old ones.
+        reopen: closed days to compute again with everything that is there.
+
+    Returns:
+        What was done, day by day.
+    """
+    return [_one_day(data, tables, day, now, compute, reopened=day in reopen) for day in days_of(data)]
+
+
+def _one_day(
+    data: Path, tables: Path, day: dt.date, now: dt.datetime, compute: Compute, *, reopened: bool
+) -> DayOutcome:
+    manifest = read_manifest(tables, day)
+    present = segments_of(data, day)
+    if manifest is not None and manifest.closed and not reopened:
+        return _late(data, tables, day, manifest, present)
+    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC)
+    closes = now >= end + dt.timedelta(seconds=CLOSE_AFTER_S)
+    # Until it is closed, a day is also made of the first minutes of the next one.
+    beside = segments_of(data, day + dt.timedelta(days=1))[:1]
+    made_of = present + beside
+    if manifest is not None and not closes and not reopened and manifest.segments == made_of:
+        return DayOutcome(day, "unchanged", len(present), 0)
+    _compute(tables, day, compute)
+    _write(tables, day, Manifest(made_of, closes))
+    if reopened:
+        _forget_late(tables, day)
+    return DayOutcome(day, "closed" if closes else "computed", len(present), 0)
+
+
+def _compute(tables: Path, day: dt.date, compute: Compute) -> None:
+    """Make the day's tables beside the old ones, then put each in its place."""
+    scratch = tables / f".{day.isoformat()}.tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    compute(day, scratch)
+    for made in sorted(scratch.glob("*.parquet")):
+        folder = tables / made.stem / f"day={day.isoformat()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        made.replace(folder / "day.parquet")
+    scratch.rmdir()
+
+
+def _late(data: Path, tables: Path, day: dt.date, manifest: Manifest, present: list[str]) -> DayOutcome:
+    known = set(manifest.segments) | set(manifest.late)
+    new = [name for name in present if name not in known]
+    for name in new:
+        kind = name.partition("/")[0]
+        target = tables / f"late_{kind}" / f"day={day.isoformat()}" / Path(name).name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(data / name, target)
+        manifest.late[name] = pq.read_metadata(data / name).num_rows
+    if new:
+        _write(tables, day, manifest)
+    rows = sum(manifest.late.values())
+    return DayOutcome(day, "late" if rows else "unchanged", len(present), rows)
+
+
+def _forget_late(tables: Path, day: dt.date) -> None:
+    for kind in KINDS:
+        shutil.rmtree(tables / f"late_{kind}" / f"day={day.isoformat()}", ignore_errors=True)
+
+
+def _path(tables: Path, day: dt.date) -> Path:
+    return tables / MANIFESTS / f"{day.isoformat()}.json"
+
+
+def _write(tables: Path, day: dt.date, manifest: Manifest) -> None:
+    path = _path(tables, day)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = {
+        "version": MANIFEST_VERSION,
+        "segments": manifest.segments,
+        "closed": manifest.closed,
+        "late": manifest.late,
+    }
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(text, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,147 @@
+"""Days: computed when something came, closed two hours after midnight, and what comes later is kept and counted."""
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from slo_pipeline.jobs.days import DayOutcome, DaysError, late_rows, read_manifest, run_days
+
+DAY = dt.date(2026, 11, 20)
+NEXT = dt.date(2026, 11, 21)
+
+
+def _at(day: int, hour: int, minute: int = 0) -> dt.datetime:
+    return dt.datetime(2026, 11, day, hour, minute, tzinfo=dt.UTC)
+
+
+class _World:
+    """A data directory, its tables, and a computation that only notes which day it was asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data, self.tables = directory / "data", directory / "tables"
+        self.computed: list[dt.date] = []
+
+    def segment(self, name: str, day: dt.date = DAY, kind: str = "samples", rows: int = 3) -> None:
+        folder = self.data / kind / f"day={day.isoformat()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"value": list(range(rows))}), folder / f"{name}.parquet")
+
+    def _compute(self, day: dt.date, directory: Path) -> None:
+        self.computed.append(day)
+        pq.write_table(pa.table({"runs": [len(self.computed)]}), directory / "counted.parquet")
+
+    def run(self, now: dt.datetime, *reopen: dt.date) -> list[tuple[dt.date, str, int]]:
+        self.computed.clear()
+        found: list[DayOutcome] = run_days(
+            self.data, self.tables, now, self._compute, reopen=frozenset(reopen)
+        )
+        return [(one.day, one.outcome, one.late_rows) for one in found]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> _World:
+    return _World(tmp_path)
+
+
+def test_a_day_without_new_segments_is_not_computed_again(world: _World) -> None:
+    world.segment("a")
+    assert world.run(_at(20, 12)) == [(DAY, "computed", 0)]
+    assert world.run(_at(20, 13)) == [(DAY, "unchanged", 0)]
+    assert world.computed == []
+    world.segment("b", kind="events")
+    assert world.run(_at(20, 14)) == [(DAY, "computed", 0)]
+
+
+def test_late_rows_reopen_a_day_until_two_hours_after_its_end_and_no_longer(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(20, 23))
+    world.segment("late but in time")
+    assert world.run(_at(21, 1, 59)) == [(DAY, "computed", 0)]
+    assert world.run(_at(21, 2)) == [(DAY, "closed", 0)]
+    world.segment("too late", rows=5)
+    assert world.run(_at(21, 2, 1)) == [(DAY, "late", 5)]
+    assert world.computed == []
+
+
+def test_rows_that_came_too_late_are_kept_once_and_counted(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(22, 0))
+    world.segment("too late", rows=5)
+    world.segment("an event", kind="events", rows=2)
+    for _ in range(2):
+        assert world.run(_at(22, 1)) == [(DAY, "late", 7)]
+    kept = sorted(path.relative_to(world.tables) for path in world.tables.glob("late_*/day=*/*.parquet"))
+    assert [path.parts[0] for path in kept] == ["late_events", "late_samples"]
+    assert late_rows(world.tables) == {DAY: 7}
+
+
+def test_a_reopened_day_takes_its_late_rows_in(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(22, 0))
+    world.segment("too late")
+    world.run(_at(22, 1))
+    assert world.run(_at(22, 2), DAY) == [(DAY, "closed", 0)]
+    assert world.computed == [DAY]
+    assert late_rows(world.tables) == {}
+    assert world.run(_at(22, 3)) == [(DAY, "unchanged", 0)]
+
+
+def test_history_that_is_imported_long_after_its_day_is_not_late(world: _World) -> None:
+    world.segment("a")
+    assert world.run(_at(30, 0)) == [(DAY, "closed", 0)]
+
+
+def test_only_the_day_that_changed_is_computed(world: _World) -> None:
+    for number in range(1, 20):
+        world.segment("a", dt.date(2026, 11, number))
+    world.run(_at(20, 12))
+    world.segment("b")
+    world.run(_at(20, 13))
+    assert world.computed == [DAY]
+
+
+def test_a_day_is_computed_again_when_the_first_minutes_of_the_next_one_arrive(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(20, 23))
+    world.segment("b", NEXT)
+    assert world.run(_at(21, 0, 10)) == [(DAY, "computed", 0), (NEXT, "computed", 0)]
+    world.segment("c", NEXT)
+    assert world.run(_at(21, 0, 20)) == [(DAY, "unchanged", 0), (NEXT, "computed", 0)]
+
+
+def test_a_run_that_died_half_way_leaves_the_old_tables_and_is_done_again(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(20, 12))
+    table = world.tables / "counted" / "day=2026-11-20" / "day.parquet"
+    before = table.read_bytes()
+
+    def dying(day: dt.date, directory: Path) -> None:
+        (directory / "counted.parquet").write_bytes(b"half")
+        raise RuntimeError("killed")
+
+    world.segment("b")
+    with pytest.raises(RuntimeError):
+        run_days(world.data, world.tables, _at(20, 13), dying)
+    assert table.read_bytes() == before
+    assert world.run(_at(20, 13)) == [(DAY, "computed", 0)]
+
+
+def test_a_segment_that_is_still_being_written_is_not_there_yet(world: _World) -> None:
+    world.segment("a")
+    world.segment(".b")
+    world.run(_at(20, 12))
+    manifest = read_manifest(world.tables, DAY)
+    assert manifest is not None
+    assert manifest.segments == ["samples/day=2026-11-20/a.parquet"]
+
+
+def test_a_damaged_manifest_is_named(world: _World) -> None:
+    world.segment("a")
+    world.run(_at(20, 12))
+    path = world.tables / "days" / "2026-11-20.json"
+    path.write_text("{")
+    with pytest.raises(DaysError, match=r"2026-11-20\.json"):
+        world.run(_at(20, 13))
