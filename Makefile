@@ -11,10 +11,11 @@ GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
 DIFF ?=
 LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 SEEDS ?= 2000
+DAYS ?= 1
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -52,6 +53,9 @@ e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three no
 
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
 	@$(PYTHON) tests/bench/bench_controller.py
+
+bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB beside
+	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
 	@$(PYTHON) -m testkit.sim --seeds $(SEEDS) --first $(FIRST)

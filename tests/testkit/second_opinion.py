@@ -25,6 +25,7 @@ def increases(directory: Path, metric: str, window_us: int) -> dict[int, float]:
     """
     files = str(directory / "samples" / "day=*" / "*.parquet")
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         found = connection.execute(
             _INCREMENTS, {"files": files, "metric": metric, "window_us": window_us}
         ).fetchall()

@@ -147,6 +147,17 @@ def test_a_pipeline_that_does_not_add_up_says_so(page: str) -> None:
     assert "this report is wrong" in render(replace(report(), booked_s=3))
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"), [(None, None), (0, "0 rows came after"), (7, "7 rows came after their day")]
+)
+def test_the_data_quality_line_counts_late_rows_where_somebody_keeps_book(
+    rows: int | None, said: str | None
+) -> None:
+    page = render(replace(report(), late_rows=rows))
+    quality = page[page.index('id="quality"') :]
+    assert (said in quality) if said else ("came after" not in quality)
+
+
 class _Tables(HTMLParser):
     """Collects the rows of the table that follows a heading."""
 

@@ -1,0 +1,73 @@
+"""Days of counter samples, made column by column: enough for a benchmark, and known to the last one.
+
+Each of SERIES counters is scraped every 15 s and wraps to 0 now and then, which is a reset. Rows are ordered as the collector
+orders them, one segment a quarter of a day.
+"""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from slo_pipeline.schemas.segments import SAMPLES
+
+METRIC: Final = "bench_events_total"
+SERIES: Final = 200
+INTERVAL_S: Final = 15
+SEGMENTS_A_DAY: Final = 4
+WRAP: Final = 50_000
+FIRST_DAY: Final = dt.date(2026, 10, 1)
+US_PER_S: Final = 1_000_000
+S_PER_DAY: Final = 86_400
+
+
+def _call(function: str, *arguments: object) -> Any:
+    return pc.call_function(function, list(arguments))
+
+
+def write_day(directory: Path, number: int) -> int:
+    """Write one day of samples; return how many there are.
+
+    Args:
+        directory: a data directory.
+        number: days after FIRST_DAY. Counters begin each day where a function of the day's number says.
+    """
+    day = FIRST_DAY + dt.timedelta(days=number)
+    begin_us = (day - dt.date(1970, 1, 1)).days * S_PER_DAY * US_PER_S
+    points = S_PER_DAY // INTERVAL_S // SEGMENTS_A_DAY
+    folder = directory / "samples" / f"day={day.isoformat()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for segment in range(SEGMENTS_A_DAY):
+        from_us = begin_us + segment * points * INTERVAL_S * US_PER_S
+        tables = [_series(one, from_us, points) for one in range(SERIES)]
+        pq.write_table(pa.concat_tables(tables), folder / f"bench-{segment}.parquet", compression="zstd")
+    return SERIES * points * SEGMENTS_A_DAY
+
+
+def _series(number: int, from_us: int, points: int) -> pa.Table:
+    places = pa.array(range(points), pa.int64())
+    ts_us = _call("add", _call("multiply", places, pa.scalar(INTERVAL_S * US_PER_S)), pa.scalar(from_us))
+    # A pace of its own for each series, a little unsteady, wrapping to 0 (which is a reset) at its own times.
+    seconds = _call("divide", ts_us, pa.scalar(US_PER_S))
+    steady = _call("multiply", _call("divide", seconds, pa.scalar(INTERVAL_S)), pa.scalar(7 + number % 13))
+    value = _call("add", steady, _call("bit_wise_and", seconds, pa.scalar(3)))
+    wrapped = _call(
+        "subtract", value, _call("multiply", _call("divide", value, pa.scalar(WRAP)), pa.scalar(WRAP))
+    )
+    labels = [("group", f"g{number % 10}"), ("topic", f"t{number}")]
+    shift_us = number * 37_000
+    return pa.table(
+        [
+            _call("add", ts_us, pa.scalar(shift_us)).cast(SAMPLES.field("ts").type),
+            pa.repeat(pa.scalar(METRIC), points),
+            pa.array([labels], SAMPLES.field("labels").type).take(pa.array([0] * points)),
+            wrapped.cast(pa.float64()),
+            pa.repeat(pa.scalar(f"broker-{number % 20}"), points),
+            pa.repeat(pa.scalar(""), points),
+            pa.nulls(points, SAMPLES.field("embedded_ts").type),
+        ],
+        schema=SAMPLES,
+    )  # fmt: skip
