@@ -151,7 +151,8 @@ def _lead(report: Report) -> Markup:
             kinds[bad.booking] += 1
     total = sum(kinds.values())
     if total == 0:
-        return tag("p", "In no second of the period did a write fail.", class_="lead")
+        said = "In no second of the period did a write fail. "
+        return tag("p", said, _broken(report), class_="lead")
     named = [f"{words.seconds(amount)} to {words.BOOKINGS[kind]}" for kind, amount in kinds.items() if amount]
     where = "" if len(report.groups) == 1 else f" in {words.count(len(report.groups), 'group')}"
     return tag(
@@ -160,9 +161,18 @@ def _lead(report: Report) -> Markup:
         tag("b", words.count(total, "second")),
         f"{where}: {', '.join(named)}. ",
         f"The objective is {words.plain(report.target_percent, 4)}{words.NBSP}% of all seconds in "
-        f"{report.window_days} days, which allows each group {words.seconds(report.budget_s)}.",
+        f"{report.window_days} days, which allows each group {words.seconds(report.budget_s)}. ",
+        _broken(report),
         class_="lead",
     )
+
+
+def _broken(report: Report) -> Markup | None:
+    """Name the objectives whose budget is overspent, and lead to them."""
+    names = list(dict.fromkeys(kept.slo for kept in report.objectives if not kept.holds))
+    if not names:
+        return None
+    return tag("a", f"Overspent: {', '.join(names)}.", href="#objectives")
 
 
 def _tiles(report: Report) -> list[parts.Tile]:

@@ -147,6 +147,14 @@ def test_a_pipeline_that_does_not_add_up_says_so(page: str) -> None:
     assert "this report is wrong" in render(replace(report(), booked_s=3))
 
 
+def test_an_overspent_objective_is_named_on_the_first_screen(page: str) -> None:
+    assert "Overspent" not in page
+    broken = replace(report().objectives[1], bad=1)
+    shown = render(replace(report(), objectives=(report().objectives[0], broken)))
+    lead = shown[shown.index('class="lead"') : shown.index('class="tiles"')]
+    assert "Overspent: durability." in lead
+
+
 @pytest.mark.parametrize(
     ("rows", "said"), [(None, None), (0, "0 rows came after"), (7, "7 rows came after their day")]
 )

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan, StringContains
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from slo_pipeline.sources.prometheus_raw import asked, narrowed
+from slo_pipeline.schemas.frames import struct_type
+from slo_pipeline.schemas.segments import SAMPLES
+from slo_pipeline.sources.prometheus_raw import PrometheusReader, asked, narrowed
 from slo_pipeline.sources.prometheus_wire import PrometheusError, Store, Stretch, fetch
 from slo_pipeline.sources.selectors import Matcher, SelectorError, parse, text_of
 
@@ -139,6 +142,16 @@ def test_a_store_without_remote_read_is_asked_for_a_range_and_cut_here() -> None
         "a",
         [("instance", "a"), ("path", "/")],
     )
+
+
+def test_batches_have_exactly_the_schema_that_spark_compares_them_with() -> None:
+    wanted = to_arrow_schema(struct_type(SAMPLES), timezone="UTC")
+    with _answering(read_status=404, query_body=json.dumps(MATRIX).encode()) as (url, _):
+        reader = PrometheusReader(asked(OPTIONS | {"url": url}))
+        found = [batch.schema for one in reader.partitions() for batch in reader.read(one)]
+    assert found
+    assert all(schema.equals(wanted) for schema in found)
+    assert list(reader.read(None)) == []
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":{"resultType":"vector","result":[]}}'])
