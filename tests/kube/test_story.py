@@ -26,6 +26,8 @@ GAP_S_MAX = 5.0
 """Far below a client's route poll of 30 s, with room for a machine that has other work."""
 SENDS_A_SECOND = 200
 GIVEN_BACK_S_MAX = 120.0
+MEASURED_S = 20.0
+PAGE_BYTES_MAX = 1 << 20
 
 
 @pytest.fixture
@@ -136,6 +138,33 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     await group.until_whole()
 
 
+async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: Release) -> None:
+    cluster = release.cluster
+    await release.group.until_whole()
+    upgrade = (
+        "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values --set measure.enabled=true"
+    )
+    await as_shown(cluster, upgrade)
+    await cluster.kubectl(
+        "rollout", "status", "deployment/rocketmq-ha-measure", "--timeout=120s", timeout_s=130.0
+    )
+    await asyncio.sleep(MEASURED_S)
+    before = await release.group.view()
+    await release.group.kill_java(before.master)
+    after = await release.group.until_epoch_above(before.epoch)
+    await asyncio.sleep(MEASURED_S)
+    await cluster.kubectl("create", "job", "report-now", "--from=cronjob/rocketmq-ha-report")
+    await cluster.kubectl(
+        "wait", "--for=condition=Complete", "job/report-now", "--timeout=400s", timeout_s=410.0
+    )
+    path = f"/api/v1/namespaces/{cluster.namespace}/services/rocketmq-ha-report:http/proxy/index.html"
+    page = await cluster.kubectl("get", "--raw", path)
+    assert f"epoch {after.epoch}" in page
+    assert len(page) < PAGE_BYTES_MAX
+    await cluster.kubectl("delete", "job", "report-now")
+    await release.group.until_whole()
+
+
 async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release) -> None:
     cluster = release.cluster
     for command in shown_commands(REMOVE_TITLE):
@@ -148,7 +177,8 @@ async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release
 
     await until("nothing but volumes is left", only_volumes, 120.0, poll_s=2.0)
     claims = await cluster.find("persistentvolumeclaims")
-    assert len(claims) == 6  # three controllers, two brokers, one log replica
+    # Three controllers, two brokers, one log replica, and what was measured.
+    assert len(claims) == 7
     roles = await cluster.kubectl(
         "get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=rocketmq-ha"
     )
