@@ -26,11 +26,15 @@ class AnsweringBroker(FakeBroker):
         is_master: what it takes itself for.
         slaves: what it says of its slaves while it is master.
         is_log_replica: whether it refuses request 28, as log replicas do.
+        min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
+        takes_settings: whether it answers when somebody sets it.
     """
 
     is_master = False
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
+    min_in_sync_replicas: int | None = None
+    takes_settings = True
 
     def become_master(self, epoch: int) -> None:
         """Take the office that an election gave it in its answer, which is not a notice."""
@@ -51,7 +55,15 @@ class AnsweringBroker(FakeBroker):
                 body = KVTable({"dispatchBehindBytes": "7"}).encode()
             case RequestCode.GET_BROKER_CONFIG if not self.is_log_replica:
                 host, _, port = self.address.rpartition(":")
-                body = f"brokerClusterName={self.cluster}\nlistenPort={port}\nbrokerIP1={host}\n".encode()
+                text = f"brokerClusterName={self.cluster}\nlistenPort={port}\nbrokerIP1={host}\n"
+                if self.min_in_sync_replicas is not None:
+                    text += f"minInSyncReplicas={self.min_in_sync_replicas}\n"
+                body = text.encode()
+            case RequestCode.UPDATE_BROKER_CONFIG if (
+                self.takes_settings and self.min_in_sync_replicas is not None
+            ):
+                self.min_in_sync_replicas = int(request.body.decode().partition("=")[2])
+                body = b""
             case _:
                 return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)

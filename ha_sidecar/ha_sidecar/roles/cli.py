@@ -45,7 +45,7 @@ from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.replica import Replica
 from ha_sidecar.roles.seed import Seed, SeedError, claim
-from ha_sidecar.roles.seed_source import find_source
+from ha_sidecar.roles.seed_source import find_metadata, find_source
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def _seed(options: argparse.Namespace) -> int:
         return 0
     store = ReplicaStore(config.store, config.mapped_file_bytes)
     try:
-        _print(asdict(Seed(config, store, lambda: find_source(config)).run()))
+        _print(asdict(Seed(config, store, lambda: find_source(config), lambda: find_metadata(config)).run()))
     except OSError as error:
         _log.critical("stopping: %s", error)
         return 1

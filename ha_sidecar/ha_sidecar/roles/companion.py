@@ -2,13 +2,13 @@
 
 Two loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
 (1006). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
-the controllers. `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
+the controllers; the fence alone does, where the settings ask for it (`fencing`). `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
 program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
 
-Events: RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
+Events: FenceChanged; RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
 the SyncStateSet.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
@@ -30,6 +30,7 @@ from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -55,6 +56,7 @@ class Companion:
         self._group_facts: GroupFacts | None = None
         self._controllers_up = False
         self._in_sync: bool | None = None
+        self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
         """Run until cancelled; raise `OSError` if the HTTP port cannot be had."""
@@ -69,7 +71,10 @@ class Companion:
         try:
             if self._config.http is not None:
                 await http.start(*self._config.http)
-            await asyncio.gather(self._watch_broker(), self._watch_group())
+            works = [self._watch_broker(), self._watch_group()]
+            if self._fencing is not None:
+                works.append(self._fencing.run())
+            await asyncio.gather(*works)
         finally:
             await http.stop()
             await self._controllers.stop()
@@ -150,7 +155,8 @@ class Companion:
             return 503, {"error": str(error)}
 
     def _known(self) -> Known:
-        return Known(self._identified(), self._group_facts, self._lag_bytes, self._controllers_up)
+        fenced = None if self._fencing is None else self._fencing.is_closed
+        return Known(self._identified(), self._group_facts, self._lag_bytes, self._controllers_up, fenced)
 
     def _identified(self) -> BrokerFacts | None:
         return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)

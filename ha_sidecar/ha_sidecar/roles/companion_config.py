@@ -25,6 +25,11 @@ class CompanionConfig:
         name_servers: asked by a handover until they list the new master; none are asked if empty.
         namespace: Kubernetes namespace, for events.
         poll_interval_ms: between two looks at the broker and at the controllers.
+        fence: whether the broker is kept from taking writes while another may be elected unheard.
+        fence_after_ms: silence of controllers and members after which it is; below the brokers' heartbeat time-out
+            (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
+        fence_stop_ms: silence after which a broker that cannot be told is stopped.
+        fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
     """
 
@@ -36,6 +41,10 @@ class CompanionConfig:
     name_servers: tuple[HostPort, ...] = ()
     namespace: str = ""
     poll_interval_ms: int = 1_000
+    fence: bool = False
+    fence_after_ms: int = 6_000
+    fence_stop_ms: int = 8_500
+    fence_stop_command: str = ""
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -45,6 +54,10 @@ class CompanionConfig:
         require(
             self.poll_interval_ms >= POLL_INTERVAL_MS_MIN,
             f"poll-interval-ms {self.poll_interval_ms}: at least {POLL_INTERVAL_MS_MIN}",
+        )
+        require(
+            0 < self.fence_after_ms < self.fence_stop_ms,
+            f"fence-after-ms {self.fence_after_ms}: below fence-stop-ms {self.fence_stop_ms}",
         )
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
 
@@ -70,7 +83,10 @@ def _parse(key: str, text: str) -> object:
             return host_ports(text)
         case "broker" | "http":
             return host_port(text)
-        case "poll_interval_ms" | "deadline_s":
+        case "poll_interval_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
+        case "fence":
+            require(text in ("true", "false"), f"fence {text!r}: true or false")
+            return text == "true"
         case _:
             return text

@@ -26,6 +26,7 @@ class Known:
     group: GroupFacts | None
     lag_bytes: int | None
     controllers_up: bool
+    fenced: bool | None = None
 
 
 class CompanionMetrics:
@@ -69,6 +70,8 @@ class _Gauges(Collector):
 def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
     yield "broker_up", "1 while the broker answers", int(known.broker is not None)
     yield "controllers_up", "1 while a controller leads and answers", int(known.controllers_up)
+    if known.fenced is not None:
+        yield "fenced", "1 while the broker is kept from taking writes", int(known.fenced)
     if known.broker is not None:
         broker = known.broker
         yield "is_master", "1 while the broker takes itself for the master", int(broker.is_master)

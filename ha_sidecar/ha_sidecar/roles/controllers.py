@@ -89,6 +89,20 @@ class Controllers:
             self._leader = None
         raise ControllersUnavailableError(problem)
 
+    async def count_answering(self, timeout_s: float) -> int:
+        """Ask every controller who leads; return how many answered in time, whatever they said."""
+
+        async def answers(connection: Connection) -> bool:
+            try:
+                await connection.call(
+                    RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_s
+                )
+            except ChannelError:
+                return False
+            return True
+
+        return sum(await asyncio.gather(*(answers(connection) for connection in list(self._open.values()))))
+
     async def _leader_connection(self) -> Connection | None:
         known = self._open.get(self._leader or "")
         if known is not None:

@@ -32,8 +32,9 @@ from controller_core.remoting.headers import (
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
-from ha_sidecar.roles import answers, registration
-from ha_sidecar.roles.config import ReplicaConfig
+from ha_sidecar.roles import answers, metadata, registration
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.follower import Follower
@@ -52,6 +53,8 @@ POLL_HURRIED_S: Final = 0.02
 HURRY_S: Final = 5.0
 """How long polls are hurried after an HA link ended: longer than any election takes."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5
+METADATA_S: Final = 3.0
+"""Between two looks at the master's metadata; as long as a Java slave waits."""
 NEVER_FIRST_EPOCH: Final = -1
 """Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
 
@@ -106,7 +109,7 @@ class Replica:
                 self._hurry,
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
-            await self._run_tasks(self._follower.run(), self._beat(), self._poll())
+            await self._run_tasks(self._follower.run(), self._beat(), self._poll(), self._keep_metadata())
         finally:
             await self._stop(server, http)
             await asyncio.to_thread(self._ha_server.stop)
@@ -245,6 +248,26 @@ class Replica:
             _log.info("heartbeats %s", "stop: one broker and this replica" if alone else "go on")
             self._beating = not alone
 
+    async def _keep_metadata(self) -> None:
+        """Keep what the master knows and its log does not hold, for the day when no broker is left to ask."""
+        asker: Asker | None = None
+        try:
+            while True:
+                await asyncio.sleep(METADATA_S)
+                try:
+                    address = host_port(self._view.role.master_address or "")
+                    if asker is None or asker.address != address:
+                        if asker is not None:
+                            asker.close()
+                        asker = Asker(address)
+                    snapshot = await metadata.fetch(asker)
+                    await asyncio.to_thread(metadata.keep, self._config.store, snapshot)
+                except (AskError, ConfigError, RemotingProtocolError) as error:
+                    _log.debug("metadata: %s", error)
+        finally:
+            if asker is not None:
+                asker.close()
+
     # From the controllers.
 
     def _accept(self, connection: Connection) -> None:
@@ -268,11 +291,18 @@ class Replica:
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 header = answers.ha_address(self._config, self._view, self._store)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+            case code if code in metadata.BY_CODE and self._kept(code) is not None:
+                return RemotingCommand.response_to(
+                    request, ResponseCode.SUCCESS, body=self._kept(code) or b""
+                )
             case _:
                 remark = f" request type {request.code} not supported"
                 return RemotingCommand.response_to(
                     request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark
                 )
+
+    def _kept(self, code: int) -> bytes | None:
+        return metadata.read(self._config.store, metadata.BY_CODE[code])
 
     def _learn(
         self,

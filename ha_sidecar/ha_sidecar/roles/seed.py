@@ -5,14 +5,14 @@
     2  copy by handshake and transfer, as a slave that never enters the SyncStateSet (asyncLearner): nothing waits for it
     3  check every record of each file as it is finished; a damaged one is cut off with all that follows, and asked for again
     4  while the source went on meanwhile, go on too, until what is left is little enough for the broker to catch up on
-    5  end at a whole record, make all durable, write the identity if the broker had one, note that it is done
+    5  end at a whole record, make all durable, write topics, groups and offsets, and the identity if the broker had one
 
 A seed that was killed goes on where its log ends. A seed of a store that is done, or that is a broker's of this group
 already, does nothing: it may run before each start of the broker.
 
 The store is then as a broker leaves it that was stopped: log files of full length, epoch file, no checkpoint. Its consume
-queues are built from the log when it starts. Topics, groups and consumer offsets are not in the log; the broker fetches
-them from its master.
+queues are built from the log when it starts. Topics, groups and consumer offsets are not in the log: a member of the group
+is asked for them, so that a broker that finds no other one alive has them too.
 
 Source: DefaultMessageStore.load, AutoSwitchHAClient.java 5.4.0.
 """
@@ -32,6 +32,7 @@ from ha_sidecar.commitlog.layout import Layout
 from ha_sidecar.commitlog.recovery import check_file
 from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.epoch.entries import OFFSET_MAX
+from ha_sidecar.roles import metadata
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.identity import IdentityFiles
 from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
@@ -100,13 +101,25 @@ class Seed:
     """
 
     def __init__(
-        self, config: SeedConfig, store: ReplicaStore, find_source: Callable[[], HostPort | None]
+        self,
+        config: SeedConfig,
+        store: ReplicaStore,
+        find_source: Callable[[], HostPort | None],
+        find_metadata: Callable[[], metadata.Snapshot] = dict,
     ) -> None:
-        """Take the open store; `find_source` names the HA address of a member, None while none is known."""
+        """Take the open store.
+
+        Args:
+            config: the settings.
+            store: the store.
+            find_source: names the HA address of a member, None while none is known.
+            find_metadata: asks a member for what is not in the log.
+        """
         self.copied_bytes = 0
         self._config: Final = config
         self._store = store
         self._find_source: Final = find_source
+        self._find_metadata: Final = find_metadata
         self._started_s: Final = time.monotonic()
         self._checked_offset = store.log.min_offset
         self._progress_s = self._started_s
@@ -128,6 +141,7 @@ class Seed:
             if near is None:
                 time.sleep(AGAIN_S)
         self._store.adopt(self._store.epochs.starting_up_to(self._store.log.max_offset))
+        metadata.keep(self._config.store, self._find_metadata())
         if self._config.broker_id:
             identity = IdentityFiles(self._config.store, self._config.cluster, self._config.group)
             identity.promote(self._config.broker_id)

@@ -7,10 +7,13 @@ Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.roles import metadata
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
@@ -20,21 +23,34 @@ from ha_sidecar.roles.seed_config import SeedConfig
 
 FIND_TIMEOUT_S = 10.0
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 
 def find_source(config: SeedConfig) -> HostPort | None:
     """Return the HA address to copy from, None if nobody gives one now."""
-    return config.source or asyncio.run(_find(config))
+    return config.source or asyncio.run(_ask_members(config, _ha_address))
 
 
-async def _find(config: SeedConfig) -> HostPort | None:
+def find_metadata(config: SeedConfig) -> metadata.Snapshot:
+    """Return what the first member that can tell knows besides its log; empty if there is none to ask."""
+    if not config.controllers:
+        return {}
+    return asyncio.run(_ask_members(config, _metadata, master_first=True)) or {}
+
+
+async def _ask_members(
+    config: SeedConfig, ask: Callable[[str], Awaitable[T | None]], *, master_first: bool = False
+) -> T | None:
+    """Return the first answer of a member, None if there is none in time."""
     controllers = Controllers(config.controllers)
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            for address in candidates(await _group(controllers, config.group), config.broker_id):
-                found = await _ha_address(address)
+            addresses = candidates(await _group(controllers, config.group), config.broker_id)
+            for address in reversed(addresses) if master_first else addresses:
+                found = await ask(address)
                 if found is not None:
                     return found
     except TimeoutError:
@@ -74,4 +90,16 @@ async def _ha_address(address: str) -> HostPort | None:
         return host_port(ha_address) if ha_address else None
     except (AskError, RemotingProtocolError, ConfigError) as error:
         _log.info("%s gives no HA address: %s", address, error)
+        return None
+
+
+async def _metadata(address: str) -> metadata.Snapshot | None:
+    try:
+        asker = Asker(host_port(address))
+        try:
+            return await metadata.fetch(asker) or None
+        finally:
+            asker.close()
+    except (AskError, RemotingProtocolError, ConfigError) as error:
+        _log.info("%s gives no metadata: %s", address, error)
         return None
