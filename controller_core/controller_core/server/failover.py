@@ -90,6 +90,8 @@ class Failover:
             )
             if not self._node.is_leader:
                 continue
+            if death.key.group in self._running:
+                self._again.add(death.key.group)  # it may be the winner, who is not recorded yet
             group = self._machine.state.get(death.key.group)
             if group is not None and group.master_id == death.key.broker_id:
                 self._start(_need_after(group, death))

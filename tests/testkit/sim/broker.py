@@ -16,13 +16,14 @@ import asyncio
 import contextlib
 from random import Random
 
-from controller_core.channel.connection import Connection, refuse
+from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import serve
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.check.registers import Alter
+from testkit.sim import broker_admin
 from testkit.sim.api_answers import Told, of_election, of_notice, of_registration, of_replica_info
 from testkit.sim.broker_calls import DIAL_TIMEOUT_S, FAILED, ControllerLinks
 from testkit.sim.broker_ha import BrokerPort, SlaveEnd
@@ -78,6 +79,7 @@ class Broker:
         self.log_replica = log_replica
         self.flaws = flaws
         self.epoch = 0
+        self.in_sync_min = IN_SYNC_MIN
         self.view: MasterView | None = None
         self.notice_loss = self.notice_doubling = self.notice_delay_s = 0.0
         self.notices_lost = self.notices_delayed = self.notices_doubled = 0
@@ -236,11 +238,7 @@ class Broker:
         if request.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
             self._hear(request)
             return None
-        if request.code == RequestCode.EXCHANGE_BROKER_HA_INFO:
-            address = self.address if self.is_master else None
-            header = headers.ExchangeHAInfoResponseHeader(address, self.log.end, address)
-            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-        return refuse(connection, request)
+        return broker_admin.answer(self, connection, request)
 
     def _hear(self, request: RemotingCommand) -> None:
         """Take a notice, or lose it, or take it late, or twice."""
@@ -291,10 +289,7 @@ class Broker:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     _, end = await self._loop.create_connection(lambda: SlaveEnd(self), host, DATA_PORT)
             if end is not None:
-                try:
-                    await end.ended.wait()
-                finally:
-                    end.close()
+                await end.lasts()
             await asyncio.sleep(RETRY_S)
 
     # -- as master: slaves
@@ -328,7 +323,7 @@ class Broker:
 
     def client_sent(self, port: BrokerPort, number: int, message: str) -> None:
         """Take a message, answer when it is where it must be."""
-        if self.view is None or len(self.view.members) < IN_SYNC_MIN:
+        if self.view is None or len(self.view.members) < self.in_sync_min:
             port.answer(number, "refused", self.epoch)
             return
         end = self.log.append(message)
@@ -336,9 +331,10 @@ class Broker:
         self._loop.call_in(self.process, SEND_TIMEOUT_S, self._time_out, number, port)
         for slave in list(self._ports.values()):
             slave.push()
+        self._answer_waiting()
 
     def _answer_waiting(self) -> None:
-        if self.view is None or len(self.view.members) < IN_SYNC_MIN:
+        if self.view is None or len(self.view.members) < min(self.in_sync_min, IN_SYNC_MIN):
             return
         confirmed = self.view.confirmed_end(self.log.end)
         while self._waiting and self._waiting[0][0] <= confirmed:

@@ -12,9 +12,13 @@ A master refuses a slave that knows a higher epoch, a slave refuses a master of 
 """
 
 import asyncio
+import contextlib
 from typing import Any, Protocol, cast
 
 from testkit.sim.broker_log import BrokerLog, Record
+
+TELL_S = 2.0
+"""How often a slave says how far its log goes, when nothing else makes it."""
 
 
 class Link(Protocol):
@@ -117,6 +121,7 @@ class SlaveEnd(asyncio.Protocol):
         self.owner = owner
         self.ended = asyncio.Event()
         self._link: Link | None = None
+        self._goes_on = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce ourselves."""
@@ -135,12 +140,24 @@ class SlaveEnd(asyncio.Protocol):
                     return
                 log.truncate(log.common_end(epochs, end))
                 self._link.write(("from", self.owner.broker_id, log.end))
+                self._goes_on = True
             case ("data", int(offset), list() as records):
                 if offset != log.end:
                     self.close()
                     return
                 log.receive(cast("list[Record]", records))
                 self._link.write(("ack", log.end))
+
+    async def lasts(self) -> None:
+        """Tell the master every so often how far the log goes, until the link ends: a dead link is found out by that."""
+        try:
+            while not self.ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.ended.wait(), TELL_S)
+                if self._link is not None and self._goes_on:
+                    self._link.write(("ack", self.owner.log.end))
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End the link."""

@@ -337,7 +337,7 @@ class ControllerHost:
         if message.type is MessageType.VOTE_RESP:
             kept = (promise.hard_state.term, promise.hard_state.vote)
             self._invariants.require(
-                kept == (message.term, message.to),
+                kept[0] > message.term or kept == (message.term, message.to),
                 f"S6: {self.name} tells of a vote for {message.to} in term {message.term}, durable is {kept}",
             )
         elif message.type is MessageType.APP_RESP:

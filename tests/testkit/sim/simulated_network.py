@@ -284,6 +284,8 @@ class _End(asyncio.Transport):
     def receive(self, kind: str, data: Any) -> None:
         """Take what the other end sent."""
         if self._ended:
+            if kind == "data":
+                self._put("reset", None)  # nobody is here any more, whoever still speaks must learn that
             return
         if kind == "data":
             if self.protocol is not None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller_core.groups.keys import GroupKey
-from testkit.sim.broker import Broker
+from testkit.sim.broker import IN_SYNC_MIN, Broker
 from testkit.sim.controller_host import ControllerHost
 from testkit.sim.invariants import Invariants
 from testkit.sim.observations import Observations
@@ -192,6 +192,9 @@ class World:
                 return f"{name} has master {group and group.master_id}, broker {master and master.broker_id}"
             if master.epoch != group.master_epoch:
                 return f"the master of {name} is in epoch {master.epoch}, not {group.master_epoch}"
+            stopped = [one.host for one in brokers if one.process.alive and one.in_sync_min > IN_SYNC_MIN]
+            if stopped or group.write_guards:
+                return f"writes of {stopped} are still stopped, noted are {group.write_guards}"
             registered = {one.broker_id for one in brokers if one.process.alive}
             if set(group.sync_state_set) != registered:
                 return f"in sync of {name} are {group.sync_state_set} of {sorted(registered)}"
