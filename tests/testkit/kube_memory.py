@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rocketmq_operator.clients.api import RefusedError
+from rocketmq_operator.clients.api import KubeConflictError, RefusedError
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -59,7 +59,12 @@ class MemoryKube:
         ]
 
     async def apply(self, body: Json) -> Json:
-        """Write an object by server-side apply."""
+        """Write an object by server-side apply; a version in it must be the live one's."""
+        metadata = body["metadata"]
+        version = metadata.get("resourceVersion")
+        live = self.objects.get((body["kind"], metadata["namespace"], metadata["name"]))
+        if version is not None and (live is None or live["metadata"]["resourceVersion"] != version):
+            raise KubeConflictError(f"{metadata['name']} is not of version {version} any more")
         return self._write("apply", body, "spec")
 
     async def apply_status(self, body: Json) -> Json:

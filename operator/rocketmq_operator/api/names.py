@@ -16,6 +16,8 @@ CLUSTER_LABEL: Final = f"{GROUP}/cluster"
 GROUP_LABEL: Final = f"{GROUP}/group"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
+EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
+"""On an EndpointSlice: the master epoch by which it was decided who serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
 
 

@@ -21,7 +21,7 @@ from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect
 from rocketmq_operator.handlers.leadership import Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
-from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec
+from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
 from rocketmq_operator.handlers.operator import Watched, registry_for
 from rocketmq_operator.handlers.reconcile import Shell, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
@@ -105,7 +105,7 @@ class Operator:
         identity = f"{socket.gethostname()}_{os.getpid()}"
         self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
         self.metrics: Final = Metrics(self.leadership.may_act)
-        self.work: Final = Work(self._pass, self.leadership.may_act)
+        self.work: Final = Work(self._pass, self.leadership.may_act, self._look)
         self.takeover: Final = Takeover(
             fast_kube, self.leadership.may_act, self._wake_group, self.metrics.takeover_duration.observe
         )
@@ -152,6 +152,14 @@ class Operator:
         finally:
             self.metrics.passes.labels(kind=resource.kind, result=result).inc()
             self.metrics.pass_duration.labels(kind=resource.kind).observe(time.monotonic() - started_s)
+
+    async def _look(self, resource: Resource) -> None:
+        """Keep what a group looks like now, for a takeover in the acting operator's place."""
+        if resource.kind != GROUP_KIND.kind:
+            return
+        observed = await observe_group(self._shell.world, resource.namespace, resource.name)
+        if observed is not None:
+            self.takeover.note_group(observed)
 
     def _controllers(self, namespace: str, name: str, count: int, token: str) -> Controllers:
         key = (namespace, name, count, token)

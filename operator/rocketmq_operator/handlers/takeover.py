@@ -6,6 +6,11 @@ side, without a call before them. The decision is the plan's own (`group_steps.s
 corrects what was wrong.
 
 An event that tells of an epoch which the last look already had is old and changes nothing.
+
+The operator that stands by moves addresses too, `STANDBY_S` later and only those that are still wrong then: the one that
+acts may have been on the node that is lost, and its Lease lasts far longer than a client waits. Two things keep an
+operator that was frozen from moving an address back: a slice carries the master epoch that decided it, and a newer one
+is left alone; and the write names the version that was read, so that it fails if anybody wrote in between.
 """
 
 import asyncio
@@ -15,15 +20,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.clients.api import Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.actions import Apply
 from rocketmq_operator.plan.group_steps import slices
 from rocketmq_operator.plan.objects import by_key_added
 from rocketmq_operator.plan.observed import FailoverSeen, GroupSeen, ObservationError, ObservedGroup, PodSeen
+from rocketmq_operator.plan.takeover import SERVED_BY_LABEL, decided_by, slice_is_current
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
 WRITE_TRIES_MAX: Final = 3
+STANDBY_S: Final = 0.25
+"""What the acting operator has in advance: it needs a tenth of that when it lives."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -100,12 +108,14 @@ class Takeover:
         may_act: Callable[[], bool],
         wake: Callable[[str, str], None],
         on_moved: Callable[[float], None] = lambda _: None,
+        standby_s: float = STANDBY_S,
     ) -> None:
         """Take what writes, what says whether we may, who is told (namespace, group) of news, and how long moves took."""
         self._kube: Final = kube
         self._may_act: Final = may_act
         self._wake: Final = wake
         self._on_moved: Final = on_moved
+        self._standby_s: Final = standby_s
         self._seen: Final[dict[tuple[str, str], ObservedGroup]] = {}
 
     def note_group(self, observed: ObservedGroup) -> None:
@@ -142,18 +152,27 @@ class Takeover:
             return 0
         observed = self._seen.get((namespace, news.group))
         after = overlaid(observed, news) if observed is not None else None
-        if after is None or after.spec.paused or not self._may_act():
+        if after is None or after.spec.paused:
             return 0
         # Why before the writes: the other controllers tell the same, and once is enough.
         self._seen[namespace, news.group] = after
+        write = self._write
+        if not self._may_act():
+            await asyncio.sleep(self._standby_s)
+            after = self._seen.get((namespace, news.group), after)
+            if after.group is None or after.group.master_epoch != news.epoch:
+                return 0
+            write = self._write_if_still_wrong
         steps = [step for step in slices(after).steps if isinstance(step, Apply)]
-        done = await asyncio.gather(*(self._write(step.body) for step in steps))
+        done = await asyncio.gather(*(write(step.body) for step in steps))
         written = [body for body in done if body is not None]
         if (kept := self._seen.get((namespace, news.group))) is not None:
             self._seen[namespace, news.group] = replace(kept, children=by_key_added(kept.children, written))
         self._on_moved(asyncio.get_running_loop().time() - started_s)
-        for step in steps:
-            _LOG.info("%s/%s epoch %d: %s", namespace, news.group, news.epoch, step)
+        for body in written:
+            server = body["metadata"].get("labels", {}).get(SERVED_BY_LABEL, "")
+            name = body["metadata"]["name"]
+            _LOG.info("%s/%s epoch %d: %s is served by %s", namespace, news.group, news.epoch, name, server)
         return len(written)
 
     async def _write(self, body: Json) -> Json | None:
@@ -163,6 +182,21 @@ class Takeover:
             except UnavailableError as error:
                 _LOG.warning("EndpointSlice %s: %s", body["metadata"]["name"], error)
         return None
+
+    async def _write_if_still_wrong(self, body: Json) -> Json | None:
+        """Write a slice in the acting operator's place; None if it was done, or is newer, or somebody else was faster."""
+        metadata = body["metadata"]
+        try:
+            live = await self._kube.get(body["kind"], metadata["namespace"], metadata["name"])
+            if live is None or slice_is_current(live, body) or decided_by(live) > decided_by(body):
+                return None
+            version = live["metadata"]["resourceVersion"]
+            return await self._kube.apply(body | {"metadata": metadata | {"resourceVersion": version}})
+        except KubeConflictError:
+            return None
+        except UnavailableError as error:
+            _LOG.warning("EndpointSlice %s: %s", metadata["name"], error)
+            return None
 
     async def follow(self, namespace: str, controllers: Controllers) -> None:
         """Follow the events of controllers until cancelled."""

@@ -4,7 +4,8 @@ A wake-up says only that something about a resource may have changed; the pass l
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
-While another operator has the Lease, wake-ups are kept and no pass begins.
+While another operator has the Lease, wake-ups are kept and no pass begins; this one only looks now and then, so that it
+knows each group when it must act faster than a pass.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ PASSES_AT_ONCE_MAX: Final = 4
 BACKOFF_FIRST_S: Final = 0.2
 BACKOFF_MAX_S: Final = 30.0
 GATE_POLL_S: Final = 0.2
+LOOK_S: Final = 5.0
+"""Between two looks at a resource of an operator that stands by; a watch tells it of pods in between."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -32,6 +35,8 @@ class Resource(NamedTuple):
 
 Pass = Callable[[Resource], Awaitable[float | None]]
 """Does one pass; returns when the next should come, in seconds, None when the resource is gone."""
+Look = Callable[[Resource], Awaitable[None]]
+"""Looks at a resource and changes nothing."""
 
 
 def backoff_s(failures: int) -> float:
@@ -45,9 +50,10 @@ class Work:
     Invariant: a resource has at most one task, and a task at most one pass.
     """
 
-    def __init__(self, do_pass: Pass, may_act: Callable[[], bool]) -> None:
-        """Take what a pass is, and what says whether we may act."""
+    def __init__(self, do_pass: Pass, may_act: Callable[[], bool], look: Look | None = None) -> None:
+        """Take what a pass is, what says whether we may act, and what is done from time to time while we may not."""
         self._do_pass: Final = do_pass
+        self._look: Final = look
         self._may_act: Final = may_act
         self._woken: Final[dict[Resource, asyncio.Event]] = {}
         self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
@@ -73,7 +79,7 @@ class Work:
         while delay is not None or woken.is_set():
             woken.clear()
             if not self._may_act():
-                await asyncio.sleep(GATE_POLL_S)
+                await self._stand_by(resource)
                 continue
             failures, delay = await self._one(resource, failures)
             if failures:
@@ -83,6 +89,20 @@ class Work:
                 await _wait(woken, delay)
         # Why here and not in a callback: a wake-up between the two would find a task that is already over.
         del self._woken[resource], self._tasks[resource]
+
+    async def _stand_by(self, resource: Resource) -> None:
+        """Look once, then wait until we may act or it is time for another look."""
+        if self._look is not None:
+            async with self._turns:
+                try:
+                    await self._look(resource)
+                except Exception as error:
+                    # Why all: a look that fails is made again, whatever it was.
+                    _LOG.debug("%s: %s", "/".join(resource), error)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + LOOK_S
+        while not self._may_act() and loop.time() < end_s:  # noqa: ASYNC110 - the Lease's clock has no event
+            await asyncio.sleep(GATE_POLL_S)
 
     async def _one(self, resource: Resource, failures: int) -> tuple[int, float | None]:
         """Do one pass; return the failures in a row and the delay until the next."""

@@ -98,11 +98,12 @@ def slices(observed: ObservedGroup) -> Plan:
         observed.member_at(address) for address in takeover.replaced_lately(observed.failovers, observed.now)
     }
     servers = takeover.served_by(brokers, observed.master, replaced)
+    epoch = observed.group.master_epoch if observed.group is not None else 0
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
             continue
-        body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server])
+        body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server], epoch)
         if not takeover.slice_is_current(observed.child("EndpointSlice", member), body):
             steps.append(Apply(body, f"served by {server}"))
     return Plan(tuple(steps))

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.api.names import GROUP
+from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.group_children import BROKER_PORTS
 from rocketmq_operator.plan.objects import Json, Live, Owner, belonging_labels, child, selector_labels
@@ -88,11 +88,11 @@ def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozens
     )
 
 
-def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place) -> Json:
+def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place, epoch: int = 0) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
 
     Its endpoint is always ready: who serves has been decided here, and a broker that has just started must be
-    reachable at the address it announced.
+    reachable at the address it announced. It carries the master epoch that decided, 0 while none is known.
     """
     endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
     labels = (
@@ -101,9 +101,17 @@ def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place) -> Js
         | {SERVICE_NAME_LABEL: member, SLICE_MANAGER_LABEL: GROUP, SERVED_BY_LABEL: server.name}
     )
     ports = [{"name": name, "port": number, "protocol": "TCP"} for name, number in BROKER_PORTS.items()]
-    return child(
+    body = child(
         owner, "EndpointSlice", member, labels=labels, addressType="IPv4", endpoints=endpoints, ports=ports
     )
+    body["metadata"]["annotations"] = {EPOCH_ANNOTATION: str(epoch)}
+    return body
+
+
+def decided_by(slice_: Live) -> int:
+    """Return the master epoch that a slice carries, 0 if it carries none."""
+    text = str((slice_["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def slice_is_current(live: Live | None, wanted: Live) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.observe import observe_group
 from rocketmq_operator.handlers.takeover import Takeover
-from rocketmq_operator.plan.observed import ObservationError, pod_seen
+from rocketmq_operator.plan.observed import ObservationError, ObservedGroup, pod_seen
 from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
 
@@ -34,12 +34,18 @@ async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
     world = OperatorWorld({"logReplicas": 1})
     await world.settle()
     leader = _Leader()
-    takeover = Takeover(world.kube, leader.may_act, leader.wake)
+    takeover = Takeover(world.kube, leader.may_act, leader.wake, standby_s=0.05)
     observed = await observe_group(world.shell().world, "shop", "orders")
     assert observed is not None
     takeover.note_group(observed)
     world.kube.writes.clear()
     return world, takeover, leader
+
+
+async def _look(world: OperatorWorld) -> ObservedGroup:
+    observed = await observe_group(world.shell().world, "shop", "orders")
+    assert observed is not None
+    return observed
 
 
 def _event(world: OperatorWorld, new: str, epoch: int, old: str = "orders-0", **changes: Any) -> Json:
@@ -91,11 +97,62 @@ async def test_a_look_that_is_older_than_an_event_does_not_move_an_address_back(
     assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
 
 
-async def test_an_operator_without_the_lease_moves_nothing() -> None:
+async def test_an_operator_that_stands_by_moves_what_the_acting_one_did_not() -> None:
     world, takeover, leader = await _world()
+    leader.acts = False
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert world.server_of("orders-0") == "orders-1"
+
+
+async def test_an_operator_that_stands_by_leaves_alone_what_was_done_meanwhile() -> None:
+    world, takeover, leader = await _world()
+    leader.acts = False
+    other = Takeover(world.kube, lambda: True, leader.wake)
+    other.note_group(await _look(world))
+    under_way = asyncio.create_task(takeover.on_event("shop", _event(world, "orders-1", 2)))
+    await asyncio.sleep(0)
+    await other.on_event("shop", _event(world, "orders-1", 2))
+    assert await under_way == 0
+    assert world.kube.writes == ["apply EndpointSlice orders-0"]
+
+
+async def test_an_operator_that_was_frozen_moves_no_address_that_a_newer_epoch_decided() -> None:
+    world, takeover, leader = await _world()
+    acting = Takeover(world.kube, lambda: True, leader.wake)
+    acting.note_group(await _look(world))
+    await acting.on_event("shop", _event(world, "orders-1", 2))
+    await acting.on_event("shop", _event(world, "orders-0", 3, old="orders-1"))
+    world.kube.writes.clear()
     leader.acts = False
     assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
     assert world.kube.writes == []
+
+
+async def test_an_operator_that_stands_by_loses_against_one_that_writes_between_its_read_and_its_write() -> (
+    None
+):
+    world, takeover, leader = await _world()
+    leader.acts = False
+    read = world.kube.get
+
+    async def read_then_somebody_writes(kind: str, namespace: str, name: str) -> Json | None:
+        found = await read(kind, namespace, name)
+        world.kube.objects[kind, namespace, name]["metadata"]["resourceVersion"] = "newer"
+        return found
+
+    world.kube.get = read_then_somebody_writes  # type: ignore[method-assign]  # the moment that matters
+    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert world.kube.writes == []
+
+
+async def test_an_operator_that_stands_by_follows_the_newest_of_two_elections() -> None:
+    world, takeover, leader = await _world()
+    leader.acts = False
+    first = asyncio.create_task(takeover.on_event("shop", _event(world, "orders-1", 2)))
+    await asyncio.sleep(0)
+    assert await takeover.on_event("shop", _event(world, "orders-0", 3, old="orders-1")) >= 0
+    assert await first == 0
+    assert world.server_of("orders-0") == "orders-0"
 
 
 async def test_a_paused_group_keeps_its_addresses() -> None:

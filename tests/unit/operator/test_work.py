@@ -105,3 +105,31 @@ def test_delays_grow_to_a_bound_and_never_end() -> None:
     assert delays == sorted(delays)
     assert delays[0] < 1
     assert delays[-1] == BACKOFF_MAX_S
+
+
+async def test_an_operator_that_stands_by_looks_and_makes_no_pass() -> None:
+    passes, looks = _Passes(), _Passes()
+    looks.go.set()
+
+    async def look(resource: Resource) -> None:
+        await looks.do(resource)
+
+    work = Work(passes.do, lambda: False, look)
+    work.wake(ORDERS)
+    await _until(lambda: looks.begun == 1)
+    assert passes.begun == 0
+    await work.stop()
+
+
+async def test_a_look_that_fails_does_not_keep_an_operator_from_acting_later() -> None:
+    passes, acts = _Passes(), [False]
+    passes.go.set()
+
+    async def look(_: Resource) -> None:
+        acts[0] = True
+        raise UnavailableError("the API server does not answer")
+
+    work = Work(passes.do, lambda: acts[0], look)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    await work.stop()
