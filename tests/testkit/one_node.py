@@ -15,6 +15,7 @@ from controller_core.server.live_config import LiveConfig
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.node import Node
 from controller_core.server.node_types import NodeConfig, Receiver
+from controller_core.server.tls import Tls
 from testkit.fake_broker import FakeBroker
 from testkit.ports import free_ports
 
@@ -66,7 +67,7 @@ async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[O
     initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1),)), machine.snapshot())
     node_config = NodeConfig(1, election_timeout_ms=50, heartbeat_interval_ms=10)
     node = Node(node_config, MemoryStore(initial), machine, NoPeers())
-    controller = Controller(config, Clock("unit"), node, machine)
+    controller = Controller(config, Clock("unit"), node, machine, tls=Tls(config.settings))
     await controller.start()
     try:
         remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"

@@ -35,7 +35,7 @@ from controller_core.channel.errors import CallTimeoutError, ConnectionClosedErr
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, encode
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that may wait for one peer; four of the largest frames."""
@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         *,
         on_made: Callable[["Connection"], object] | None = None,
         unsent_bytes_max: int = UNSENT_BYTES_MAX,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         self.on_request = on_request
         self.peer = ""
@@ -84,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes_max = unsent_bytes_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(frame_bytes_max)
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._next_opaque = 1
         self._unsent: list[bytes] = []

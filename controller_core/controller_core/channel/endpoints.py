@@ -5,16 +5,33 @@ that closing the server also ends its connections, and refuses more than `connec
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
 from controller_core.channel.errors import ConnectError
+from controller_core.channel.tls_listener import TlsListener
+from controller_core.remoting.frame import FRAME_BYTES_MAX
 
 CONNECTIONS_MAX: Final = 10_000
 """Connections that one server accepts at a time."""
 BACKLOG_MAX: Final = 1_024
 """Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS on a listening port; the first byte of each connection decides whether it is spoken.
+
+    Attributes:
+        context: of the server's side.
+        plain_allowed: whether plain TCP is served too.
+    """
+
+    context: ssl.SSLContext
+    plain_allowed: bool = True
 
 
 async def connect(
@@ -24,6 +41,7 @@ async def connect(
     *,
     on_request: RequestHandler = refuse,
     unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    client_ssl: ssl.SSLContext | None = None,
 ) -> Connection:
     """Dial a peer and return the connection.
 
@@ -33,6 +51,7 @@ async def connect(
         timeout_s: bound on resolution and handshake together, in seconds.
         on_request: handler of the peer's own requests; by default each is answered with code 3.
         unsent_bytes_max: bytes that may wait for the peer before it is cut off.
+        client_ssl: TLS; None for plain TCP.
 
     Raises:
         ConnectError: refused, unreachable, unresolved or not within `timeout_s`.
@@ -41,7 +60,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(
-                lambda: Connection(on_request, unsent_bytes_max=unsent_bytes_max), host, port
+                lambda: Connection(on_request, unsent_bytes_max=unsent_bytes_max), host, port, ssl=client_ssl
             )
     except TimeoutError as error:
         raise ConnectError(f"{host}:{port} did not accept within {timeout_s} s") from error
@@ -55,7 +74,7 @@ class Server:
 
     Attributes:
         connections: those open now.
-        refused: how many were turned away because `connections_max` were open.
+        turned_away: how many were turned away because `connections_max` were open.
     """
 
     def __init__(
@@ -64,23 +83,35 @@ class Server:
         *,
         connections_max: int,
         unsent_bytes_max: int,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         self.connections: set[Connection] = set()
-        self.refused = 0
+        self.turned_away = 0
         self._on_connection = on_connection
         self._connections_max = connections_max
         self._unsent_bytes_max = unsent_bytes_max
+        self._frame_bytes_max = frame_bytes_max
         self._server: asyncio.Server | None = None
+        self._tls: TlsListener | None = None
+
+    @property
+    def refused(self) -> int:
+        """How many connections were turned away: too many, not in TLS where it is a must, or without a handshake."""
+        return self.turned_away + (0 if self._tls is None else self._tls.refused)
 
     @property
     def port(self) -> int:
         """The port that is listened on; the kernel's choice if 0 was asked for."""
+        if self._tls is not None:
+            return self._tls.port
         if self._server is None or not self._server.sockets:
             return 0
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening, end every connection after what was sent has left, and wait for that."""
+        if self._tls is not None:
+            await self._tls.close()
         if self._server is not None:
             self._server.close()
         open_now = list(self.connections)
@@ -95,18 +126,26 @@ class Server:
         if self._server is not None:
             await self._server.wait_closed()
 
-    async def _listen(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(on_made=self._made, unsent_bytes_max=self._unsent_bytes_max),
-            host,
-            port,
-            backlog=BACKLOG_MAX,
+    async def _listen(self, host: str, port: int, tls: ServerTls | None) -> None:
+        def made() -> Connection:
+            return Connection(
+                on_made=self._made,
+                unsent_bytes_max=self._unsent_bytes_max,
+                frame_bytes_max=self._frame_bytes_max,
+            )
+
+        if tls is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(made, host, port, backlog=BACKLOG_MAX)
+            return
+        self._tls = TlsListener(
+            made, tls.context, plain_allowed=tls.plain_allowed, waiting_max=self._connections_max
         )
+        await self._tls.listen(host, port, BACKLOG_MAX)
 
     def _made(self, connection: Connection) -> None:
         if len(self.connections) >= self._connections_max:
-            self.refused += 1
+            self.turned_away += 1
             connection.abort()
             return
         self.connections.add(connection)
@@ -121,12 +160,28 @@ async def serve(
     *,
     connections_max: int = CONNECTIONS_MAX,
     unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    frame_bytes_max: int = FRAME_BYTES_MAX,
+    tls: ServerTls | None = None,
 ) -> Server:
     """Listen on a port and hand each new connection to `on_connection`, which sets its `on_request`.
+
+    Args:
+        host: name or address to listen on.
+        port: TCP port; 0 lets the kernel choose.
+        on_connection: takes a new connection before its first request.
+        connections_max: connections at a time; more are closed and counted.
+        unsent_bytes_max: bytes that may wait for a peer before it is cut off.
+        frame_bytes_max: a longer request is damage, and ends its connection.
+        tls: with it, a connection that begins a TLS handshake speaks TLS.
 
     Raises:
         OSError: the port cannot be had.
     """
-    server = Server(on_connection, connections_max=connections_max, unsent_bytes_max=unsent_bytes_max)
-    await server._listen(host, port)
+    server = Server(
+        on_connection,
+        connections_max=connections_max,
+        unsent_bytes_max=unsent_bytes_max,
+        frame_bytes_max=frame_bytes_max,
+    )
+    await server._listen(host, port, tls)
     return server

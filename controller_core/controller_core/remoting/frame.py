@@ -63,7 +63,9 @@ class FrameDecoder:
     Invariant: `_held` is empty or begins at a frame's first byte.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        """Start at the stream's first byte; frames over `frame_bytes_max` are damage."""
+        self._frame_bytes_max = frame_bytes_max
         self._held = bytearray()
         self._offset = 0
 
@@ -117,7 +119,7 @@ class FrameDecoder:
         self, data: bytes | bytearray, at: int, commands: list[RemotingCommand] | tuple[RemotingCommand, ...]
     ) -> int:
         (length,) = _LENGTH.unpack_from(data, at)
-        if not _LENGTH_BYTES <= length <= FRAME_BYTES_MAX - _LENGTH_BYTES:
+        if not _LENGTH_BYTES <= length <= self._frame_bytes_max - _LENGTH_BYTES:
             raise FrameError(
                 "frame length out of range", offset=self._offset, length=length, commands=commands
             )

@@ -81,6 +81,11 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
             help=f"nodes to ask, default {DEFAULT_HTTP}",
         )
         command.add_argument("--output", choices=("text", "json"), default="text")
+        command.add_argument(
+            "--cacert", default="", help="authorities of the nodes' certificates; with it, HTTPS"
+        )
+        command.add_argument("--cert", default="", help="our own certificate, where nodes ask for one")
+        command.add_argument("--key", default="", help="its private key, if it is not in the same file")
         if changes:
             command.add_argument("--token", default="", help="the nodes' httpToken")
         command.set_defaults(run=lambda parsed: asyncio.run(_awaited(run(parsed))))

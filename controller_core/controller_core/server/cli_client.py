@@ -6,6 +6,7 @@ not lead, with the token. Output is for people; `--output json` gives what the n
 
 import asyncio
 import json
+import ssl
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -124,9 +125,12 @@ async def snapshot(arguments: Namespace) -> None:
 
 async def _stream(address: str, after: int, arguments: Namespace) -> int:
     follow = str(arguments.follow).lower()
-    url = f"http://{address}/v1/events?after={after}&follow={follow}"
+    url = f"{_base(address, arguments)}/v1/events?after={after}&follow={follow}"
     limits = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
+    async with (
+        aiohttp.ClientSession(timeout=limits) as session,
+        session.get(url, ssl=_tls(arguments)) as response,
+    ):
         response.raise_for_status()
         async for line in response.content:
             event = json.loads(line)
@@ -162,12 +166,14 @@ async def request(
     """
     token = getattr(arguments, "token", "")
     sent_headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = f"http://{address}{path}"
+    url = f"{_base(address, arguments)}{path}"
     limits = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=limits, headers=sent_headers) as session:
         # Why by hand: aiohttp drops the token when a redirect leads to another host, and the leader is one.
         for _ in range(REDIRECTS_MAX):
-            async with session.request(method, url, json=body, allow_redirects=False) as response:
+            async with session.request(
+                method, url, json=body, allow_redirects=False, ssl=_tls(arguments)
+            ) as response:
                 value: dict[str, Any] = await response.json()
                 if response.status == 307:
                     url = response.headers["Location"]
@@ -177,6 +183,22 @@ async def request(
                     raise ClientError(f"{value.get('error', response.reason)}{about}")
                 return value
     raise ClientError("the nodes disagree about who leads; try again")
+
+
+def _base(address: str, arguments: Namespace) -> str:
+    if "://" in address:
+        return address.rstrip("/")
+    return f"{'https' if arguments.cacert else 'http'}://{address}"
+
+
+def _tls(arguments: Namespace) -> ssl.SSLContext | bool:
+    """Return how HTTPS is verified, and with which certificate we come."""
+    if not arguments.cacert:
+        return True
+    context = ssl.create_default_context(cafile=arguments.cacert)
+    if arguments.cert:
+        context.load_cert_chain(arguments.cert, arguments.key or None)
+    return context
 
 
 def _role(replica: Mapping[str, Any]) -> str:

@@ -164,6 +164,46 @@ class Settings:
         meaning="Whether a cluster that has no log yet may begin while some of its nodes do not answer. Off, all must: a "
         "node that lost its disk, or was added to a cluster that it cannot reach now, must not begin another one.",
     )
+    tls_server_mode: str = text_key(
+        "tls.server.mode",
+        "permissive",
+        "On the remoting port, once tls.server.certPath is given: permissive serves TLS and plain TCP, as the first byte "
+        "says; enforcing serves TLS only, and sends requests on to the leader in TLS; disabled ignores certificates.",
+    )
+    tls_server_cert_path: str = text_key(
+        "tls.server.certPath", "", "Certificate chain of the remoting port, PEM. Read anew when it changes."
+    )
+    tls_server_key_path: str = text_key("tls.server.keyPath", "", "Its private key, PEM, without password.")
+    tls_server_trust_path: str = text_key(
+        "tls.server.trustCertPath",
+        "",
+        "Authorities, PEM, that brokers' and tools' certificates must be of, and the other controllers' when a request is "
+        "sent on to the leader; their names must then be the hosts of controllerDLegerPeers.",
+    )
+    tls_server_client_auth: str = text_key(
+        "tls.server.need.client.auth",
+        "none",
+        "Whether who dials the remoting port in TLS shows a certificate: none, optional (verified if shown) or require.",
+    )
+    peer_tls_cert_path: str = text_key(
+        "peerTlsCertPath",
+        "",
+        "Certificate chain between controllers, PEM; with the next two, Raft's traffic is TLS with certificates on both "
+        "ends. It is server and client certificate, and names this node's host of controllerDLegerPeers.",
+    )
+    peer_tls_key_path: str = text_key("peerTlsKeyPath", "", "Its private key, PEM, without password.")
+    peer_tls_trust_path: str = text_key(
+        "peerTlsTrustCertPath", "", "Authorities, PEM, that the other controllers' certificates must be of."
+    )
+    http_tls_cert_path: str = text_key(
+        "httpTlsCertPath", "", "Certificate chain of the HTTP port, PEM; with it HTTP is HTTPS."
+    )
+    http_tls_key_path: str = text_key("httpTlsKeyPath", "", "Its private key, PEM, without password.")
+    http_tls_trust_path: str = text_key(
+        "httpTlsTrustCertPath",
+        "",
+        "Authorities, PEM: who shows a certificate of theirs may change state over HTTP, without a token.",
+    )
     namespace: str = text_key(
         "namespace",
         "",
@@ -179,6 +219,12 @@ class Settings:
                 str(self.raft_election_timeout_ms),
                 f"must be at least 3 * raftHeartbeatIntervalMs = {3 * self.raft_heartbeat_interval_ms}",
             )
+        for key, value, allowed in (
+            ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
+            ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
+        ):
+            if value not in allowed:
+                raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
         if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
             raise ConfigError("logLevel", self.log_level, "must be debug, info, warning or error")
         try:

@@ -39,6 +39,7 @@ from controller_core.server.node_view import NodeView
 from controller_core.server.remoting_server import RemotingServer
 from controller_core.server.requests import CommandMaker
 from controller_core.server.submitting import Submitting
+from controller_core.server.tls import Tls, context_of
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Controller:
         node: Node,
         machine: GroupsMachine,
         membership: Membership | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Put the parts together; nothing runs before `start`.
 
@@ -68,6 +70,7 @@ class Controller:
             node: Raft and the log, driving `machine`; not started.
             machine: the groups.
             membership: who the controllers are; without it they are those of the settings for ever.
+            tls: certificates; without it every port is plain.
         """
         settings = config.settings
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -79,7 +82,9 @@ class Controller:
         self._metrics = Metrics()
         self._membership = membership
         self._members = Members(settings) if membership is None else membership.members
-        self._forwarder = Forwarder(settings.self_id, self._address_of)
+        self._tls = tls
+        client_ssl = None if tls is None else context_of(tls.remoting_client)
+        self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
         self.hearing = Hearing(machine.state, clock)
         self._maker = CommandMaker(clock, self.hearing.alive_of, lambda: config.settings.elect_unclean_master)
         self._submitting = Submitting(
@@ -120,6 +125,7 @@ class Controller:
             members=self._members,
             membership=membership,
         )
+        self._view.port_numbers = self._remoting.numbers
         self._http = HttpServer(self._view)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -175,13 +181,21 @@ class Controller:
         ]
         if self._membership is not None:
             self._tasks.append(asyncio.create_task(self._membership.run(), name="membership"))
+        if self._tls is not None:
+            self._tasks.append(asyncio.create_task(self._tls.watch(), name="certificates"))
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
-        await self._remoting.start(settings.bind_address, self._self.port)
-        await self._http.start(settings.bind_address, settings.http_port(self._self))
+        tls = self._tls
+        await self._remoting.start(
+            settings.bind_address, self._self.port, None if tls is None else tls.remoting()
+        )
+        http_port = settings.http_port(self._self)
+        if tls is not None:
+            self._http.server_ssl = context_of(tls.http_server)
+        await self._http.start(settings.bind_address, http_port)
         _log.info(
             "this node serves",
-            extra=bind(address=self._self.address, http_port=settings.http_port(self._self)),
+            extra=bind(address=self._self.address, http_port=http_port),
         )
 
     async def stop(self) -> None:

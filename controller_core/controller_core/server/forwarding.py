@@ -8,6 +8,7 @@ request is never forwarded again), that the sender's connection lives, and which
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -25,15 +26,22 @@ CALL_TIMEOUT_S: Final = 1.0
 class Forwarder:
     """Calls the leader; one lasting connection a node."""
 
-    def __init__(self, self_name: str, address_of: Callable[[int], str | None]) -> None:
+    def __init__(
+        self,
+        self_name: str,
+        address_of: Callable[[int], str | None],
+        client_ssl: ssl.SSLContext | None = None,
+    ) -> None:
         """Describe the nodes.
 
         Args:
             self_name: this node's name, for the mark.
             address_of: Raft id to remoting address; None if it is not known.
+            client_ssl: TLS to the leader; None for plain TCP.
         """
         self._self_name = self_name
         self._address_of = address_of
+        self._client_ssl = client_ssl
         self._connections: dict[int, Connection] = {}
         self._dialling: dict[int, asyncio.Lock] = {}
 
@@ -65,7 +73,9 @@ class Forwarder:
                 if address is None:
                     raise ConnectError(f"nothing says where node {leader_id} is")
                 host, _, port = address.rpartition(":")
-                connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S)
+                connection = await connect(
+                    host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._client_ssl
+                )
                 self._connections[leader_id] = connection
             return connection
 

@@ -23,6 +23,7 @@ Never here: a decision. Handlers read the state or hand a request to the control
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -104,6 +105,8 @@ class HttpServer:
     """Serves the paths above on one port."""
 
     def __init__(self, controller: ControllerView) -> None:
+        self.server_ssl: ssl.SSLContext | None = None
+        """TLS of the port; set before `start`."""
         self._controller = controller
         self._changes = Changes(controller)
         self._runner: web.AppRunner | None = None
@@ -114,7 +117,7 @@ class HttpServer:
         """Listen; a port in use raises OSError."""
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await web.TCPSite(self._runner, host, port, ssl_context=self.server_ssl).start()
 
     async def stop(self) -> None:
         """End event streams and close."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -37,6 +37,21 @@ class GroupNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class PortNumbers:
+    """Connections of the remoting port.
+
+    Attributes:
+        open: now.
+        refused: turned away since the start: too many, not in TLS where it is a must, or without a handshake.
+        broken: closed since the start for what came in, or because the peer did not read.
+    """
+
+    open: int
+    refused: int
+    broken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeNumbers:
     """What the gauges of the node show.
 
@@ -52,6 +67,7 @@ class NodeNumbers:
     voters: int = 0
     learners: int = 0
     log_state: str = "ok"
+    port: PortNumbers = PortNumbers(0, 0)
 
 
 class Metrics:
@@ -135,7 +151,7 @@ class _Gauges(Collector):
         self._node = node
         self._groups = groups
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         """Yield one family a gauge."""
         node = self._node()
         for name, text, value in (
@@ -147,6 +163,7 @@ class _Gauges(Collector):
             ("learners", "Controllers that receive the log and do not vote.", node.learners),
         ):
             yield GaugeMetricFamily(f"rmqha_controller_{name}", text, value=value)
+        yield from _port_families(node.port)
         log_state = GaugeMetricFamily(
             "rmqha_controller_log_state", "1 for the state that the log on disk is in.", labels=("state",)
         )
@@ -166,3 +183,19 @@ class _Gauges(Collector):
             in_sync.add_metric(labels, group.sync_state_set_size)
             replicas.add_metric(labels, group.replicas)
         yield from (epoch, in_sync, replicas)
+
+
+def _port_families(port: PortNumbers) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+    yield GaugeMetricFamily(
+        "rmqha_remoting_connections", "Connections of the remoting port that are open.", value=port.open
+    )
+    yield CounterMetricFamily(
+        "rmqha_remoting_refused_connections",
+        "Connections turned away: too many, plain where TLS is a must, or without a handshake.",
+        value=port.refused,
+    )
+    yield CounterMetricFamily(
+        "rmqha_remoting_broken_connections",
+        "Connections closed for bytes that are no frame, or because the peer did not read.",
+        value=port.broken,
+    )

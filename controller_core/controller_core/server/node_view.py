@@ -22,7 +22,7 @@ from controller_core.server.machine import GroupsMachine
 from controller_core.server.members import Members
 from controller_core.server.members_view import MembersView
 from controller_core.server.membership import Membership
-from controller_core.server.metrics import GroupNumbers, Metrics, NodeNumbers
+from controller_core.server.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.node import Node
 from controller_core.server.node_types import (
     NodeStatus,
@@ -64,6 +64,8 @@ class NodeView:
     ) -> None:
         self.hindrance: Callable[[], str | None] = lambda: None
         """Says what keeps this node out of its cluster, if anything does."""
+        self.port_numbers: Callable[[], PortNumbers] = lambda: PortNumbers(0, 0)
+        """Counts the connections of the remoting port."""
         self.failure: BaseException | None = None
         self._node = node
         self._machine = machine
@@ -88,6 +90,7 @@ class NodeView:
             voters=len(status.conf_state.voters),
             learners=len(status.conf_state.learners),
             log_state=self._log_state(),
+            port=self.port_numbers(),
         )
 
     def _log_state(self) -> str:
@@ -123,7 +126,7 @@ class NodeView:
     @property
     def asks_for_certificate(self) -> bool:
         """Whether a change may be made with a client certificate."""
-        return False
+        return bool(self._config.settings.http_tls_trust_path)
 
     @property
     def applied_index(self) -> int:
@@ -244,7 +247,8 @@ class NodeView:
         leader = self._leader_peer()
         if leader is None or leader.name == self._self.name:
             raise HttpError(503, "nobody leads now", field="leader", headers={"Retry-After": "1"})
-        return f"http://{leader.host}:{self._config.settings.http_port(leader)}"
+        scheme = "https" if self._config.settings.http_tls_cert_path else "http"
+        return f"{scheme}://{leader.host}:{self._config.settings.http_port(leader)}"
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> views.Json:
         """Designate a master.

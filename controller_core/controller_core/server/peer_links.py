@@ -166,16 +166,21 @@ class OutgoingLink(asyncio.Protocol):
 class IncomingLink(asyncio.Protocol):
     """The dialled end."""
 
-    def __init__(self, own_id: int, judge: Callable[[Greeting], Reply], receiver: Receiver) -> None:
+    def __init__(
+        self,
+        own_id: int,
+        judge: Callable[[Greeting], Reply],
+        receiver: Receiver,
+        made: Callable[["IncomingLink"], None],
+    ) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self.greeting: Greeting | None = None
         """Who is on the other end, once it was accepted."""
-        self.refused = False
-        """Set before the connection is made: end it at once, there are too many."""
         self._own_id = own_id
         self._judge = judge
         self._receiver = receiver
+        self._made = made
         self._messages = MessageReader()
         self._frames = FrameReader(GREETING_MAX_BYTES)
         self._transport: asyncio.Transport | None = None
@@ -188,11 +193,9 @@ class IncomingLink(asyncio.Protocol):
             raise TypeError(f"not a stream: {transport!r}")
         self._transport = transport
         self._peername = transport.get_extra_info("peername")
-        if self.refused:
-            self.close()
-            return
         tune(transport)
         self._timer = asyncio.get_running_loop().call_later(GREETING_MAX_S, self._expire)
+        self._made(self)
 
     def data_received(self, data: bytes) -> None:
         """Take the greeting, then messages; anything else ends the connection."""

@@ -190,10 +190,10 @@ class PeerTransport:
     async def stop(self) -> None:
         """Close everything; messages under way are lost."""
         tasks = list(self._dialling.values())
+        self._dialling.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._dialling.clear()
         links: list[OutgoingLink | IncomingLink] = [*self._links.values(), *self._incoming]
         for link in links:
             link.close()
@@ -206,12 +206,15 @@ class PeerTransport:
     def _accept(self) -> IncomingLink:
         if self._receiver is None:
             raise RuntimeError("the transport is not started")
-        link = IncomingLink(self._node_id, self._take_greeting, self._receiver)
+        return IncomingLink(self._node_id, self._take_greeting, self._receiver, self._made)
+
+    def _made(self, link: IncomingLink) -> None:
+        # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
         if len(self._incoming) >= INCOMING_MAX:
-            link.refused = True
+            link.close()
+            return
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
-        return link
 
     def _judge(self, greeting: Greeting) -> Reply:
         return judge(greeting, self._own, self._peers, waiting=self.waiting)
@@ -249,11 +252,14 @@ class PeerTransport:
         """Keep a connection to a peer, until cancelled."""
         pause_s = DIAL_PAUSE_MIN_S
         attempt = 0
-        while True:
+        # Why not for ever: a TLS handshake that fails while it is being cancelled hides the cancellation.
+        while self._dialling.get(node_id) is asyncio.current_task():
             addresses = self._peers[node_id].addresses
             link = await self._try(node_id, addresses[attempt % len(addresses)])
             if link is None:
                 attempt += 1
+            elif self._dialling.get(node_id) is not asyncio.current_task():
+                link.close()
             else:
                 pause_s = DIAL_PAUSE_MIN_S
                 self._links[node_id] = link
@@ -271,8 +277,11 @@ class PeerTransport:
         if refusal is not None and refusal.why != Refusal.EMPTY:
             pause_s = max(pause_s, REFUSED_PAUSE_S)
         seen = self._seen[node_id] = asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(seen.wait(), pause_s)
+        timer = asyncio.get_running_loop().call_later(pause_s, seen.set)
+        try:
+            await seen.wait()
+        finally:
+            timer.cancel()
 
     async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
         """Return an accepted connection, None if there is none to be had now."""

@@ -16,16 +16,20 @@ from functools import partial
 from typing import Final
 
 from controller_core.channel.connection import Connection
-from controller_core.channel.endpoints import Server, serve
+from controller_core.channel.endpoints import Server, ServerTls, serve
 from controller_core.channel.errors import ConnectionClosedError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.server.handlers import Handlers
 from controller_core.server.hearing import NO_CHANNEL_ID, Hearing
-from controller_core.server.metrics import Metrics
+from controller_core.server.metrics import Metrics, PortNumbers
 
 REQUESTS_WAITING_MAX: Final = 50_000
+ANSWERS_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Answers that may wait for a client that does not read: some times the largest one."""
+REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The largest is a 1006 that names all groups: 10,000 names are some 300 kB."""
 BUSY_REMARK: Final = "the controller is busy, try later"
 
 _log = logging.getLogger(__name__)
@@ -42,10 +46,25 @@ class RemotingServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: Server | None = None
         self._stopping = False
+        self._broken = 0
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, tls: ServerTls | None = None) -> None:
         """Listen; a port in use raises OSError."""
-        self._server = await serve(host, port, self._on_connection)
+        self._server = await serve(
+            host,
+            port,
+            self._on_connection,
+            unsent_bytes_max=ANSWERS_BYTES_MAX,
+            frame_bytes_max=REQUEST_BYTES_MAX,
+            tls=tls,
+        )
+
+    def numbers(self) -> PortNumbers:
+        """Return the connections that are open, and those turned away so far."""
+        server = self._server
+        if server is None:
+            return PortNumbers(0, 0, self._broken)
+        return PortNumbers(len(server.connections), server.refused, self._broken)
 
     async def stop(self) -> None:
         """Close every connection. What that says about brokers is not heard: it is we who go."""
@@ -59,9 +78,11 @@ class RemotingServer:
     def _on_connection(self, connection: Connection) -> None:
         channel_id = next(self._channel_ids)
         connection.on_request = partial(self._on_request, channel_id)
-        connection.on_closed(lambda _connection, _reason: self._on_closed(channel_id))
+        connection.on_closed(lambda _connection, reason: self._on_closed(channel_id, reason))
 
-    def _on_closed(self, channel_id: int) -> None:
+    def _on_closed(self, channel_id: int, reason: Exception | None) -> None:
+        if isinstance(reason, FrameError | ConnectionClosedError):
+            self._broken += 1
         if not self._stopping:
             self._hearing.channel_closed(channel_id)
 

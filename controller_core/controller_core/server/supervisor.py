@@ -41,6 +41,7 @@ from controller_core.server.peer_codec import Greeting, Reply
 from controller_core.server.peer_list import Peer
 from controller_core.server.peer_rules import Identity
 from controller_core.server.peers import PeerTransport
+from controller_core.server.tls import Tls, context_of
 from controller_core.server.trouble_page import TroublePage
 
 EXIT_LOG: Final = 3
@@ -69,8 +70,13 @@ class Supervisor:
     """Runs one node again and again until it is told to stop, or cannot go on."""
 
     def __init__(self, live: LiveConfig, files: Files | None = None) -> None:
-        """Take the settings; `files` is the file system of the log, the operating system's when None."""
+        """Take the settings; `files` is the file system of the log, the operating system's when None.
+
+        Raises:
+            ConfigError: a certificate cannot be used.
+        """
         self._live = live
+        self._tls = Tls(live.settings)
         self._files = files or OsFiles()
         self._clock = Clock(f"controller-{live.settings.self_id}")
         self._may_found = False
@@ -150,15 +156,17 @@ class Supervisor:
             incarnation=own.incarnation,
             address=own.address,
             bind_host=settings.bind_address,
+            server_ssl=context_of(self._tls.peer_server),
+            client_ssl=context_of(self._tls.peer_client),
         )
         machine = GroupsMachine()
         node = Node(_node_config(settings), store, machine, transport)
 
         async def ask_peer(peer: Peer, greeting: Greeting) -> Reply | None:
-            return await ask(members.raft_address(peer), greeting)
+            return await ask(members.raft_address(peer), greeting, context_of(self._tls.peer_client))
 
         membership = Membership(node, members, own, transport, ask_peer)
-        controller = Controller(self._live, self._clock, node, machine, membership)
+        controller = Controller(self._live, self._clock, node, machine, membership, self._tls)
         founding = None
         if store.is_empty:
             others = tuple(peer for peer in settings.peers if peer.raft_id != own.node_id)

@@ -1,0 +1,157 @@
+"""A listening port that speaks TLS and plain TCP: the first byte of a connection decides which.
+
+A TLS connection begins with a handshake record, type 0x16. A remoting frame begins with the length of a frame of at most
+16 MB, whose first byte is 0 or 1. So one port serves both, as RocketMQ's does, and clients move to TLS one by one.
+
+The byte is looked at without taking it (MSG_PEEK), before asyncio owns the socket. A connection that says nothing yet
+costs a descriptor and no task, and is counted like any other.
+
+Source: RocketMQ NettyRemotingServer.HandshakeHandler, 5.4.0.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+TLS_HANDSHAKE_BYTE: Final = 0x16
+HANDSHAKE_MAX_S: Final = 5.0
+_ACCEPTS_AT_ONCE: Final = 256
+_EXHAUSTED_PAUSE_S: Final = 1.0
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_log = logging.getLogger(__name__)
+
+
+class TlsListener:
+    """Accepts connections on one port and hands them to asyncio, in TLS or plain.
+
+    Attributes:
+        refused: connections turned away: too many, plain where TLS is a must, or a handshake that failed.
+    """
+
+    def __init__(
+        self,
+        make_protocol: Callable[[], asyncio.Protocol],
+        context: ssl.SSLContext,
+        *,
+        plain_allowed: bool,
+        waiting_max: int,
+    ) -> None:
+        """Describe the port.
+
+        Args:
+            make_protocol: makes the protocol of a connection.
+            context: of the server's side; may change its certificates meanwhile.
+            plain_allowed: whether plain TCP is served too.
+            waiting_max: connections that may be open without having said anything, or in their handshake.
+        """
+        self.refused = 0
+        self._make_protocol = make_protocol
+        self._context = context
+        self._plain_allowed = plain_allowed
+        self._waiting_max = waiting_max
+        self._loop = asyncio.get_running_loop()
+        self._listening: list[socket.socket] = []
+        self._silent: set[socket.socket] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int, backlog: int) -> None:
+        """Begin to accept.
+
+        Raises:
+            OSError: the port cannot be had.
+        """
+        found = await self._loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            self._listening.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(backlog)
+            self._loop.add_reader(listening, self._accept, listening)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._listening[0].getsockname()[1]) if self._listening else 0
+
+    async def close(self) -> None:
+        """Accept no more, and drop what has not been handed over."""
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+        for silent in list(self._silent):
+            self._drop(silent)
+        for task in self._starting:
+            task.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                _log.error("no descriptor for another connection: %s", error)
+                self._loop.remove_reader(listening)
+                self._loop.call_later(_EXHAUSTED_PAUSE_S, self._resume, listening)
+                return
+            accepted.setblocking(False)
+            if len(self._silent) + len(self._starting) >= self._waiting_max:
+                self.refused += 1
+                accepted.close()
+                continue
+            self._silent.add(accepted)
+            self._loop.add_reader(accepted, self._look, accepted)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _look(self, accepted: socket.socket) -> None:
+        """Decide by the first byte."""
+        try:
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        is_tls = first[:1] == bytes([TLS_HANDSHAKE_BYTE])
+        if not first or not (is_tls or self._plain_allowed):
+            self.refused += bool(first)
+            self._drop(accepted)
+            return
+        self._loop.remove_reader(accepted)
+        self._silent.discard(accepted)
+        task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _start(self, accepted: socket.socket, *, is_tls: bool) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make_protocol,
+                accepted,
+                ssl=self._context if is_tls else None,
+                ssl_handshake_timeout=HANDSHAKE_MAX_S if is_tls else None,
+            )
+        except (OSError, TimeoutError) as error:
+            self.refused += 1
+            _log.info("a TLS handshake failed: %s", error)
+            accepted.close()
+
+    def _drop(self, accepted: socket.socket) -> None:
+        self._loop.remove_reader(accepted)
+        self._silent.discard(accepted)
+        accepted.close()

@@ -1,0 +1,84 @@
+"""Certificates for tests: an authority in memory that signs for hosts of loopback, as files in a directory."""
+
+import datetime
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate's and its key's file."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; its own is in the file `trust`."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        self._directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(name)
+        self._serial = 1
+        self.trust = directory / f"{name}.pem"
+        builder = self._builder(self._name, self._key.public_key())
+        certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self.trust.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
+
+    def sign(self, name: str) -> Pair:
+        """Write a fresh certificate and key of this name, good for 127.0.0.1 at either end; replaces older files."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        )
+        builder = self._builder(_name(name), key.public_key()).add_extension(names, critical=False)
+        pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        pair.cert.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
+        return pair
+
+    def client(self, pair: Pair | None = None) -> ssl.SSLContext:
+        """Return a client's context that trusts this authority and shows `pair`."""
+        context = ssl.create_default_context(cafile=str(self.trust))
+        # Why: Python 3.13 asks for extensions that the certificates of these tests do not have.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if pair is not None:
+            context.load_cert_chain(pair.cert, pair.key)
+        return context
+
+    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        self._serial += 1
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public_key)
+            .serial_number(self._serial)
+            .not_valid_before(now - _DAY)
+            .not_valid_after(now + _DAY)
+        )
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

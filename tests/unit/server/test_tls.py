@@ -1,0 +1,254 @@
+"""TLS on every port: who is served how, who is turned away, and that new certificates come into use by themselves."""
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from controller_core.channel.endpoints import connect
+from controller_core.channel.errors import ChannelError
+from controller_core.raft.types import Message, MessageType, NodeId, Term
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server.config import ConfigError, load
+from controller_core.server.peers import PeerTransport
+from controller_core.server.tls import Certificates, Tls
+from testkit.certificates import Authority, Pair
+from testkit.one_node import OneNode, one_node
+from testkit.ports import free_port
+
+ALONE = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-127.0.0.1:9878"}
+ASK = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def remoting_keys(authority: Authority, pair: Pair, **more: str) -> dict[str, str]:
+    return {
+        "tls.server.certPath": str(pair.cert),
+        "tls.server.keyPath": str(pair.key),
+        "tls.server.trustCertPath": str(authority.trust),
+        **{f"tls.server.{key.replace('_', '.')}": value for key, value in more.items()},
+    }
+
+
+async def answer(one: OneNode, client_ssl: ssl.SSLContext | None) -> int:
+    """Ask once over a new connection; return the code, or -1 when the connection ended instead."""
+    host, _, port = one.remoting.rpartition(":")
+    try:
+        connection = await connect(host, int(port), 5.0, client_ssl=client_ssl)
+    except ChannelError:
+        return -1
+    try:
+        return (await connection.call(ASK, 5.0)).code
+    except ChannelError:
+        return -1
+    finally:
+        connection.abort()
+
+
+async def test_one_port_serves_tls_and_plain_as_the_first_byte_says(
+    tmp_path: Path, authority: Authority
+) -> None:
+    given = remoting_keys(authority, authority.sign("node"))
+    async with one_node(tmp_path / "store", given) as one:
+        assert await answer(one, authority.client()) == ResponseCode.SUCCESS
+        assert await answer(one, None) == ResponseCode.SUCCESS
+        assert await answer(one, Authority(tmp_path, "stranger").client()) == -1
+
+
+async def test_enforcing_turns_plain_connections_away_and_counts_them(
+    tmp_path: Path, authority: Authority
+) -> None:
+    given = remoting_keys(authority, authority.sign("node"))
+    async with one_node(tmp_path / "store", given) as one:
+        one.controller._remoting._server._tls._plain_allowed = False  # type: ignore[union-attr] # as `enforcing` makes it
+        assert await answer(one, None) == -1
+        assert await answer(one, authority.client()) == ResponseCode.SUCCESS
+        assert one.controller._remoting.numbers().refused == 1
+
+
+async def test_a_client_that_must_show_a_certificate_is_refused_without(
+    tmp_path: Path, authority: Authority
+) -> None:
+    given = remoting_keys(authority, authority.sign("node"), need_client_auth="require")
+    async with one_node(tmp_path / "store", given) as one:
+        assert await answer(one, authority.client(authority.sign("broker"))) == ResponseCode.SUCCESS
+        assert await answer(one, authority.client()) == -1
+
+
+async def test_new_certificates_come_into_use_and_broken_ones_do_not(
+    tmp_path: Path, authority: Authority
+) -> None:
+    pair = authority.sign("node")
+    files = str(pair.cert), str(pair.key), ""
+    certificates = Certificates("tls.server.certPath", *files, True, ssl.CERT_NONE)
+    first = await serial(certificates, authority)
+    assert not certificates.refresh()
+    authority.sign("node")
+    assert certificates.refresh()
+    second = await serial(certificates, authority)
+    assert second != first
+    pair.cert.write_text("half a certif")
+    assert not certificates.refresh()
+    assert await serial(certificates, authority) == second
+    pair.cert.unlink()
+    assert not certificates.refresh()
+    authority.sign("node")
+    assert certificates.refresh()
+    assert await serial(certificates, authority) not in {first, second}
+
+
+async def serial(certificates: Certificates, authority: Authority) -> Any:
+    """Return the serial number that a new connection is shown."""
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0, ssl=certificates.context)
+    port = server.sockets[0].getsockname()[1]
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=authority.client(), server_hostname="127.0.0.1"
+    )
+    found = writer.get_extra_info("peercert")["serialNumber"]
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    server.close()
+    await server.wait_closed()
+    return found
+
+
+class Ear:
+    """A receiver that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+
+    def receive(self, message: Message) -> None:
+        """Keep a message."""
+        self.messages.put_nowait(message)
+
+    def peer_unreachable(self, node_id: int) -> None:
+        """Nothing to keep."""
+
+    def snapshot_sent(self, node_id: int, ok: bool) -> None:
+        """Nothing to keep."""
+
+
+@contextlib.asynccontextmanager
+async def peers(first: Tls, second: Tls) -> AsyncIterator[tuple[PeerTransport, Ear]]:
+    addresses = {1: ("127.0.0.1", free_port()), 2: ("127.0.0.1", free_port())}
+    made = []
+    for node_id, tls in ((1, first), (2, second)):
+        server = None if tls.peer_server is None else tls.peer_server.context
+        client = None if tls.peer_client is None else tls.peer_client.context
+        made.append(
+            PeerTransport(
+                "main", node_id, addresses, bind_host="127.0.0.1", server_ssl=server, client_ssl=client
+            )
+        )
+    ears = [Ear(), Ear()]
+    for transport, ear in zip(made, ears, strict=True):
+        await transport.start(ear)
+    try:
+        yield made[0], ears[1]
+    finally:
+        for transport in made:
+            await transport.stop()
+
+
+def peer_tls(authority: Authority, pair: Pair) -> Tls:
+    given = {
+        **ALONE,
+        "peerTlsCertPath": str(pair.cert),
+        "peerTlsKeyPath": str(pair.key),
+        "peerTlsTrustCertPath": str(authority.trust),
+    }
+    return Tls(load(given)[0])
+
+
+async def heard(transport: PeerTransport, ear: Ear, within_s: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while ear.messages.empty():
+                transport.send([Message(MessageType.HEARTBEAT, NodeId(2), NodeId(1), Term(1))])
+                await asyncio.sleep(0.02)
+    return not ear.messages.empty()
+
+
+async def test_controllers_hear_each_other_only_with_certificates_of_one_authority(
+    tmp_path: Path, authority: Authority
+) -> None:
+    own = peer_tls(authority, authority.sign("n0"))
+    async with peers(own, peer_tls(authority, authority.sign("n1"))) as (transport, ear):
+        assert await heard(transport, ear, 5.0)
+    stranger = Authority(tmp_path, "stranger")
+    async with peers(own, peer_tls(stranger, stranger.sign("n2"))) as (transport, ear):
+        assert not await heard(transport, ear, 0.5)
+    async with peers(Tls(load(ALONE)[0]), own) as (transport, ear):
+        assert not await heard(transport, ear, 0.5)
+
+
+async def test_a_change_over_http_needs_a_certificate_where_one_is_asked_for(
+    tmp_path: Path, authority: Authority
+) -> None:
+    pair = authority.sign("node")
+    given = {
+        "httpTlsCertPath": str(pair.cert),
+        "httpTlsKeyPath": str(pair.key),
+        "httpTlsTrustCertPath": str(authority.trust),
+    }
+    async with one_node(tmp_path / "store", given) as one:
+        url = f"https://{one.http}/v1/snapshot"
+        async with aiohttp.ClientSession() as session:
+            async with session.post(url, ssl=authority.client()) as response:
+                assert response.status == 401
+            async with session.post(url, ssl=authority.client(authority.sign("admin"))) as response:
+                assert response.status == 200
+            async with session.get(f"https://{one.http}/v1/status", ssl=authority.client()) as response:
+                assert response.status == 200
+            stranger = Authority(tmp_path, "stranger")
+            untrusted = authority.client(stranger.sign("stranger-admin"))
+            with pytest.raises(aiohttp.ClientError):
+                await session.post(url, ssl=untrusted)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"tls.server.mode": "perhaps"}, "tls.server.mode='perhaps': must be one of"),
+        ({"tls.server.mode": "enforcing"}, "needs tls.server.certPath"),
+        ({"tls.server.certPath": "missing.pem"}, "needs tls.server.keyPath beside it"),
+        (
+            {"tls.server.certPath": "missing.pem", "tls.server.keyPath": "missing.key"},
+            "tls.server.certPath='missing.pem': cannot be used",
+        ),
+        ({"peerTlsCertPath": "missing.pem"}, "needs peerTlsKeyPath and peerTlsTrustCertPath beside it"),
+        ({"httpTlsCertPath": "missing.pem"}, "needs httpTlsKeyPath beside it"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_by_name(given: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Tls(load({**ALONE, **given})[0])
+    assert text in str(caught.value)
+
+
+def test_a_client_that_must_be_verified_needs_somebody_to_verify_it(
+    tmp_path: Path, authority: Authority
+) -> None:
+    given = remoting_keys(authority, authority.sign("node"), need_client_auth="require")
+    given["tls.server.trustCertPath"] = ""
+    with pytest.raises(ConfigError, match="trustCertPath"):
+        Tls(load({**ALONE, **given})[0])
+    assert os.listdir(tmp_path)
