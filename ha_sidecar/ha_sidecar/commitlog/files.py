@@ -132,6 +132,22 @@ class CommitLog:
             self._cut_files(to_offset)
             self.record_offset = self.max_offset = self.synced_offset = to_offset
 
+    def drop_before(self, offset: int) -> None:
+        """Remove the oldest files that end at or below `offset`, durably; readers that have one open keep it.
+
+        Raises:
+            CommitLogUsageError: bytes that are not durable, or the newest file, would go.
+        """
+        with self._sync_lock:
+            if offset > self.layout.start_of(self.synced_offset):
+                raise CommitLogUsageError(f"drop before {offset}, the log is durable to {self.synced_offset}")
+            for start_offset in self.layout.starts():
+                if start_offset + self.layout.file_bytes > offset:
+                    break
+                # Readers learn of it first: who asks for less is turned away before the file is gone.
+                self.min_offset = start_offset + self.layout.file_bytes
+                remove_durably(self.layout.path(start_offset), self.layout.disk)
+
     def record_at(self, offset: int) -> Record:
         """Judge the record that starts at `offset`."""
         return record_at(self.layout, offset, self.max_offset)

@@ -100,7 +100,9 @@ class ReplicaStore:
         try:
             self.log, self.recovered = CommitLog.open(self._layout)
             self.epochs: EpochList = read_epochs(directory, disk)
-            self.adopt(self.epochs.starting_up_to(self.log.max_offset))
+            epochs = self.epochs.starting_up_to(self.log.max_offset)
+            # Epochs of files that retention removed; while it runs, the list may name them still.
+            self.adopt(epochs if self.log.is_empty else epochs.truncate_prefix_by_offset(self.log.min_offset))
         except BaseException:
             self._unlock()
             raise

@@ -44,6 +44,9 @@ class ReplicaConfig:
         controller_kind: `rocketmq-ha` never elects a log replica; RocketMQ's own (`java`) would, so the replica
             stops its heartbeats while it is the only company of a single broker.
         on_divergence: `archive` moves a log that cannot be continued aside and starts over; `stop` ends the process.
+        retention_hours: files that nothing was written to for so long are removed, oldest first.
+        disk_drop_percent: above this use of the disk the oldest files go whatever their age.
+        disk_refuse_percent: above this nothing more is received, so that the disk does not run full.
         unclean_election: set it if the controllers allow unclean elections; a restarted master is then not trusted.
     """
 
@@ -63,6 +66,9 @@ class ReplicaConfig:
     ack_after: str = "sync"
     controller_kind: str = "rocketmq-ha"
     on_divergence: str = "archive"
+    retention_hours: int = 72
+    disk_drop_percent: int = 75
+    disk_refuse_percent: int = 95
     unclean_election: bool = False
 
     def __post_init__(self) -> None:
@@ -78,6 +84,11 @@ class ReplicaConfig:
         require(
             self.heartbeat_timeout_ms >= 3 * self.heartbeat_interval_ms,
             f"heartbeat-timeout-ms {self.heartbeat_timeout_ms}: at least 3 * heartbeat-interval-ms",
+        )
+        require(self.retention_hours >= 1, f"retention-hours {self.retention_hours}: at least 1")
+        require(
+            0 < self.disk_drop_percent < self.disk_refuse_percent <= 100,
+            f"disk-drop-percent {self.disk_drop_percent}: below disk-refuse-percent {self.disk_refuse_percent}, both to 100",
         )
         for key, value, allowed in (
             ("ack-after", self.ack_after, ACK_AFTER),
@@ -141,7 +152,14 @@ def _parse(key: str, text: str) -> object:
             return host_port(text)
         case "store":
             return Path(text)
-        case "mapped_file_bytes" | "heartbeat_interval_ms" | "heartbeat_timeout_ms":
+        case (
+            "mapped_file_bytes"
+            | "heartbeat_interval_ms"
+            | "heartbeat_timeout_ms"
+            | "retention_hours"
+            | "disk_drop_percent"
+            | "disk_refuse_percent"
+        ):
             return number(key, text)
         case "unclean_election":
             require(text in ("true", "false"), f"unclean-election {text!r}: true or false")

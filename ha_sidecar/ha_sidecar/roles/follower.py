@@ -78,6 +78,8 @@ class Follower:
         self._metrics: Final = metrics
         self._wake_syncer: Final = wake_syncer
         self._before_link: Final = before_link
+        self._room: Final = asyncio.Event()
+        self._room.set()
         self._link_ended: Final = link_ended
         self._loop: Final = asyncio.get_running_loop()
         self._ended: asyncio.Future[LinkEnd] | None = None
@@ -87,6 +89,7 @@ class Follower:
         """Follow until cancelled; raise `DivergedError` if configured to, and `OSError` if the disk failed."""
         try:
             while True:
+                await self._room.wait()
                 role = self._view.role
                 if role.master_address is None or role.master_id == self._view.broker_id:
                     await self._view.wait_role(role)
@@ -94,6 +97,15 @@ class Follower:
                 await self._unless_changed(role, self._follow(role))
         finally:
             await self._stop_link()
+
+    def set_room(self, has_room: bool) -> None:
+        """Learn whether the disk has room; without it the link ends and no other one begins."""
+        if has_room:
+            self._room.set()
+        elif self._room.is_set():
+            self._room.clear()
+            if self.link is not None:
+                self.link.stop()
 
     async def _unless_changed(self, role: Role, work: Awaitable[None]) -> None:
         """Do the work until it is done or the role is another one; never leave a link behind."""

@@ -33,13 +33,13 @@ from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
 from ha_sidecar.roles import answers, metadata, registration
-from ha_sidecar.roles.asking import Asker, AskError
-from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
+from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.follower import Follower
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.identity import IdentityFiles
+from ha_sidecar.roles.keeping import keep_metadata, retain
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.serving import HaServer
 from ha_sidecar.roles.view import GroupView
@@ -53,8 +53,6 @@ POLL_HURRIED_S: Final = 0.02
 HURRY_S: Final = 5.0
 """How long polls are hurried after an HA link ended: longer than any election takes."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5
-METADATA_S: Final = 3.0
-"""Between two looks at the master's metadata; as long as a Java slave waits."""
 NEVER_FIRST_EPOCH: Final = -1
 """Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
 
@@ -109,7 +107,13 @@ class Replica:
                 self._hurry,
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
-            await self._run_tasks(self._follower.run(), self._beat(), self._poll(), self._keep_metadata())
+            await self._run_tasks(
+                self._follower.run(),
+                self._beat(),
+                self._poll(),
+                keep_metadata(config, self._view),
+                retain(config, self._store, self._ha_server, self._follower),
+            )
         finally:
             await self._stop(server, http)
             await asyncio.to_thread(self._ha_server.stop)
@@ -247,26 +251,6 @@ class Replica:
         if self._beating == alone:
             _log.info("heartbeats %s", "stop: one broker and this replica" if alone else "go on")
             self._beating = not alone
-
-    async def _keep_metadata(self) -> None:
-        """Keep what the master knows and its log does not hold, for the day when no broker is left to ask."""
-        asker: Asker | None = None
-        try:
-            while True:
-                await asyncio.sleep(METADATA_S)
-                try:
-                    address = host_port(self._view.role.master_address or "")
-                    if asker is None or asker.address != address:
-                        if asker is not None:
-                            asker.close()
-                        asker = Asker(address)
-                    snapshot = await metadata.fetch(asker)
-                    await asyncio.to_thread(metadata.keep, self._config.store, snapshot)
-                except (AskError, ConfigError, RemotingProtocolError) as error:
-                    _log.debug("metadata: %s", error)
-        finally:
-            if asker is not None:
-                asker.close()
 
     # From the controllers.
 

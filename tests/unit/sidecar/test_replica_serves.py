@@ -158,3 +158,14 @@ def test_the_ha_address_goes_by_the_announced_host(tmp_path: Path) -> None:
     everywhere = ("0.0.0.0", 4)  # noqa: S104 - as above
     assert address(ha_listen=everywhere, advertise=("pod-1", 2)) == "pod-1:4"
     assert address(ha_listen=everywhere, advertise=("10.0.0.1", 2), ha_advertise=("pod-1", 5)) == "pod-1:5"
+
+
+async def test_a_replica_answers_with_the_metadata_that_it_keeps_and_refuses_the_rest(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running:
+        (running.config.store / "config").mkdir()
+        (running.config.store / "config" / "topics.json").write_bytes(b'{"topicConfigTable":{}}')
+        assert (await running.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body == b'{"topicConfigTable":{}}'
+        refused = await running.connection.call(
+            RemotingCommand.request(RequestCode.GET_ALL_CONSUMER_OFFSET), WAIT_S
+        )
+        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

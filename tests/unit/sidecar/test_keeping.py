@@ -1,0 +1,132 @@
+"""What a replica does beside receiving: it keeps its master's metadata, and follows nobody while its disk has no room."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_core.channel import Connection, serve
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.roles import keeping
+from ha_sidecar.roles.config import ReplicaConfig
+from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.follower import Follower
+from ha_sidecar.roles.keeping import keep_metadata, retain
+from ha_sidecar.roles.metadata import BY_CODE, read
+from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.roles.retaining import Retaining
+from ha_sidecar.roles.view import GroupView, Role
+
+WAIT_S = 5.0
+TOPICS = b'{"topicConfigTable":{"T":{}}}'
+FILE_BYTES = 4096
+
+
+def config_of(directory: Path) -> ReplicaConfig:
+    nowhere = ("127.0.0.1", 1)
+    return ReplicaConfig(
+        cluster="c", group="g", controllers=(nowhere,), listen=nowhere, http=nowhere, store=directory
+    )
+
+
+class FakeLink:
+    """A link that only counts how often it was told to stop."""
+
+    stops = 0
+
+    def stop(self) -> None:
+        """Count."""
+        self.stops += 1
+
+
+def follower_of(directory: Path, store: ReplicaStore, view: GroupView) -> Follower:
+    async def nothing() -> None:
+        return
+
+    metrics = ReplicaMetrics(("c", "g", "2"), lambda: Numbers(0, 0, 0, False, 0, 0, 0))
+    return Follower(
+        config_of(directory), store, view, EventLog("c", "g"), metrics, None, nothing, lambda: None
+    )
+
+
+async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, view = ReplicaStore(tmp_path, FILE_BYTES), GroupView()
+    view.role = Role(1, 1, "127.0.0.1:1")
+    follower, link = follower_of(tmp_path, store, view), FakeLink()
+    followed = asyncio.Event()
+
+    async def follow(_role: Role) -> None:
+        followed.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(follower, "_follow", follow)
+    follower.link = link  # type: ignore[assignment]  # all that is asked of it is to stop
+    follower.set_room(False)
+    follower.set_room(False)
+    assert link.stops == 1
+    follower.link = None
+    running = asyncio.ensure_future(follower.run())
+    await asyncio.sleep(0.05)
+    assert not followed.is_set()
+    follower.set_room(True)
+    await asyncio.wait_for(followed.wait(), WAIT_S)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    store.close()
+
+
+async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "RETAIN_S", 0.001)
+    looks = [(0, False), (4096, True), (0, False)]
+
+    def look(_: Retaining) -> tuple[int, bool]:
+        if not looks:
+            raise OSError
+        return looks.pop(0)
+
+    monkeypatch.setattr(Retaining, "look", look)
+    store, told = ReplicaStore(tmp_path, FILE_BYTES), []
+
+    class Told:
+        def set_room(self, has_room: bool) -> None:
+            told.append(has_room)
+
+    fakes: Any = Told()
+    with contextlib.suppress(OSError):  # the looks are over
+        await asyncio.wait_for(retain(config_of(tmp_path), store, fakes, fakes), WAIT_S)
+    assert told == [True, False, True]
+    store.close()
+
+
+async def test_what_the_master_knows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "METADATA_S", 0.01)
+
+    def answer(_: Connection, request: RemotingCommand) -> RemotingCommand:
+        if request.code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=TOPICS)
+        return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR)
+
+    def accept(connection: Connection) -> None:
+        connection.on_request = answer
+
+    server = await serve("127.0.0.1", 0, accept)
+    view = GroupView()
+    view.role = Role(1, 1, f"127.0.0.1:{server.port}")
+    running = asyncio.ensure_future(keep_metadata(config_of(tmp_path), view))
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if read(tmp_path, BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]) == TOPICS:
+                break
+            await asyncio.sleep(0.01)
+    assert read(tmp_path, BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]) is None
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await server.close()
