@@ -135,7 +135,7 @@ MUTANTS = (
         "groups/sync_state.py",
         "if group.set_epoch != command.set_epoch:",
         "if group.set_epoch > command.set_epoch + 9:",
-        schedules=200,
+        schedules=60,
     ),
     Mutant(
         "a dead member may stay in a changed set",
@@ -185,5 +185,26 @@ MUTANTS = (
         "            if known.channel_id != entry.channel_id:\n                self._unbind(known)\n",
         "",
         test="tests/unit/groups/test_upstream_bugs.py",
+    ),
+    Mutant(
+        "writes that were stopped stay stopped",
+        "server/write_guard.py",
+        '            await self._set(group.address(member.broker_id) or "", setting)\n',
+        "",
+        schedules=60,
+    ),
+    Mutant(
+        "a death during an election is forgotten",
+        "server/failover.py",
+        "                self._again.add(death.key.group)  # it may be the winner, who is not recorded yet\n",
+        "                pass\n",
+        test="tests/scenarios/test_upstream_catalogue.py::test_the_scenario_holds[winner dies]",
+    ),
+    Mutant(
+        "only a leader hears heartbeats",
+        "server/handlers.py",
+        "        if header.broker_id is None:\n",
+        "        if header.broker_id is None or not self._node.is_leader:\n",
+        test="tests/scenarios/test_upstream_catalogue.py::test_the_scenario_holds[10812]",
     ),
 )

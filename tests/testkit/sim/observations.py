@@ -10,6 +10,7 @@ from controller_core.groups.commands import AlterSyncStateSet, AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import Outcome
+from controller_core.remoting.codes import ResponseCode
 from testkit.check.linearizability import PENDING_S, Finding, Interval, Verdict, check
 from testkit.check.registers import Alter, Call, Register, Transition, step
 from testkit.sim.invariants import Invariants, register_of
@@ -91,6 +92,11 @@ class Observations:
         opened = OpenCall(self._loop, began_s, call)
         self._history(group).open_calls.append(opened)
         return opened
+
+    def carried_out(self, group: str) -> list[Alter]:
+        """Return the requests 1001 that were answered with success."""
+        calls = (one.call for one in self._history(group).open_calls)
+        return [call for call in calls if call.code == ResponseCode.SUCCESS]
 
     def acknowledged(
         self, cluster: str, group: str, epoch: int, broker_id: int, offset: int, message: str

@@ -7,6 +7,7 @@ that is lost on the way counts as acknowledged, too.
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, cast
 
@@ -14,10 +15,11 @@ from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
 from controller_core.remoting import headers
-from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.bodies import SyncStateSet
+from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.sim.api_answers import of_election, of_replica_info
-from testkit.sim.broker import DATA_PORT
+from testkit.sim.broker import DATA_PORT, DEFINITE_REFUSALS
 from testkit.sim.broker_ha import Link
 from testkit.sim.observations import Observations
 from testkit.sim.simulated_network import Network
@@ -25,6 +27,8 @@ from testkit.sim.virtual_loop import Process, VirtualLoop
 
 SEND_PAUSE_S = (0.02, 0.25)
 SEND_WAIT_S = 2.5
+LATE_COPIES = 0.15
+"""Share of a person's requests that are copies of old ones."""
 ASK_PAUSE_S = (0.1, 0.6)
 CALL_TIMEOUT_S = 3.0
 DIAL_TIMEOUT_S = 1.0
@@ -172,6 +176,8 @@ class Onlooker:
         try:
             if self._whole.faults and self._random.random() < self._designates:
                 await self._designate(connection, group)
+            elif self._random.random() < LATE_COPIES:
+                await self._repeat(connection, group)
             else:
                 await self._look(connection, group)
         except ChannelError:
@@ -184,6 +190,23 @@ class Onlooker:
         answer = await connection.call(request, CALL_TIMEOUT_S)
         if (told := of_replica_info(answer)) is not None:
             self._observations.call(group, began_s, told.seen)
+
+    async def _repeat(self, connection: Connection, group: str) -> None:
+        """Send a copy of a request 1001 that was carried out long ago: it must not be carried out again."""
+        done = self._observations.carried_out(group)
+        if not done:
+            return
+        old = self._random.choice(done)
+        began_s = self._loop.now_s
+        seen = self._observations.open_call(group, began_s, replace(old, code=None, new_set_epoch=0))
+        header = headers.AlterSyncStateSetRequestHeader(group, old.master_id, old.master_epoch)
+        body = SyncStateSet.of(old.wanted, old.set_epoch).encode()
+        request = RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header.to_ext(), body)
+        answer = await connection.call(request, CALL_TIMEOUT_S)
+        if answer.code == ResponseCode.SUCCESS:
+            seen.answered(answer.code, SyncStateSet.decode(answer.body).sync_state_set_epoch)
+        elif answer.code in DEFINITE_REFUSALS:
+            seen.answered(answer.code, 0)
 
     async def _designate(self, connection: Connection, group: str) -> None:
         header = headers.ElectMasterRequestHeader(
