@@ -28,6 +28,7 @@ class AnsweringBroker(FakeBroker):
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
         takes_settings: whether it answers when somebody sets it.
+        topics: its answer to request 21; None if it does not answer that.
     """
 
     is_master = False
@@ -35,6 +36,7 @@ class AnsweringBroker(FakeBroker):
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
     min_in_sync_replicas: int | None = None
     takes_settings = True
+    topics: bytes | None = None
 
     def become_master(self, epoch: int) -> None:
         """Take the office that an election gave it in its answer, which is not a notice."""
@@ -59,6 +61,8 @@ class AnsweringBroker(FakeBroker):
                 if self.min_in_sync_replicas is not None:
                     text += f"minInSyncReplicas={self.min_in_sync_replicas}\n"
                 body = text.encode()
+            case RequestCode.GET_ALL_TOPIC_CONFIG if self.topics is not None:
+                body = self.topics
             case RequestCode.UPDATE_BROKER_CONFIG if (
                 self.takes_settings and self.min_in_sync_replicas is not None
             ):

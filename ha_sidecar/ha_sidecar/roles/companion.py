@@ -1,7 +1,7 @@
 """A broker's companion: looks at an unmodified broker from beside it and says what the broker does not.
 
-Two loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
-(1006). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
+Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
+(1006), one compares what the broker and its master know besides the log (`metadata_guard`). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
 the controllers; the fence alone does, where the settings ask for it (`fencing`). `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
 program of ours, calls it from its preStop over loopback.
 
@@ -23,6 +23,7 @@ from typing import Any, Final
 from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.roles import metadata
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, lag_bytes, readiness
@@ -34,8 +35,11 @@ from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.looking import ask_broker, ask_group
+from ha_sidecar.roles.metadata_guard import MetadataGuard
 
 BROKER_FORGET_S: Final = 3.0
+METADATA_S: Final = 5.0
+"""Between two comparisons of what the broker and its master know."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +60,8 @@ class Companion:
         self._group_facts: GroupFacts | None = None
         self._controllers_up = False
         self._in_sync: bool | None = None
+        self._metadata: Final = MetadataGuard()
+        self._metadata_master: HostPort | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
@@ -66,12 +72,13 @@ class Companion:
             lambda: readiness(self._identified(), self._group_facts),
             self._events,
             {"/v1/handover": self._hand_over},
+            self._status,
         )
         self._controllers.start()
         try:
             if self._config.http is not None:
                 await http.start(*self._config.http)
-            works = [self._watch_broker(), self._watch_group()]
+            works = [self._watch_broker(), self._watch_group(), self._watch_metadata()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
             await asyncio.gather(*works)
@@ -107,6 +114,44 @@ class Companion:
                 self._controllers_up = True
                 self._learn(found)
             await self._pause()
+
+    async def _watch_metadata(self) -> None:
+        """Compare what the broker knows with what its master knows, while it is a slave."""
+        own = Asker(self._config.broker)
+        master: Asker | None = None
+        try:
+            while True:
+                facts, group = self._broker_facts, self._group_facts
+                address = _address(group.master_address) if group is not None else None
+                if facts is None or facts.is_master or address is None or address != self._metadata_master:
+                    self._metadata.forget()
+                    self._metadata_master = address
+                    if master is not None:
+                        master.close()
+                    master = None if address is None else Asker(address)
+                if facts is not None and not facts.is_master and master is not None:
+                    try:
+                        compared = await metadata.fetch(own), await metadata.fetch(master)
+                        self._metadata.compared(*compared, _now_ms())
+                    except (AskError, RemotingProtocolError) as error:
+                        _log.debug("metadata: %s", error)
+                await asyncio.sleep(METADATA_S)
+        finally:
+            own.close()
+            if master is not None:
+                master.close()
+
+    def _status(self) -> dict[str, Any]:
+        """Return what is known as one JSON object; null for what is not."""
+        broker, missing = self._identified(), self._metadata.missing(_now_ms())
+        return {
+            "broker": None if broker is None else asdict(broker),
+            "group": None if self._group_facts is None else asdict(self._group_facts),
+            "lag_bytes": self._lag_bytes,
+            "fence": None if self._fencing is None else self._fencing.is_closed,
+            "metadata_in_sync": None if missing is None else not missing,
+            "metadata_missing": missing,
+        }
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._config.poll_interval_ms / 1000)
@@ -156,10 +201,22 @@ class Companion:
 
     def _known(self) -> Known:
         fenced = None if self._fencing is None else self._fencing.is_closed
-        return Known(self._identified(), self._group_facts, self._lag_bytes, self._controllers_up, fenced)
+        missing = self._metadata.missing(_now_ms())
+        return Known(
+            self._identified(),
+            self._group_facts,
+            self._lag_bytes,
+            self._controllers_up,
+            fenced,
+            None if missing is None else not missing,
+        )
 
     def _identified(self) -> BrokerFacts | None:
         return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _address(text: str | None) -> HostPort | None:

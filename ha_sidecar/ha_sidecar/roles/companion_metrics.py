@@ -27,6 +27,7 @@ class Known:
     lag_bytes: int | None
     controllers_up: bool
     fenced: bool | None = None
+    metadata_in_sync: bool | None = None
 
 
 class CompanionMetrics:
@@ -72,6 +73,9 @@ def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
     yield "controllers_up", "1 while a controller leads and answers", int(known.controllers_up)
     if known.fenced is not None:
         yield "fenced", "1 while the broker is kept from taking writes", int(known.fenced)
+    if known.metadata_in_sync is not None:
+        text = "1 while the slave knows all topics, groups and offsets that its master knows"
+        yield "metadata_in_sync", text, int(known.metadata_in_sync)
     if known.broker is not None:
         broker = known.broker
         yield "is_master", "1 while the broker takes itself for the master", int(broker.is_master)

@@ -3,6 +3,7 @@
 /metrics        Prometheus text
 /livez          200 while the process works
 /readyz         200 while the replica (the companion's broker) is in the SyncStateSet, 503 otherwise; the text says which
+/v1/status      what a companion knows, as one JSON object
 /v1/events      one JSON object a line, as they come; `?after=N` skips what was seen, `?follow=false` ends at the last one,
                 as on a controller
 
@@ -37,8 +38,9 @@ class HttpServer:
         ready: Callable[[], tuple[bool, str]],
         events: EventLog,
         actions: Mapping[str, HttpAction] | None = None,
+        status: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
-        """Take what the routes show, and further actions by path."""
+        """Take what the routes show, further actions by path, and what /v1/status answers."""
         self._metrics: Final = metrics
         self._ready: Final = ready
         self._events: Final = events
@@ -47,6 +49,8 @@ class HttpServer:
         app.router.add_get("/livez", self._serve_livez)
         app.router.add_get("/readyz", self._serve_readyz)
         app.router.add_get("/v1/events", self._serve_events)
+        if status is not None:
+            app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
         self._runner: Final = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -69,6 +73,9 @@ class HttpServer:
     async def _serve_readyz(self, _: web.Request) -> web.Response:
         ready, text = self._ready()
         return web.Response(status=200 if ready else 503, text=text + "\n")
+
+    async def _serve_status(self, status: Callable[[], dict[str, Any]], _: web.Request) -> web.Response:
+        return web.json_response(status())
 
     async def _serve_action(self, action: HttpAction, request: web.Request) -> web.Response:
         if not _is_loopback(request.remote):

@@ -207,6 +207,12 @@ class Beside:
         async with self._session.post(f"{self._base}/v1/handover") as response:
             return response.status, await response.json()
 
+    async def status(self) -> dict[str, Any]:
+        """Return what it knows."""
+        async with self._session.get(f"{self._base}/v1/status") as response:
+            found: dict[str, Any] = await response.json()
+            return found
+
     async def events(self) -> list[dict[str, Any]]:
         """Return all events."""
         async with self._session.get(f"{self._base}/v1/events?follow=false") as response:
@@ -261,6 +267,22 @@ async def test_a_slave_is_ready_while_it_is_in_the_set(answering_group: Any) -> 
         changes = await made.wait_events("InSyncChanged", 3)
         assert [event["attrs"]["in_sync"] for event in changes] == ["false", "true", "false"]
         assert {event["broker_id"] for event in changes} == {2}
+
+
+async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.companion.METADATA_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.roles.metadata_guard.GRACE_MS", 0)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
+    async with beside(answering_group, slave) as made:
+        await made.wait_metric("metadata_in_sync", 0)
+        status = await made.status()
+        assert (status["metadata_in_sync"], status["metadata_missing"]) == (False, {"topics.json": ["T"]})
+        assert (status["broker"]["broker_id"], status["group"]["master_id"], status["fence"]) == (2, 1, None)
+        slave.topics = master.topics
+        await made.wait_metric("metadata_in_sync", 1)
 
 
 async def test_a_change_of_master_is_an_event_of_its_epoch(answering_group: Any) -> None:

@@ -1,0 +1,57 @@
+"""A slave that lacks what its master knows is told after a grace, and by name."""
+
+import pytest
+
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.roles.metadata import BY_CODE
+from ha_sidecar.roles.metadata_guard import GRACE_MS, MetadataGuard, lacking, names
+
+TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
+OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
+MASTER = {
+    TOPICS: b'{"topicConfigTable":{"A":{"perm":6},"B":{"perm":6}}}',
+    OFFSETS: b'{"offsetTable":{"A@g":{0:5,1:-1},"B@g":{0:1}}}',
+}
+SAME = {TOPICS: MASTER[TOPICS], OFFSETS: b'{"offsetTable":{"B@g":{0:0},"A@g":{0:4}}}'}
+EMPTIED = {TOPICS: b'{"topicConfigTable":{}}', OFFSETS: SAME[OFFSETS]}
+
+
+def test_java_s_number_keys_are_read() -> None:
+    assert names(OFFSETS, MASTER[OFFSETS]) == {"A@g", "B@g"}
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"offsetTable":3}', b'{"other":{}}'])
+def test_a_text_that_cannot_be_read_says_nothing(text: bytes) -> None:
+    assert names(OFFSETS, text) is None
+    assert lacking({OFFSETS: text}, MASTER) == frozenset()
+
+
+def test_a_slave_with_all_names_lacks_nothing_whatever_the_figures() -> None:
+    assert lacking(SAME, MASTER) == frozenset()
+
+
+def test_what_a_slave_has_besides_is_no_fault() -> None:
+    assert lacking(MASTER, EMPTIED) == frozenset()
+
+
+def test_an_emptied_topic_table_is_told_after_the_grace_and_not_before() -> None:
+    guard = MetadataGuard()
+    assert guard.missing(0) is None
+    guard.compared(EMPTIED, MASTER, 0)
+    assert guard.missing(GRACE_MS - 1) == {}
+    assert guard.missing(GRACE_MS) == {"topics.json": ["A", "B"]}
+
+
+def test_a_name_that_came_back_meanwhile_starts_anew() -> None:
+    guard = MetadataGuard()
+    guard.compared(EMPTIED, MASTER, 0)
+    guard.compared(SAME, MASTER, 10)
+    guard.compared(EMPTIED, MASTER, 20)
+    assert guard.missing(GRACE_MS) == {}
+
+
+def test_another_master_is_another_comparison() -> None:
+    guard = MetadataGuard()
+    guard.compared(EMPTIED, MASTER, 0)
+    guard.forget()
+    assert guard.missing(GRACE_MS) is None
