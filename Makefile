@@ -17,7 +17,7 @@ DAYS ?= 1
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench bench-ha bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -58,6 +58,10 @@ bench-failover: .venv/.ready ## measure what losing a master costs on a real Kub
 
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
 	@$(PYTHON) tests/bench/bench_controller.py
+
+bench-ha: .venv/.ready ## measure the HA port: our replica receiving, our log served, raw sendfile beside
+	@$(PYTHON) tests/bench/bench_ha_receive.py
+	@$(PYTHON) tests/bench/bench_ha_serve.py
 
 bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB beside
 	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
