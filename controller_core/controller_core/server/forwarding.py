@@ -19,6 +19,8 @@ from controller_core.remoting.command import RemotingCommand
 
 FORWARDED_BY_FIELD: Final = "rmqhaForwardedBy"
 CLUSTER_FIELD: Final = "rmqhaCluster"
+FATE_UNKNOWN_FIELD: Final = "rmqhaFateUnknown"
+"""In the answer 2007 to a forwarded request: it may yet be carried out."""
 DIAL_TIMEOUT_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 1.0
 

@@ -7,6 +7,9 @@
     its fate is not known       ->  try anew if doing it twice is doing it once, else 2007
     the time is over            ->  2007
 
+A leader that does not know the fate of a request that was forwarded to it says 2007, too, but with a mark (`FATE_UNKNOWN_FIELD`):
+who forwarded it must not take that for "nothing happened" and ask again.
+
 2007 makes a broker repeat the request by its own timer. A broker that gets no answer in 3 s closes the connection, and
 a closed connection is a dead broker: so every request is answered within `ANSWER_WITHIN_S`, whatever happens.
 
@@ -20,8 +23,8 @@ from typing import Final, Protocol
 from controller_core.channel.errors import ChannelError, ConnectError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.answers import not_leader
-from controller_core.server.forwarding import Forwarder, is_forwarded
+from controller_core.server.answers import NOT_LEADER_REMARK, not_leader
+from controller_core.server.forwarding import FATE_UNKNOWN_FIELD, Forwarder, is_forwarded
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 
 ANSWER_WITHIN_S: Final = 2.5
@@ -94,7 +97,7 @@ class LeaderRule:
                 pass  # nothing has happened: trying anew is safe
             except (ProposalLostError, ChannelError):
                 if request.code not in _REPEATABLE:
-                    return not_leader(request)
+                    return _fate_unknown(request) if is_forwarded(request) else not_leader(request)
                 # Why: what a leader that hangs took must not use up the wait for the next one.
                 give_up_s = loop.time() + HOLD_S
             if is_forwarded(request) or loop.time() > give_up_s:
@@ -107,4 +110,16 @@ class LeaderRule:
         if leader_id is None or leader_id == self._self_id or is_forwarded(request):
             return None
         answer = await self._forwarder.call(leader_id, request, cluster)
-        return None if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else answer
+        if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
+            return answer
+        if FATE_UNKNOWN_FIELD in (answer.ext or {}):
+            raise ProposalLostError(
+                "the leader that was asked lost its office before the request was applied"
+            )
+        return None
+
+
+def _fate_unknown(request: RemotingCommand) -> RemotingCommand:
+    """Tell another node that the request it forwarded may yet be carried out."""
+    code = ResponseCode.CONTROLLER_NOT_LEADER
+    return RemotingCommand.response_to(request, code, {FATE_UNKNOWN_FIELD: "true"}, NOT_LEADER_REMARK)

@@ -207,4 +207,11 @@ MUTANTS = (
         "        if header.broker_id is None or not self._node.is_leader:\n",
         test="tests/scenarios/test_upstream_catalogue.py::test_the_scenario_holds[10812]",
     ),
+    Mutant(
+        "a forwarded request of unknown fate is sent again",
+        "server/leader_rule.py",
+        "        if FATE_UNKNOWN_FIELD in (answer.ext or {}):\n",
+        "        if False:\n",
+        test="tests/unit/server/test_leader_rule.py",
+    ),
 )

@@ -1,7 +1,7 @@
 """`make sim SEEDS=n`: n schedules of failures on all processors; a failure prints the line that replays it.
 
 `--what controllers` (the default) runs whole controllers with modelled brokers, `--what raft` Raft's core alone, which takes
-a tenth of the time and goes deeper into its corners (membership changes, leases on and off, small windows).
+a sixth of the time and goes deeper into its corners (membership changes, leases on and off, small windows).
 
 Exit status: 0 nothing was violated, 1 something was, 2 the run itself proves nothing (an injector without effect, a seed
 that ran differently the second time).

@@ -200,9 +200,13 @@ class ControllerHost:
             or (hard_state.term == said.term and said.vote == 0),
             f"S6: {self.name} forgot term {said.term} or its vote {said.vote}, has {hard_state}",
         )
-        held = store.last_index() >= promise.last_index and (
-            promise.last_index < store.first_index()
-            or store.term(LogIndex(promise.last_index)) == promise.last_term
+        # A later leader's entries may have replaced it in a write whose end nobody lived to hear of.
+        held = store.term(store.last_index()) > promise.last_term or (
+            store.last_index() >= promise.last_index
+            and (
+                promise.last_index < store.first_index()
+                or store.term(LogIndex(promise.last_index)) == promise.last_term
+            )
         )
         self._invariants.require(
             held, f"S6: {self.name} forgot entry {promise.last_index}, ends at {store.last_index()}"

@@ -122,6 +122,18 @@ async def test_a_write_of_unknown_fate_is_repeated_only_if_that_is_harmless() ->
     assert (await _serve(FakeNode(SELF), FakeForwarder(), claim, lost, _answer(0, claim))).code == 0
 
 
+async def test_a_forwarded_write_of_unknown_fate_is_not_sent_again() -> None:
+    """Taken for a refusal and sent again, a 1001 that was carried out is answered as one that changes nothing."""
+    forwarded = RemotingCommand.request(ALTER.code, {FORWARDED_BY_FIELD: "n2"})
+    lost = ProposalLostError("leadership lost")
+    told = await _serve(FakeNode(SELF), FakeForwarder(), forwarded, lost)
+    assert told.code == ResponseCode.CONTROLLER_NOT_LEADER
+    forwarder = FakeForwarder(told, _answer(0, ALTER))
+    answer = await _serve(FakeNode(OTHER), forwarder, ALTER)
+    assert (answer.code, answer.ext) == (ResponseCode.CONTROLLER_NOT_LEADER, None)
+    assert len(forwarder.calls) == 1
+
+
 async def test_a_leader_that_hangs_does_not_use_up_the_wait_for_the_next() -> None:
     node = FakeNode(OTHER)
 

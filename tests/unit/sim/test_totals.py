@@ -1,0 +1,44 @@
+"""The one verdict about many schedules: when it is valid, and when it says that it proves nothing."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from testkit.check.linearizability import Verdict
+from testkit.sim.controller_schedules import Report
+from testkit.sim.nemesis import Fault
+from testkit.sim.totals import INJECTED_MIN, Totals
+
+GOOD = Report(
+    seed=1,
+    violations=(),
+    trace="a",
+    simulated_s=20.0,
+    injected=Counter({Fault.CUT: INJECTED_MIN}),
+    effects=Counter({Fault.CUT: 3}),
+    elections=2,
+    leaders=1,
+    calls=50,
+    acknowledged=100,
+    ambiguous=1,
+    refused=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "again", "verdict", "status"),
+    [
+        pytest.param(GOOD, "a", Verdict.VALID, 0, id="all well"),
+        pytest.param(replace(GOOD, violations=("S1",)), "a", Verdict.INVALID, 1, id="a violation"),
+        pytest.param(replace(GOOD, effects=Counter()), "a", Verdict.UNKNOWN, 2, id="a silent injector"),
+        pytest.param(replace(GOOD, acknowledged=3), "a", Verdict.UNKNOWN, 2, id="no traffic"),
+        pytest.param(GOOD, "b", Verdict.UNKNOWN, 2, id="another run of the same seed"),
+    ],
+)
+def test_a_run_is_judged(report: Report, again: str, verdict: Verdict, status: int) -> None:
+    totals = Totals()
+    totals.add(report)
+    totals.repeat(replace(report, trace=again))
+    assert (totals.verdict, totals.exit_status) == (verdict, status)
+    assert list(totals.lines())[-1] == f"VERDICT {verdict}"
