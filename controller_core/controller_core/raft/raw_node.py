@@ -375,12 +375,7 @@ class RawNode:
             accepted.last_index = raft.log.last_index()
             accepted.last_term = raft.log.last_term()
         self._accepted = accepted
-        if raft.messages:
-            raft.messages = []
-        if raft.messages_after_append:
-            raft.messages_after_append = []
-        if raft.read_states:
-            raft.read_states = []
+        raft.messages, raft.messages_after_append, raft.read_states = [], [], []
         raft.log.unstable.accept_in_progress()
         if ready.committed_entries:
             last = ready.committed_entries[-1].index
@@ -398,9 +393,7 @@ def _load(raft: Raft, hard_state: HardState) -> None:
     invariant(
         committed <= last, "committed past the stored log: was it truncated?", committed=committed, last=last
     )
-    raft.log.committed = committed
-    raft.term = hard_state.term
-    raft.vote = hard_state.vote
+    raft.log.committed, raft.term, raft.vote = committed, hard_state.term, hard_state.vote
     if raft.config.applied > raft.log.applied:
         raft.log.applied_to(raft.config.applied, 0)
     if raft.has_lease_option() and raft.term > 0:

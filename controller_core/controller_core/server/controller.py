@@ -95,15 +95,7 @@ class Controller:
             alive_of=self.hearing.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
         )
-        self.failover = Failover(
-            node=node,
-            machine=machine,
-            hearing=self.hearing,
-            submitting=self._submitting,
-            maker=self._maker,
-            config=config,
-            clock=clock,
-        )
+        self.failover = self._make_failover()
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitting.notifier.ask,
@@ -113,18 +105,7 @@ class Controller:
         )
         machine.observe(self._applied)
         self._remoting = RemotingServer(self._make_handlers(), self.hearing, self._metrics)
-        self._view = NodeView(
-            node=node,
-            machine=machine,
-            hearing=self.hearing,
-            submitting=self._submitting,
-            maker=self._maker,
-            config=config,
-            clock=clock,
-            shown_metrics=self._metrics,
-            members=self._members,
-            membership=membership,
-        )
+        self._view = self._make_view()
         self._view.port_numbers = self._remoting.numbers
         self._http = HttpServer(self._view)
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,6 +122,31 @@ class Controller:
     def _applied(self, outcome: Outcome) -> None:
         if self._node.is_leader and outcome.notices:
             self._ha_addresses.look_after(outcome.notices[0].key)
+
+    def _make_failover(self) -> Failover:
+        return Failover(
+            node=self._node,
+            machine=self._machine,
+            hearing=self.hearing,
+            submitting=self._submitting,
+            maker=self._maker,
+            config=self._config,
+            clock=self._clock,
+        )
+
+    def _make_view(self) -> NodeView:
+        return NodeView(
+            node=self._node,
+            machine=self._machine,
+            hearing=self.hearing,
+            submitting=self._submitting,
+            maker=self._maker,
+            config=self._config,
+            clock=self._clock,
+            shown_metrics=self._metrics,
+            members=self._members,
+            membership=self._membership,
+        )
 
     def _make_handlers(self) -> Handlers:
         return Handlers(
