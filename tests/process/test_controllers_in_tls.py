@@ -1,0 +1,42 @@
+"""Three controllers whose ports speak TLS only, between themselves with certificates on both ends."""
+
+from pathlib import Path
+
+import pytest
+
+from controller_core.channel.endpoints import connect
+from controller_core.channel.errors import ChannelError
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
+from testkit.certificates import Authority
+from testkit.controllers import ControllerCluster
+
+pytestmark = pytest.mark.process
+
+
+async def test_they_elect_and_send_requests_on_in_tls_and_refuse_plain_tcp(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("controller")
+    settings = {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(pair.cert),
+        "tls.server.keyPath": str(pair.key),
+        "tls.server.trustCertPath": str(authority.trust),
+        "peerTlsCertPath": str(pair.cert),
+        "peerTlsKeyPath": str(pair.key),
+        "peerTlsTrustCertPath": str(authority.trust),
+    }
+    async with ControllerCluster(tmp_path, 3, settings=settings) as cluster:
+        leader = await cluster.wait_leader()
+        header = ApplyBrokerIdRequestHeader("c1", "orders", 1, "127.0.0.1:1;1")
+        request = RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, header.to_ext())
+        host, _, port = cluster.remoting_addresses[(leader + 1) % 3].rpartition(":")
+        connection = await connect(host, int(port), 5.0, client_ssl=authority.client())
+        assert (await connection.call(request, 5.0)).code == ResponseCode.SUCCESS
+        connection.abort()
+        plain = await connect(host, int(port), 5.0)
+        with pytest.raises(ChannelError):
+            await plain.call(request, 5.0)
+        plain.abort()
+        assert await cluster.group_info("c1", "orders") is not None
