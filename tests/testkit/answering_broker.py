@@ -63,6 +63,9 @@ class AnsweringBroker(FakeBroker):
                 body = text.encode()
             case RequestCode.GET_ALL_TOPIC_CONFIG if self.topics is not None:
                 body = self.topics
+            case RequestCode.UPDATE_AND_CREATE_TOPIC if self.topics is not None:
+                self.topics = f'{{"topicConfigTable":{{"{(request.ext or {})["topic"]}":{{}}}}}}'.encode()
+                body = b""
             case RequestCode.UPDATE_BROKER_CONFIG if (
                 self.takes_settings and self.min_in_sync_replicas is not None
             ):

@@ -2,13 +2,13 @@
 
 Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
 (1006), one compares what the broker and its master know besides the log (`metadata_guard`). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
-the controllers; the fence alone does, where the settings ask for it (`fencing`). `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
+the controllers; the fence (`fencing`) and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
 program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
 
-Events: FenceChanged; RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
+Events: FenceChanged; MetadataPutBack; RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
 the SyncStateSet.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
@@ -35,7 +35,7 @@ from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.looking import ask_broker, ask_group
-from ha_sidecar.roles.metadata_guard import MetadataGuard
+from ha_sidecar.roles.metadata_guard import MetadataGuard, put_back
 
 BROKER_FORGET_S: Final = 3.0
 METADATA_S: Final = 5.0
@@ -135,11 +135,32 @@ class Companion:
                         self._metadata.compared(*compared, _now_ms())
                     except (AskError, RemotingProtocolError) as error:
                         _log.debug("metadata: %s", error)
+                elif facts is not None and facts.is_master and self._config.metadata_put_back:
+                    await self._put_back(own)
                 await asyncio.sleep(METADATA_S)
         finally:
             own.close()
             if master is not None:
                 master.close()
+
+    async def _put_back(self, own: Asker) -> None:
+        """Give a new master the topics and groups that the last one had and it lacks; once for each change of role."""
+        good, done = self._metadata.good, []
+        if not good:
+            return
+        try:
+            for request in put_back(await metadata.fetch(own), good):
+                await own.ask(request.code, request.header, request.body)
+                done.append(f"{request.file_name}:{request.name}")
+        except AskError as error:
+            _log.warning("putting metadata back: %s", error)
+            if error.code is None:
+                return
+        self._metadata.good = {}
+        if done:
+            _log.warning("the new master lacked %s; put back", ", ".join(done))
+            epoch = self._group_facts.master_epoch if self._group_facts is not None else None
+            self._events.add("MetadataPutBack", epoch, {"names": ",".join(done)})
 
     def _status(self) -> dict[str, Any]:
         """Return what is known as one JSON object; null for what is not."""

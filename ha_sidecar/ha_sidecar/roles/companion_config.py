@@ -30,6 +30,7 @@ class CompanionConfig:
             (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
         fence_stop_ms: silence after which a broker that cannot be told is stopped.
         fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
+        metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
     """
 
@@ -45,6 +46,7 @@ class CompanionConfig:
     fence_after_ms: int = 6_000
     fence_stop_ms: int = 8_500
     fence_stop_command: str = ""
+    metadata_put_back: bool = False
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -85,8 +87,8 @@ def _parse(key: str, text: str) -> object:
             return host_port(text)
         case "poll_interval_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
-        case "fence":
-            require(text in ("true", "false"), f"fence {text!r}: true or false")
+        case "fence" | "metadata_put_back":
+            require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:
             return text

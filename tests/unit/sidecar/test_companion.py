@@ -220,11 +220,10 @@ class Beside:
 
 
 @contextlib.asynccontextmanager
-async def beside(answering_group: Any, broker: AnsweringBroker) -> AsyncIterator[Beside]:
+async def beside(answering_group: Any, broker: AnsweringBroker, **values: object) -> AsyncIterator[Beside]:
     port = free_port()
-    running = asyncio.ensure_future(
-        Companion(answering_group.config(broker, http=("127.0.0.1", port), namespace="ns")).run()
-    )
+    config = answering_group.config(broker, http=("127.0.0.1", port), namespace="ns", **values)
+    running = asyncio.ensure_future(Companion(config).run())
     async with aiohttp.ClientSession() as session:
         made = Beside(port, session)
         try:
@@ -283,6 +282,21 @@ async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
         assert (status["broker"]["broker_id"], status["group"]["master_id"], status["fence"]) == (2, 1, None)
         slave.topics = master.topics
         await made.wait_metric("metadata_in_sync", 1)
+
+
+async def test_a_slave_that_is_promoted_without_its_topics_gets_them_back(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.companion.METADATA_S", 0.02)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
+    async with beside(answering_group, slave, metadata_put_back=True) as made:
+        await made.wait_metric("metadata_in_sync", 1)  # it lacks one, not yet for long
+        await master.die()
+        await slave.wait_notice(2)
+        (event,) = await made.wait_events("MetadataPutBack", 1)
+        assert event["attrs"]["names"] == "topics.json:T"
+        assert slave.topics == master.topics
 
 
 async def test_a_change_of_master_is_an_event_of_its_epoch(answering_group: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.roles.metadata import BY_CODE
-from ha_sidecar.roles.metadata_guard import GRACE_MS, MetadataGuard, lacking, names
+from ha_sidecar.roles.metadata_guard import GRACE_MS, GROUPS, MetadataGuard, lacking, names, put_back
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
@@ -55,3 +55,34 @@ def test_another_master_is_another_comparison() -> None:
     guard.compared(EMPTIED, MASTER, 0)
     guard.forget()
     assert guard.missing(GRACE_MS) is None
+
+
+def test_a_topic_is_put_back_with_all_that_it_was() -> None:
+    good = {
+        TOPICS: b'{"topicConfigTable":{"F":{"attributes":{"message.type":"FIFO"},"order":true,"perm":4,'
+        b'"readQueueNums":3,"topicFilterType":"MULTI_TAG","topicName":"F","topicSysFlag":1,"writeQueueNums":2}}}'
+    }
+    (request,) = put_back({TOPICS: EMPTIED[TOPICS]}, good)
+    assert request.header is not None
+    assert (request.code, request.header.topic, request.header.attributes) == (17, "F", "+message.type=FIFO")
+    assert (request.header.read_queue_nums, request.header.write_queue_nums, request.header.perm) == (3, 2, 4)
+    assert (request.header.order, request.header.topic_filter_type) == (True, "MULTI_TAG")
+
+
+def test_a_group_is_put_back_as_it_was_and_what_is_there_is_left_alone() -> None:
+    good = {
+        GROUPS: b'{"subscriptionGroupTable":{"a":{"groupName":"a","retryMaxTimes":3},"b":{"groupName":"b"}}}'
+    }
+    (request,) = put_back({GROUPS: b'{"subscriptionGroupTable":{"b":{"retryMaxTimes":9}}}'}, good)
+    assert (request.code, request.name, request.body) == (200, "a", b'{"groupName": "a", "retryMaxTimes": 3}')
+
+
+def test_offsets_are_not_put_back() -> None:
+    assert put_back({OFFSETS: b'{"offsetTable":{}}'}, {OFFSETS: MASTER[OFFSETS]}) == []
+
+
+def test_an_emptied_master_does_not_spoil_what_is_put_back_from() -> None:
+    guard = MetadataGuard()
+    guard.compared(SAME, MASTER, 0)
+    guard.compared(SAME, EMPTIED, 1)
+    assert guard.good[TOPICS] == MASTER[TOPICS]
