@@ -89,11 +89,11 @@ MUTANTS = (
         schedules=200,
     ),
     Mutant(
-        "a command is answered although its leader is no more",
+        "a request of unknown fate is carried out again",
         "server/leader_rule.py",
-        "                if request.code not in _REPEATABLE:\n                    return not_leader(request)\n",
-        "                pass\n",
-        schedules=200,
+        "                if request.code not in _REPEATABLE:\n                    return _fate_unknown(",
+        "                if False:\n                    return _fate_unknown(",
+        test="tests/unit/server/test_leader_rule.py",
     ),
     Mutant(
         "a broker outside the SyncStateSet is elected",
