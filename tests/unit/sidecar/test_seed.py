@@ -1,13 +1,16 @@
 """A seed fills an empty store from a member that serves, whatever is cut or killed, and leaves other people's stores alone."""
 
+import asyncio
 import json
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.recovery import walk
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
@@ -17,9 +20,10 @@ from ha_sidecar.roles.cli import main
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort
 from ha_sidecar.roles.identity import IDENTITY_FILE, IdentityError
+from ha_sidecar.roles.metadata import BY_CODE
 from ha_sidecar.roles.seed import Seed, SeedError, SeedResult, claim
 from ha_sidecar.roles.seed_config import SeedConfig, from_texts
-from ha_sidecar.roles.seed_source import candidates
+from ha_sidecar.roles.seed_source import candidates, find_metadata, find_source
 from ha_sidecar.roles.serving import HaServer
 from ha_sidecar.transfer.served_log import MasterConfig
 from testkit.messages import boundaries, log_bytes
@@ -266,3 +270,26 @@ def test_a_seed_needs_somebody_to_copy_from(tmp_path: Path) -> None:
 def test_no_thread_is_left_behind(member: Member, tmp_path: Path) -> None:
     run(config_of(tmp_path / "new", member))
     assert not [thread for thread in threading.enumerate() if thread.name == "ha-link" and thread.is_alive()]
+
+
+async def test_the_group_is_asked_for_what_is_not_in_the_log(answering_group: Any, tmp_path: Path) -> None:
+    master = await answering_group.add()
+    master.topics = b'{"topicConfigTable":{"T":{}}}'
+    asked = answering_group.config(master)
+    config = SeedConfig(cluster="c1", group="b1", store=tmp_path, controllers=asked.controllers)
+    found = await asyncio.to_thread(find_metadata, config)
+    assert [(kind.file_name, text) for kind, text in found.items()] == [("topics.json", master.topics)]
+    # It is master and gives no HA address: nobody serves a log here.
+    assert await asyncio.to_thread(find_source, config) is None
+
+
+def test_what_is_not_in_the_log_is_written_where_the_broker_looks_for_it(
+    member: Member, tmp_path: Path
+) -> None:
+    topics = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
+    config = config_of(tmp_path / "new", member)
+    assert claim(config) is None
+    store = ReplicaStore(config.store, FILE_BYTES)
+    Seed(config, store, lambda: config.source, lambda: {topics: b'{"topicConfigTable":{"T":{}}}'}).run()
+    store.close()
+    assert (config.store / "config" / "topics.json").read_bytes() == b'{"topicConfigTable":{"T":{}}}'
