@@ -59,6 +59,7 @@ class Companion:
         self._lag_bytes: int | None = None
         self._group_facts: GroupFacts | None = None
         self._controllers_up = False
+        self._trouble = ""
         self._in_sync: bool | None = None
         self._metadata: Final = MetadataGuard()
         self._metadata_master: HostPort | None = None
@@ -108,9 +109,13 @@ class Companion:
             try:
                 found = await ask_group(self._controllers, self._config.group)
             except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
-                self._controllers_up = False
-                _log.debug("controllers: %s", error)
+                # Why not each time: the same trouble twice a second would bury everything else in the log.
+                if self._controllers_up or str(error) != self._trouble:
+                    _log.warning("controllers: %s", error)
+                self._controllers_up, self._trouble = False, str(error)
             else:
+                if not self._controllers_up:
+                    _log.info("the controllers tell of the group: %s", found)
                 self._controllers_up = True
                 self._learn(found)
             await self._pause()
