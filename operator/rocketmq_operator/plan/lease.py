@@ -70,5 +70,7 @@ def lease_body(lease: Live | None, namespace: str, identity: str, now: datetime)
         spec |= {"acquireTime": text, "leaseTransitions": int(spec.get("leaseTransitions", 0)) + 1}
     metadata: Json = {"name": LEASE_NAME, "namespace": namespace}
     if lease is not None:
-        metadata["resourceVersion"] = lease["metadata"]["resourceVersion"]
+        # Labels and annotations are the installer's: a Lease that came with a release must stay recognisable as its.
+        kept = ("labels", "annotations", "resourceVersion")
+        metadata |= {key: lease["metadata"][key] for key in kept if key in lease["metadata"]}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -67,3 +67,11 @@ def test_of_two_who_take_it_at_once_the_second_carries_an_old_version() -> None:
 
 def test_a_renewal_is_no_transition() -> None:
     assert lease_body(_lease("me"), "system", "me", NOW)["spec"]["leaseTransitions"] == 3
+
+
+def test_a_lease_that_came_with_a_release_stays_recognisable_as_its() -> None:
+    lease: dict[str, Any] = {"metadata": {"resourceVersion": "7", "labels": {"app": "demo"}}}
+    assert move(lease, "me", Sight("7", 0.0), 0.0) is Move.TAKE
+    body = lease_body(lease, "system", "me", NOW)
+    assert body["metadata"]["labels"] == {"app": "demo"}
+    assert body["spec"]["holderIdentity"] == "me"
