@@ -113,6 +113,7 @@ class Companion:
                 if self._controllers_up or str(error) != self._trouble:
                     _log.warning("controllers: %s", error)
                 self._controllers_up, self._trouble = False, str(error)
+                self._controllers.forget_leader()
             else:
                 if not self._controllers_up:
                     _log.info("the controllers tell of the group: %s", found)

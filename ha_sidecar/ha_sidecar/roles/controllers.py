@@ -89,6 +89,10 @@ class Controllers:
             self._leader = None
         raise ControllersUnavailableError(problem)
 
+    def forget_leader(self) -> None:
+        """Ask anew who leads before the next call: what the one that was taken for it answered was of no use."""
+        self._leader = None
+
     async def count_answering(self, timeout_s: float) -> int:
         """Ask every controller who leads; return how many answered in time, whatever they said."""
 
@@ -116,7 +120,10 @@ class Controllers:
         return next(iter(self._open.values()), None)
 
     async def _ask_leader(self, address: str) -> str | None:
-        connection = self._open[address]
+        # Why get: it may have closed between the look at all of them and this task's first step.
+        connection = self._open.get(address)
+        if connection is None:
+            return None
         try:
             answer = await connection.call(
                 RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO), LEADER_TIMEOUT_S

@@ -1,0 +1,71 @@
+"""The sidecar's side of the controllers: whom it asks, and that no answer of one of them is the last word."""
+
+import asyncio
+
+from controller_core.channel import Connection, serve
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import GetMetaDataResponseHeader
+from ha_sidecar.roles.controllers import Controllers
+
+HOST = "127.0.0.1"
+SOME_REQUEST = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA)
+
+
+class _Controller:
+    """Names whom it takes for the leader, and answers everything else with one code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.leader = ""
+
+    def connected(self, connection: Connection) -> None:
+        connection.on_request = self._answer
+
+    def _answer(self, _: Connection, request: RemotingCommand) -> RemotingCommand:
+        if request.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
+            header = GetMetaDataResponseHeader(controller_leader_address=self.leader)
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+        return RemotingCommand.response_to(request, self.code)
+
+
+async def _opened(controllers: Controllers, count: int) -> None:
+    controllers.start()
+    async with asyncio.timeout(5):
+        while await controllers.count_answering(1.0) < count:  # noqa: ASYNC110 - connecting has no event
+            await asyncio.sleep(0.01)
+
+
+async def test_whoever_answered_to_no_use_is_not_asked_again_unless_it_still_leads() -> None:
+    old, new = _Controller(ResponseCode.SYSTEM_ERROR), _Controller(ResponseCode.SUCCESS)
+    servers = [await serve(HOST, 0, one.connected) for one in (old, new)]
+    addresses = [(HOST, server.port) for server in servers]
+    controllers = Controllers(addresses)
+    old.leader = new.leader = f"{HOST}:{servers[0].port}"
+    try:
+        await _opened(controllers, 2)
+        assert (await controllers.call(SOME_REQUEST)).code == ResponseCode.SYSTEM_ERROR
+        old.leader = new.leader = f"{HOST}:{servers[1].port}"
+        controllers.forget_leader()
+        assert (await controllers.call(SOME_REQUEST)).code == ResponseCode.SUCCESS
+    finally:
+        await controllers.stop()
+        for server in servers:
+            await server.close()
+
+
+async def test_a_connection_that_closes_while_leaders_are_asked_for_is_no_crash() -> None:
+    one, other = _Controller(ResponseCode.SUCCESS), _Controller(ResponseCode.SUCCESS)
+    servers = [await serve(HOST, 0, controller.connected) for controller in (one, other)]
+    controllers = Controllers([(HOST, server.port) for server in servers])
+    try:
+        await _opened(controllers, 2)
+        under_way = asyncio.create_task(controllers.call(SOME_REQUEST))
+        # Between the look at the open connections and the first question, one of them goes.
+        asyncio.get_running_loop().call_soon(controllers._open.clear)
+        await asyncio.gather(under_way, return_exceptions=True)
+        assert not isinstance(under_way.exception(), KeyError)
+    finally:
+        await controllers.stop()
+        for server in servers:
+            await server.close()
