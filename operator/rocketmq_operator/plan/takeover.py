@@ -9,9 +9,12 @@ The rules, first that fits:
 | the member | its address is served by |
 |---|---|
 | is the master | itself |
-| its pod is not ready, is being deleted, or the controllers hold it for dead; the master serves | the master |
-| was replaced as master less than `HOLD` ago; the master serves | the master |
+| its pod is not ready, is being deleted, or the controllers hold it for dead | the master |
+| was replaced as master less than `HOLD` ago | the master |
 | else | itself |
+
+A master whose pod has no address or is being deleted is given nobody else's. One that is not ready is: a new master is
+not for a moment, and to give the address back to a member that cannot serve for so long would help nobody.
 
 A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
 third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
@@ -72,7 +75,7 @@ def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = 
 
 
 def _server(place: Place, chief: Place | None, replaced: Collection[str]) -> str:
-    if chief is None or place.name == chief.name or not chief.serves:
+    if chief is None or place.name == chief.name or not chief.ip or chief.deleting:
         return place.name
     if not place.serves or place.alive is False or place.name in replaced:
         return chief.name
