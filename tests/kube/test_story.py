@@ -22,8 +22,8 @@ pytestmark = [
 ]
 
 FIRST_MESSAGE_S_MAX = 180.0
-GAP_S_MAX = 5.0
-"""Far below a client's route poll of 30 s, with room for a machine that has other work."""
+GAP_S_MAX = 8.0
+"""Below what a client's own route poll takes, with room for a machine that has other work; the benchmark measures."""
 SENDS_A_SECOND = 200
 GIVEN_BACK_S_MAX = 120.0
 MEASURED_S = 20.0
