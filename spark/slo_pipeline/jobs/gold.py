@@ -120,6 +120,14 @@ def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
     return frame.where((micros >= over.start_us) & (micros < over.end_us))
 
 
+def _counts_of(counts: DataFrame, over: Period) -> DataFrame:
+    """Leave out what was counted around the period.
+
+    A period with nothing read around it keeps all: its first slice may begin before it does. Days begin with a slice.
+    """
+    return _within(counts, "ts", over) if over.around_us else counts
+
+
 def gold(inputs: Inputs, over: Period, objectives: Objectives) -> Gold:
     """Compute all gold tables of a period."""
     objective = headline(objectives)
@@ -139,7 +147,7 @@ def gold(inputs: Inputs, over: Period, objectives: Objectives) -> Gold:
     points = _within(latency.latency_points(probe_ops), "ts", over).cache()
     recent = _within(events, "ts", over)
     measured = sli.Measured(judged, points, samples, timed, verdicts, recent)
-    counted = _within(sli.counts(measured, objectives), "ts", over).localCheckpoint()
+    counted = _counts_of(sli.counts(measured, objectives), over).localCheckpoint()
     by_minute = burn.minutes(counted).localCheckpoint()
     return Gold(
         sli_window=slices.sli_window(judged),
