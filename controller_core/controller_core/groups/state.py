@@ -156,6 +156,13 @@ class GroupsState:
             raise AmbiguousGroupError(broker_name, tuple(key.cluster for key in keys))
         return self._groups[keys[0]] if keys else None
 
+    def find_one(self, broker_name: str, cluster: str = "") -> Group | None:
+        """As `find`, for those to whom a name of several clusters is as good as none."""
+        try:
+            return self.find(broker_name, cluster)
+        except AmbiguousGroupError:
+            return None
+
     def get(self, key: GroupKey) -> Group | None:
         """Return the group of a full key."""
         return self._groups.get(key)

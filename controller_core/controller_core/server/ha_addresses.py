@@ -17,27 +17,20 @@ of 5.4.0.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from controller_core.channel.errors import ChannelError
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.state import GroupsState
-from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from controller_core.server.asking_brokers import TROUBLE, Ask, must
 from controller_core.server.logs import bind
 
 PAUSES_S: Final = (0.1, 0.1, 0.2, 0.2, 0.4, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 5.0, 5.0, 5.0, 5.0)
 """Before each round: a broker changes its role within a second or so, and starts within half a minute."""
-ASK_TIMEOUT_S: Final = 0.5
-_TROUBLE = (ChannelError, RemotingProtocolError, ValueError)
-
-Ask = Callable[[str, RemotingCommand, float], Awaitable[RemotingCommand]]
-"""Given address, request and time-out in seconds: the broker's answer; raises ChannelError."""
 
 _log = logging.getLogger(__name__)
 
@@ -106,27 +99,20 @@ class HaAddresses:
 
     async def _tell(self, master_address: str, slaves: list[str]) -> None:
         try:
-            answer = await self._exchange(master_address, ExchangeHAInfoRequestHeader())
+            answer = await must(self._ask, master_address, RequestCode.EXCHANGE_BROKER_HA_INFO)
             told = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
             if not told.master_ha_address:
                 return  # It has not taken its office yet.
             header = ExchangeHAInfoRequestHeader(
                 told.master_ha_address, told.master_flush_offset, told.master_address
             )
-        except _TROUBLE as error:
+        except TROUBLE as error:
             _log.debug(
                 "a master does not tell its HA address", extra=bind(address=master_address, error=str(error))
             )
             return
         for address in slaves:
             try:
-                await self._exchange(address, header)
-            except _TROUBLE as error:
+                await must(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
+            except TROUBLE as error:
                 _log.debug("a slave cannot be told yet", extra=bind(address=address, error=str(error)))
-
-    async def _exchange(self, address: str, header: ExchangeHAInfoRequestHeader) -> RemotingCommand:
-        request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
-        answer = await self._ask(address, request, ASK_TIMEOUT_S)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ValueError(f"906 was answered {answer.code}: {answer.remark}")
-        return answer

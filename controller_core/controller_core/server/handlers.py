@@ -22,7 +22,6 @@ from typing import Final, Protocol
 
 from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
-from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome, Reply
 from controller_core.remoting import headers
@@ -340,10 +339,7 @@ class Handlers:
         return forwarded_cluster(request) or self._hearing.cluster_of(channel_id, broker_name)
 
     def _find(self, broker_name: str, cluster: str) -> GroupKey | None:
-        try:
-            group = self._machine.state.find(broker_name, cluster)
-        except AmbiguousGroupError:
-            return None
+        group = self._machine.state.find_one(broker_name, cluster)
         return None if group is None else group.key
 
 

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from controller_core.groups.commands import LiveBroker
-from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, Death, LivenessTable
 from controller_core.groups.state import GroupsState
@@ -78,10 +77,7 @@ class Hearing:
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
         """Return the living members of a group; of an unknown or ambiguous one, nobody."""
         if not cluster:
-            try:
-                group = self._state.find(broker_name)
-            except AmbiguousGroupError:
-                return ()
+            group = self._state.find_one(broker_name)
             if group is None:
                 return ()
             cluster = group.key.cluster

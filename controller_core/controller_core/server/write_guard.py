@@ -42,16 +42,14 @@ from controller_core.groups.commands import (
     RaiseWriteGuard,
 )
 from controller_core.groups.elections import would_replace
-from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.server import properties
+from controller_core.server.asking_brokers import TROUBLE, Ask, RefusedError, must
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
@@ -59,28 +57,17 @@ from controller_core.server.node_types import NotLeaderError, ProposalDroppedErr
 SETTING: Final = "minInSyncReplicas"
 OUT_OF_REACH: Final = 1_000
 """More copies than any group has members; a write that asks for so many is refused before it is written."""
-ASK_TIMEOUT_S: Final = 0.5
 DRAINED_WITHIN_S: Final = 1.0
 """How long slaves may need for the rest of the log; with all else, mqadmin's 3 s are not used up."""
 DRAIN_PAUSE_S: Final = 0.01
 LIFT_TRIES_MAX: Final = 20
 LIFT_PAUSE_S: Final = 0.5
 
-Ask = Callable[[str, RemotingCommand, float], Awaitable[RemotingCommand]]
-"""Given address, request and time-out in seconds: the broker's answer; raises ChannelError."""
-
 _log = logging.getLogger(__name__)
 
 
 class SwitchoverRefusedError(Exception):
     """The living master cannot be replaced without loss now; the text says why."""
-
-
-class _RefusedError(Exception):
-    """The broker answered, and not with success."""
-
-
-_TROUBLE = (ChannelError, RemotingProtocolError, TimeoutError, ValueError, _RefusedError)
 
 
 class Changes(Protocol):
@@ -135,7 +122,7 @@ class WriteGuards:
             SwitchoverRefusedError: its slaves do not get all of its log in time, or it does not answer.
             NotLeaderError, ProposalDroppedError, ProposalLostError: as `Node.propose`.
         """
-        group = self._group_of(command)
+        group = self._state.find_one(command.broker_name, command.cluster)
         if group is None or group.master_id is None or not would_replace(group, command):
             return command
         address = group.master_address or ""
@@ -147,7 +134,7 @@ class WriteGuards:
                 await self._drained(address, slaves=len(group.sync_state_set) - 1)
                 if await self._setting_of(address) != OUT_OF_REACH:
                     raise SwitchoverRefusedError(_refusal(group, f"its {SETTING} was changed meanwhile"))
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise SwitchoverRefusedError(_refusal(group, str(error) or "not in time")) from error
         return replace(
             command,
@@ -171,7 +158,7 @@ class WriteGuards:
 
     def lift_of(self, command: ElectMaster) -> None:
         """Do the same for the group of an election."""
-        group = self._group_of(command)
+        group = self._state.find_one(command.broker_name, command.cluster)
         if group is not None:
             self.lift(group.key)
 
@@ -190,18 +177,12 @@ class WriteGuards:
 
     # The steps of a guard.
 
-    def _group_of(self, command: ElectMaster) -> Group | None:
-        try:
-            return self._state.find(command.broker_name, command.cluster)
-        except AmbiguousGroupError:
-            return None
-
     async def _raised(self, group: Group, master_id: int, address: str) -> bool:
         """Stop the master's writes, after noting it; return False if it cannot be done and the election goes on without."""
         member = ReplicaKey(*group.key, master_id)
         try:
             setting = await self._setting_of(address)
-        except _TROUBLE as error:
+        except TROUBLE as error:
             _log.warning(
                 "a living master is replaced without a write guard: it does not tell its settings",
                 extra=_bind(member, error=str(error)),
@@ -219,7 +200,7 @@ class WriteGuards:
             return False  # It is not master any more: the election finds that out for itself.
         try:
             await self._set(address, OUT_OF_REACH)
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise SwitchoverRefusedError(_refusal(group, str(error))) from error
         return True
 
@@ -227,7 +208,8 @@ class WriteGuards:
         """Wait until the log's end was seen twice unchanged, and every slave of the set has it."""
         end_seen = -1
         while True:
-            status = HARuntimeInfo.decode((await self._must(address, RequestCode.GET_BROKER_HA_STATUS)).body)
+            answer = await must(self._ask, address, RequestCode.GET_BROKER_HA_STATUS)
+            status = HARuntimeInfo.decode(answer.body)
             end = status.master_commit_log_max_offset
             caught_up = [
                 slave.in_sync and slave.slave_ack_offset >= end for slave in status.ha_connection_info
@@ -247,7 +229,7 @@ class WriteGuards:
                 await asyncio.sleep(LIFT_PAUSE_S)
             except (NotLeaderError, ProposalLostError):
                 return  # The broker is set back; who leads now does it again and strikes the note off.
-            except _RefusedError as error:
+            except RefusedError as error:
                 _log.error("a broker refuses to have its setting back", extra=_bind(member, error=str(error)))
                 return
         _log.warning("a write guard is left until its broker is heard of again", extra=_bind(member))
@@ -278,18 +260,12 @@ class WriteGuards:
     # The conversation with a broker.
 
     async def _setting_of(self, address: str) -> int:
-        answer = await self._must(address, RequestCode.GET_BROKER_CONFIG)
+        answer = await must(self._ask, address, RequestCode.GET_BROKER_CONFIG)
         return int(properties.parse(answer.body.decode()).get(SETTING, ""))
 
     async def _set(self, address: str, value: int) -> None:
         body = properties.write({SETTING: str(value)}).encode()
-        await self._must(address, RequestCode.UPDATE_BROKER_CONFIG, body)
-
-    async def _must(self, address: str, code: RequestCode, body: bytes = b"") -> RemotingCommand:
-        answer = await self._ask(address, RemotingCommand.request(code, body=body), ASK_TIMEOUT_S)
-        if answer.code != ResponseCode.SUCCESS:
-            raise _RefusedError(f"{code.name} was answered {answer.code}: {answer.remark}")
-        return answer
+        await must(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
 
 def _refusal(group: Group, why: str) -> str:

@@ -14,6 +14,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.server import asking_brokers
 from controller_core.server import write_guard as module
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
@@ -193,7 +194,7 @@ async def test_a_master_that_does_not_tell_its_settings_is_replaced_without_a_gu
 async def test_a_master_that_does_not_say_whether_it_stopped_keeps_its_office(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ASK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(asking_brokers, "ASK_TIMEOUT_S", 0.05)
     monkeypatch.setattr(module, "LIFT_PAUSE_S", 0.01)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
