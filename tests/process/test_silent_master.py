@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
-from testkit.demo.progress import Progress
+from testkit.demo.cluster import CLUSTER, GROUP
 from testkit.demo.story import GroupInfo, wait_whole
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, read_back
+from testkit.demo.under_load import UnderLoad, under_load
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
-FREEZES = 2
-TOPIC = "load"
+FAULTS = 2
 FAILOVER_WITHIN_S = 30.0
 """The brokers here are dead after 3 s of silence."""
 
@@ -24,37 +21,51 @@ def _has_master_after(epoch: int) -> Callable[[GroupInfo], bool]:
     return lambda group: group["master_epoch"] > epoch and group["master_id"] is not None
 
 
+async def _replaced(running: UnderLoad, before: GroupInfo) -> GroupInfo:
+    """Wait until another master takes writes; return the group."""
+    is_replaced = _has_master_after(before["master_epoch"])
+    after = await running.cluster.controllers.wait_group(CLUSTER, GROUP, is_replaced, FAILOVER_WITHIN_S)
+    assert after["master_address"] != before["master_address"]
+    await running.load.wait_for_acknowledged(500, 60.0, after_ns=running.load.sends()[-1].end_ns)
+    return after
+
+
 async def test_a_master_frozen_under_load_and_thawed_after_the_failover_loses_nothing(tmp_path: Path) -> None:
-    release = await jars()
-    cluster = DemoCluster(release, tmp_path, Progress())
-    settings = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
-    load = LoadClient(release, cluster.name_server.address, TOPIC, tmp_path / "load", settings)
     epochs = []
-    try:
-        await cluster.start()
-        await wait_whole(cluster)
-        await load.start()
-        await load.wait_for_acknowledged(500, 90.0)
-        for _ in range(FREEZES):
-            before = await wait_whole(cluster)
-            master = next(broker for broker in cluster.brokers if broker.address == before["master_address"])
+    async with under_load(tmp_path) as running:
+        for _ in range(FAULTS):
+            before = await wait_whole(running.cluster)
+            master = running.cluster.broker_at(before["master_address"])
             master.process.signal(signal.SIGSTOP)
             try:
-                after = await cluster.controllers.wait_group(
-                    CLUSTER, GROUP, _has_master_after(before["master_epoch"]), FAILOVER_WITHIN_S
-                )
-                elected_ns = load.sends()[-1].end_ns
-                await load.wait_for_acknowledged(500, 60.0, after_ns=elected_ns)
+                after = await _replaced(running, before)
             finally:
                 master.process.signal(signal.SIGCONT)
-            assert after["master_address"] != before["master_address"]
-            await wait_whole(cluster)
+            await wait_whole(running.cluster)
             epochs.append(after["master_epoch"])
-        await load.stop()
-        result = await read_back(release, cluster.name_server.address, TOPIC, load.sends(), tmp_path / "load")
-    finally:
-        await load.process.stop()
-        await cluster.stop()
+        result = await running.read_back()
+    assert result.acknowledged > 1_000
+    assert result.lost == frozenset()
+    assert epochs == sorted(set(epochs))
+
+
+async def test_a_master_unheard_by_controllers_only_acknowledges_nothing_alone(tmp_path: Path) -> None:
+    # It takes sends as before when its slaves leave it for another master, and follows that one a second later.
+    epochs = []
+    async with under_load(tmp_path, relayed=True) as running:
+        for _ in range(FAULTS):
+            before = await wait_whole(running.cluster)
+            relays = running.cluster.relays_of(running.cluster.broker_at(before["master_address"]))
+            for relay in relays:
+                relay.hold()
+            try:
+                after = await _replaced(running, before)
+            finally:
+                for relay in relays:
+                    relay.release()
+            await wait_whole(running.cluster)
+            epochs.append(after["master_epoch"])
+        result = await running.read_back()
     assert result.acknowledged > 1_000
     assert result.lost == frozenset()
     assert epochs == sorted(set(epochs))

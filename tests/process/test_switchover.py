@@ -8,36 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from testkit.demo.cluster import DemoCluster
-from testkit.demo.progress import Progress
-from testkit.demo.story import Story, wait_whole
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, read_back
+from testkit.demo.story import Story
+from testkit.demo.under_load import under_load
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SWITCHOVERS = 5
-TOPIC = "load"
 
 
 async def test_no_planned_switchover_under_load_loses_an_acknowledged_message(tmp_path: Path) -> None:
-    release = await jars()
-    progress = Progress()
-    cluster = DemoCluster(release, tmp_path, progress)
-    settings = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
-    load = LoadClient(release, cluster.name_server.address, TOPIC, tmp_path / "load", settings)
-    try:
-        await cluster.start()
-        await wait_whole(cluster)
-        await load.start()
-        await load.wait_for_acknowledged(500, 90.0)
-        story = Story(cluster, load, progress)
+    async with under_load(tmp_path) as running:
+        story = Story(running.cluster, running.load, running.progress)
         epochs = [(await story.switch_over()).new_epoch for _ in range(SWITCHOVERS)]
-        await load.stop()
-        result = await read_back(release, cluster.name_server.address, TOPIC, load.sends(), tmp_path / "load")
-    finally:
-        await load.process.stop()
-        await cluster.stop()
+        result = await running.read_back()
     assert result.acknowledged > 1_000
     assert result.lost == frozenset()
     assert epochs == sorted(set(epochs))

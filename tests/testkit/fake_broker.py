@@ -45,6 +45,7 @@ class FakeBroker:
         broker_id: int | None = None,
         beat_interval_s: float = 0.1,
         timeout_ms: int = 10_000,
+        log_replica: bool = False,
     ) -> None:
         """Describe the broker; `broker_id` None claims the next free one."""
         self.controllers = list(controllers)
@@ -52,6 +53,7 @@ class FakeBroker:
         self.cluster = cluster
         self.broker_id = broker_id or 0
         self.timeout_ms = timeout_ms
+        self._kind = headers.REPLICA_KIND_LOG if log_replica else None
         self.epoch = 0
         self.max_offset = 0
         self.notices: list[Notice] = []
@@ -96,7 +98,7 @@ class FakeBroker:
         )
         await self.must(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim, controller=controller)
         register = headers.RegisterBrokerToControllerRequestHeader(
-            self.cluster, self.group, self.broker_id, self.address
+            self.cluster, self.group, self.broker_id, self.address, replica_kind=self._kind
         )
         return await self.must(RequestCode.CONTROLLER_REGISTER_BROKER, register, controller=controller)
 

@@ -73,6 +73,14 @@ def would_replace(group: Group | None, command: ElectMaster) -> bool:
     return after is not None and after.master_id not in (None, group.master_id)
 
 
+def would_end(group: Group | None, command: ElectMaster) -> bool:
+    """Say whether an election, judged now, would end the epoch of a recorded master, dead or alive."""
+    if group is None or group.master_id is None:
+        return False
+    after = elect_master(group, command, index=0, term=0).group
+    return after is not None and after.master_id != group.master_id
+
+
 def _is_stale(group: Group, command: ElectMaster) -> bool:
     if command.replaced_epoch not in (None, group.master_epoch):
         return True

@@ -106,7 +106,11 @@ class GetMetaDataResponseHeader(Header, frozen=True):
 
 
 class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
-    """1008 NOTIFY_BROKER_ROLE_CHANGED, oneway from controller to broker; the SyncStateSet is the body."""
+    """1008 NOTIFY_BROKER_ROLE_CHANGED, oneway from controller to broker; the SyncStateSet is the body.
+
+    Ours: with an epoch and no master, and not oneway, it asks a log replica to part from the master of that epoch, which is
+    about to be replaced. It is answered when no ack can reach that master any more.
+    """
 
     master_address: str | None = None
     master_epoch: JavaInt | None = None

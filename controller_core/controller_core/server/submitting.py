@@ -3,7 +3,7 @@
 One place proposes, so that whoever starts an election (a broker, a person, the leader itself) its notices go out and
 its times are recorded in the same way:
 
-    (a living master's writes stopped) -> proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
+    (a living master's writes stopped, or its log replica gone) -> proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
 
 What happens after the commit is known to the leader alone, so it enters the log as a second command, and as a third if
 the new master needs longer than `RECORD_SOON_S` to act. They are for the record only: losing them loses a time, never a decision, so they are proposed once.
@@ -27,6 +27,7 @@ from controller_core.server.logs import bind
 from controller_core.server.metrics import Metrics
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.notifier import Notifier
+from controller_core.server.partings import Partings
 from controller_core.server.requests import AliveOf
 from controller_core.server.role_changes import RoleChanges
 from controller_core.server.write_guard import SwitchoverRefusedError, WriteGuards
@@ -90,6 +91,7 @@ class Submitting:
             alive_of=alive_of,
             changes=self.changes,
         )
+        self._partings = Partings(state, self.notifier.ask)
         self._node = node
         self._clock = clock
         self._metrics = metrics
@@ -125,9 +127,13 @@ class Submitting:
         return outcome
 
     async def _decided(self, command: ElectMaster) -> Outcome:
-        """Propose an election; one that would replace a living master only when nothing can stay behind with it."""
+        """Propose an election, when nothing can stay behind with the master that it ends."""
+        guarded = command
         try:
-            guarded = await self.guards.before(command) if self._may_notify() else command
+            if self._may_notify():
+                guarded = await self.guards.before(command)
+                if guarded is command:
+                    await self._partings.before(command)
         except SwitchoverRefusedError as error:
             _log.warning(
                 "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))

@@ -1,6 +1,8 @@
 """Following the master: one HA link at a time, the right one, and what to do when it ends.
 
-    new role        stop the link, wait until its socket is closed, connect to the new master at once
+    new role        part from the old master, then connect to the new one at once
+    asked to part   the same, before there is a new role: a controller is about to replace this master, which may live;
+                    it is not followed again until another role is known, or `STAY_AWAY_S` are over
     link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role stays
                     the same, try the same master again after `SAME_ROLE_WAIT_S`
     log diverged    move it aside (or end, as configured) and start over
@@ -42,6 +44,9 @@ CONNECT_TIMEOUT_S: Final = 0.5
 CALL_TIMEOUT_S: Final = 0.5
 SAME_ROLE_WAIT_S: Final = 1.0
 CONNECT_AGAIN_S: Final = 0.1
+STAY_AWAY_S: Final = 3.0
+"""Longer than an election takes; one that did not come about must not keep the log from its master."""
+PARTED_WITHIN_S: Final = 0.3
 FOLLOWED_FILE: Final = "followedMaster"
 
 _log = logging.getLogger(__name__)
@@ -84,6 +89,8 @@ class Follower:
         self._loop: Final = asyncio.get_running_loop()
         self._ended: asyncio.Future[LinkEnd] | None = None
         self._start_at_file = False
+        self._parted_epoch: int | None = None
+        self._away_until_s = 0.0
 
     async def run(self) -> None:
         """Follow until cancelled; raise `DivergedError` if configured to, and `OSError` if the disk failed."""
@@ -96,7 +103,25 @@ class Follower:
                     continue
                 await self._unless_changed(role, self._follow(role))
         finally:
-            await self._stop_link()
+            await self._end_link(HaLink.stop)
+
+    async def part(self, epoch: int) -> bool:
+        """Leave the master of this epoch, which is about to be replaced; no ack reaches it once this has returned.
+
+        Returns:
+            whether it is known to have noticed; a frozen one cannot have.
+        """
+        self._parted_epoch = epoch
+        self._away_until_s = self._loop.time() + STAY_AWAY_S
+        link, ended = self.link, self._ended
+        if link is None or ended is None or self._view.role.epoch != epoch:
+            return True
+        link.part()
+        try:
+            end = await asyncio.wait_for(asyncio.shield(ended), PARTED_WITHIN_S)
+        except TimeoutError:
+            return False
+        return not end.lingers
 
     def set_room(self, has_room: bool) -> None:
         """Learn whether the disk has room; without it the link ends and no other one begins."""
@@ -118,13 +143,14 @@ class Follower:
             if not task.done():
                 task.cancel()
             await asyncio.gather(task, changed, return_exceptions=True)
-        await self._stop_link()
+        await self._end_link(HaLink.part)
         if not task.cancelled():
             task.result()
 
     async def _follow(self, role: Role) -> None:
         address = await self._ask_ha_address(role)
         await self._before_link()
+        await self._stay_away(role)
         ended: asyncio.Future[LinkEnd] = self._loop.create_future()
         observer = _Observer(self, role, ended)
         config = SlaveConfig(
@@ -147,11 +173,18 @@ class Follower:
             await self._start_over(role, end)
         await asyncio.sleep(SAME_ROLE_WAIT_S if end.connected else CONNECT_AGAIN_S)
 
-    async def _stop_link(self) -> None:
+    async def _stay_away(self, role: Role) -> None:
+        """Wait until this master may be followed; nothing may be awaited between this and the link's start."""
+        left_s = self._away_until_s - self._loop.time()
+        if role.epoch == self._parted_epoch and left_s > 0:
+            await asyncio.sleep(left_s)
+            await self._stay_away(role)  # it may have been asked again meanwhile
+
+    async def _end_link(self, how: Callable[[HaLink], None]) -> None:
         link, self.link = self.link, None
         if link is None:
             return
-        link.stop()
+        how(link)
         # A link that has no socket yet will never send its handshake; a dead host must not hold the next one up.
         if link.is_connected and self._ended is not None:
             end = await asyncio.shield(self._ended)

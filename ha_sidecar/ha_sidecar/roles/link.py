@@ -5,8 +5,10 @@ neighbouring bodies become one write. The syncing thread makes the log durable m
 `synced`, which sends the ack right from there. One lock keeps the machine and the socket's writes together, so that
 acks leave in the order in which they were decided; writing to the log happens outside of it.
 
-A link lives once. It ends by itself, or by `stop`; either way `on_end` is called once, on the link's thread, after
-the socket is closed, so that whoever starts the next link never has two sockets with one broker id.
+A link lives once. It ends by itself, by `stop` or by `part`; either way `on_end` is called once, on the link's thread,
+after the socket is closed or bears nobody's id, so that whoever starts the next link never has two sockets with one broker
+id. A link that parted keeps its socket until the master ends it too: closed with unread bytes it would be reset, and the
+reset could overtake what was sent last.
 
 Source: AutoSwitchHAClient.java 5.4.0 for what a slave does when.
 """
@@ -36,11 +38,16 @@ from ha_sidecar.transfer.actions import (
 )
 from ha_sidecar.transfer.errors import HaProtocolError
 from ha_sidecar.transfer.reconcile import SlaveConfig
-from ha_sidecar.transfer.slave import SlaveMachine
+from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
 
 RECEIVE_BUFFER_BYTES: Final = 2 << 20
 CONNECT_TIMEOUT_S: Final = 1.0
 TICK_S: Final = 0.05
+PART_WAIT_S: Final = 0.2
+"""How long a link that parts waits for its master's end of the connection before it counts as ended itself."""
+LINGER_S: Final = 60.0
+"""How long its socket is kept after that."""
+PARTED: Final = "Parted"
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +63,7 @@ class LinkEnd:
         connected: whether the TCP connection came about at all.
         disk_error: what the disk answered to a write or a cut. How far that came is unknown to this process; only a
             fresh one, which recovers the log, can go on.
+        lingers: the link parted, and its master is not known to have noticed.
     """
 
     reason: str
@@ -63,6 +71,7 @@ class LinkEnd:
     diverged: DivergenceReason | None = None
     connected: bool = True
     disk_error: OSError | None = None
+    lingers: bool = False
 
 
 class DiskFailedError(Exception):
@@ -131,6 +140,7 @@ class HaLink:
         self._clock_ms: Final = clock_ms
         self._lock: Final = threading.Lock()
         self._stopping = threading.Event()
+        self._parted_s = 0.0
         self._socket: socket.socket | None = None
         self._thread: Final = threading.Thread(target=self._run, name="ha-link", daemon=True)
 
@@ -145,6 +155,20 @@ class HaLink:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+
+    def part(self) -> None:
+        """Leave this master for good (see `SlaveMachine.part`); `on_end` tells when that is done.
+
+        No ack leaves once this has returned.
+        """
+        with self._lock:
+            if self._socket is None:
+                self._stopping.set()
+                return
+            self._parted_s = time.monotonic()
+            with contextlib.suppress(OSError):  # a broken socket ends the link on its own thread
+                self._send(self.machine.part())
+                self._socket.shutdown(socket.SHUT_WR)
 
     @property
     def is_connected(self) -> bool:
@@ -178,9 +202,11 @@ class HaLink:
             with self._lock:
                 sock, self._socket = self._socket, None
                 self.machine.close()
-            if sock is not None:
+            if sock is not None and not end.lingers:
                 sock.close()
             self._observer.on_end(end)
+            if sock is not None and end.lingers:
+                _linger(sock)
 
     def _live(self) -> LinkEnd:
         try:
@@ -198,6 +224,8 @@ class HaLink:
         except HaProtocolError as error:
             return LinkEnd("ProtocolError", str(error))
         except OSError as error:
+            if self.machine.state is SlaveState.PARTED:
+                return LinkEnd(PARTED, str(error))
             return LinkEnd("Stopped" if self._stopping.is_set() else "ConnectionLost", str(error))
 
     def _receive(self, sock: socket.socket) -> LinkEnd:
@@ -208,6 +236,12 @@ class HaLink:
                 length = sock.recv_into(buffer)
             except TimeoutError:
                 length = -1
+            if self.machine.state is SlaveState.PARTED:
+                if length == 0:
+                    return LinkEnd(PARTED)
+                if time.monotonic() - self._parted_s > PART_WAIT_S:
+                    return LinkEnd(PARTED, "the master has not closed its end yet", lingers=True)
+                continue
             if length == 0:
                 return LinkEnd("Stopped" if self._stopping.is_set() else "ClosedByMaster")
             now_ms = self._clock_ms()
@@ -300,6 +334,16 @@ class HaLink:
                 # Twelve bytes wait for room only behind a peer that has not read for minutes.
                 self._socket.sendall(action.data)
         return None
+
+
+def _linger(sock: socket.socket) -> None:
+    """Read and forget what the master still sends, until it ends the connection."""
+    deadline_s = time.monotonic() + LINGER_S
+    with sock, contextlib.suppress(OSError):
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(TimeoutError):
+                if not sock.recv(RECEIVE_BUFFER_BYTES):
+                    return
 
 
 def _end_of(action: Action) -> LinkEnd | None:

@@ -13,6 +13,7 @@ Source: ReplicasManager.java 5.4.0 (calls, periods).
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Coroutine
@@ -73,6 +74,7 @@ class Replica:
         self._hurry_until_s = 0.0
         self._poll_now: Final = asyncio.Event()
         self._beating = True
+        self._partings: Final[set[asyncio.Future[None]]] = set()
         self._confirm_offset = -1
         after_sync = config.ack_after == "sync"
         served = ServedStore(store, self._known_confirm_offset, after_sync=after_sync)
@@ -257,10 +259,15 @@ class Replica:
     def _accept(self, connection: Connection) -> None:
         connection.on_request = self._on_request
 
-    def _on_request(self, _: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         match request.code:
             case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
                 notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+                if not notice.master_broker_id and notice.master_epoch is not None:
+                    task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch))
+                    self._partings.add(task)
+                    task.add_done_callback(self._partings.discard)
+                    return None
                 members = SyncStateSet.decode(request.body) if request.body else None
                 self._learn(notice.master_epoch, notice.master_broker_id, notice.master_address, members)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
@@ -284,6 +291,14 @@ class Replica:
                 return RemotingCommand.response_to(
                     request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark
                 )
+
+    async def _part(self, connection: Connection, request: RemotingCommand, epoch: int) -> None:
+        """Leave a master that is about to be replaced, and then answer."""
+        noticed = self._follower is None or await self._follower.part(epoch)
+        _log.info("parted from the master of epoch %d%s", epoch, "" if noticed else ", which has not noticed")
+        remark = None if noticed else "the master is not known to have noticed"
+        with contextlib.suppress(ChannelError):
+            connection.send(RemotingCommand.response_to(request, ResponseCode.SUCCESS, remark=remark))
 
     def _kept(self, code: int) -> bytes | None:
         return metadata.read(self._config.store, metadata.BY_CODE[code])

@@ -1,8 +1,9 @@
 """The slave's side of one HA connection as a machine without I/O: bytes and ticks in, actions out.
 
-Theory of operation. A connection lives through four states, and only the table `TRANSITIONS` changes them:
+Theory of operation. A connection lives through five states, and only the table `TRANSITIONS` changes them:
 
     IDLE --connected--> HANDSHAKE --reply--> TRANSFER
+      HANDSHAKE, TRANSFER --part--> PARTED
       any state --close--> CLOSED
 
 The slave sends one handshake. The reply holds the master's whole epoch list and the end of its log; from these alone
@@ -21,10 +22,18 @@ Where this differs from Java's slave, and why:
 - A master that restarted in its own epoch has rewritten that epoch's start; see `truncation_point`.
 - An own log without any epoch is not continued: nothing says which bytes are the master's. Java continues it.
 
+Parting is for a master that is replaced and may live. Since 5.4.0 a master takes a slave out of its own SyncStateSet the
+moment the slave's connection ends, before any controller agreed; when the last one goes, every send that waits is
+acknowledged by the master alone, and is gone when it follows the next one. It knows the slave by the id of the newest
+handshake on that connection. So a slave that parts sends a second handshake, as nobody, and then ends: the id stays in the
+set, no connection bears it, and nothing can be acknowledged any more. (A slave that goes for a while only, because its
+process stops, must not part: its master could not write without it.)
+
 `stored` tells the machine how far the log is as safe as the operator wants it (written, or on disk); acks never say
 more than that. The machine never decides what happens to a diverged log: it names the reason and stops.
 
-Source: AutoSwitchHAClient.java 5.4.0; docs/en/controller/design.md "Log replication".
+Source: AutoSwitchHAClient.java 5.4.0; docs/en/controller/design.md "Log replication"; for parting
+AutoSwitchHAService.removeConnection, AutoSwitchHAConnection.HAServerReader and GroupTransferService 5.4.0 and 5.5.0.
 """
 
 from enum import Enum, auto
@@ -55,6 +64,8 @@ NO_DATA_MAX_MS: Final = 10_000
 """How long a master that has more may send only heartbeats; two of its beats."""
 NO_DATA_BEATS_MIN: Final = 2
 """So many of them must have come: time alone also passes for a process that was stopped, with the bytes in its socket."""
+NOBODY_ID: Final = -1
+"""The id under which a slave parts; a Java master's own word for a connection that has not said who it is."""
 ACK_REPEAT_MS: Final = 150
 ACK_IDLE_MS: Final = 1_000
 """Acks are what keeps an idle slave caught up for a master whose log is empty (Java beats every 5 s, and falls out of
@@ -67,6 +78,7 @@ class SlaveState(Enum):
     IDLE = auto()
     HANDSHAKE = auto()
     TRANSFER = auto()
+    PARTED = auto()
     CLOSED = auto()
 
 
@@ -75,15 +87,19 @@ class SlaveEvent(Enum):
 
     CONNECTED = auto()
     REPLY = auto()
+    PART = auto()
     CLOSE = auto()
 
 
 TRANSITIONS: Final = {
     (SlaveState.IDLE, SlaveEvent.CONNECTED): SlaveState.HANDSHAKE,
     (SlaveState.HANDSHAKE, SlaveEvent.REPLY): SlaveState.TRANSFER,
+    (SlaveState.HANDSHAKE, SlaveEvent.PART): SlaveState.PARTED,
+    (SlaveState.TRANSFER, SlaveEvent.PART): SlaveState.PARTED,
     (SlaveState.IDLE, SlaveEvent.CLOSE): SlaveState.CLOSED,
     (SlaveState.HANDSHAKE, SlaveEvent.CLOSE): SlaveState.CLOSED,
     (SlaveState.TRANSFER, SlaveEvent.CLOSE): SlaveState.CLOSED,
+    (SlaveState.PARTED, SlaveEvent.CLOSE): SlaveState.CLOSED,
     (SlaveState.CLOSED, SlaveEvent.CLOSE): SlaveState.CLOSED,
 }
 
@@ -145,7 +161,7 @@ class SlaveMachine:
         actions: list[Action] = []
         view = memoryview(data)
         try:
-            while len(view) and self.state is not SlaveState.CLOSED:
+            while len(view) and self.state in (SlaveState.HANDSHAKE, SlaveState.TRANSFER):
                 taken = self._take(view, actions, now_ms)
                 self._stream_offset += taken
                 view = view[taken:]
@@ -181,6 +197,13 @@ class SlaveMachine:
                 return [self._ack(self._acked_offset, now_ms)] if now_ms - self._acked_ms >= wait_ms else []
             case _:
                 return []
+
+    def part(self) -> list[Action]:
+        """Leave this master for good, in a way that it cannot take for consent; nothing is acked from here on."""
+        if self.state not in (SlaveState.HANDSHAKE, SlaveState.TRANSFER):
+            return []
+        self._move(SlaveEvent.PART)
+        return [SendBytes(codec.encode_handshake(codec.Handshake(NOBODY_ID, async_learner=True)))]
 
     def close(self) -> None:
         """Learn that the connection is gone."""

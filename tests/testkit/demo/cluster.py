@@ -12,6 +12,7 @@ from testkit.controllers import ControllerCluster, command_path
 from testkit.demo.progress import Progress
 from testkit.ports import free_port
 from testkit.process import ManagedProcess
+from testkit.relay import Relay
 from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 CLUSTER = "demo"
@@ -23,13 +24,15 @@ _MAPPED_FILE_BYTES = 64 * 1024 * 1024
 class DemoCluster:
     """The processes of the demo; `brokers[i]` has index i for life, its broker id is the controllers' choice."""
 
-    def __init__(self, jars: Path, directory: Path, progress: Progress) -> None:
+    def __init__(self, jars: Path, directory: Path, progress: Progress, *, relayed: bool = False) -> None:
         """Describe the cluster; nothing runs before `start`.
 
         Args:
             jars: folder of one RocketMQ release.
             directory: everything is written below it.
             progress: told of each step.
+            relayed: each broker's heartbeats reach the controllers through relays of its own (`relays_of`). Its other
+                requests do not: a broker sends them to the address that the leader names.
         """
         self.directory = directory
         self.data = directory / "data"
@@ -38,12 +41,16 @@ class DemoCluster:
         self._progress = progress
         self.controllers = ControllerCluster(directory / "controllers", nodes=3)
         self.name_server = NameServer(jars, directory / "namesrv")
+        self._relays = [self._relays_to_controllers() if relayed else [] for _ in range(2)]
         self.brokers = [self._broker(index) for index in range(2)]
         self.replica_http = f"127.0.0.1:{free_port()}"
         self.canary_http = f"127.0.0.1:{free_port()}"
         self.replica = self._replica()
         self.collector = self._collector()
         self.canary = self._canary()
+
+    def _relays_to_controllers(self) -> list[Relay]:
+        return [Relay(address) for address in self.controllers.remoting_addresses]
 
     def _broker(self, index: int) -> Broker:
         name = f"{GROUP}-{index}"
@@ -58,7 +65,8 @@ class DemoCluster:
             place,
             self.name_server.address,
             settings,
-            controllers=self.controllers.remoting_addresses,
+            controllers=[relay.address for relay in self._relays[index]]
+            or self.controllers.remoting_addresses,
         )
 
     def _replica(self) -> ManagedProcess:
@@ -107,6 +115,14 @@ class DemoCluster:
             *(word for pair in arguments.items() for word in pair),
         ]
         return ManagedProcess("canary", command, self.directory / "canary.log")
+
+    def broker_at(self, address: str) -> Broker:
+        """Return the broker that listens there."""
+        return next(broker for broker in self.brokers if broker.address == address)
+
+    def relays_of(self, broker: Broker) -> list[Relay]:
+        """Return what a broker's heartbeats go through."""
+        return self._relays[self.brokers.index(broker)]
 
     def metrics_urls(self) -> dict[str, str]:
         """Return the metrics address of every process that has one, by name."""
@@ -157,6 +173,7 @@ class DemoCluster:
         self.fault_log.touch()
         with self._progress.step("3 controllers and a name server"):
             await asyncio.gather(self.controllers.start(), self.name_server.start())
+        await asyncio.gather(*(relay.start() for relays in self._relays for relay in relays))
         with self._progress.step("2 brokers, unmodified, in controller mode, and a log replica"):
             await asyncio.gather(self.replica.start(), *(broker.start() for broker in self.brokers))
 
@@ -177,3 +194,4 @@ class DemoCluster:
         members = [self.replica, *(broker.process for broker in self.brokers)]
         await asyncio.gather(*(process.stop() for process in members))
         await asyncio.gather(self.name_server.stop(), self.controllers.stop())
+        await asyncio.gather(*(relay.stop() for relays in self._relays for relay in relays))

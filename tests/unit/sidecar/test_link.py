@@ -16,6 +16,7 @@ from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason, HandshakeDone
 from ha_sidecar.transfer.codec import FrameHeader, HandshakeReply
 from ha_sidecar.transfer.reconcile import SlaveConfig
+from ha_sidecar.transfer.slave import NOBODY_ID
 from testkit.ha_sim.disk import SimulatedDisk
 from testkit.messages import boundaries, log_bytes
 
@@ -237,6 +238,48 @@ def test_a_second_link_resumes_where_the_first_ended(master: Master, store: Repl
     link.stop()
     notes.end()
     assert stored_bytes(store) == log
+
+
+def parted(master: Master) -> None:
+    """Read what is left of the acks, then the second handshake, then the end."""
+    with master.peer.makefile("rb") as stream:
+        left = stream.read()
+    assert len(left) >= codec.HANDSHAKE_BYTES
+    found = codec.decode_handshake(left[-codec.HANDSHAKE_BYTES :])
+    assert found is not None
+    assert found[0] == codec.Handshake(NOBODY_ID, async_learner=True)
+
+
+def test_a_link_that_parts_bears_nobodys_id_when_its_master_sees_the_end(
+    master: Master, store: ReplicaStore
+) -> None:
+    log, notes = log_bytes(30, FILE_BYTES), Notes()
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(len(log), (1, 0))
+    master.ack_of(0)
+    link.part()
+    parted(master)
+    master.peer.close()
+    end = notes.end()
+    assert (end.reason, end.lingers) == ("Parted", False)
+
+
+def test_a_link_parts_from_a_frozen_master_and_leaves_the_words_in_its_socket(
+    master: Master, store: ReplicaStore
+) -> None:
+    log, notes = log_bytes(30, FILE_BYTES), Notes()
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(len(log), (1, 0))
+    master.ack_of(0)
+    link.part()
+    end = notes.end()
+    assert (end.reason, end.lingers) == ("Parted", True)
+    # It thaws: what it still sends is taken and forgotten, and resets nothing.
+    master.send_log(log, 0, 1)
+    parted(master)
+    assert store.log.is_empty
 
 
 def test_rubbish_ends_the_link_and_leaves_the_log(master: Master, store: ReplicaStore) -> None:

@@ -359,3 +359,27 @@ def test_bytes_before_the_connection_are_misuse() -> None:
     made = SlaveMachine(SlaveConfig(2, FILE_BYTES), OwnLog(0, 0, EpochList()))
     with pytest.raises(TransferUsageError):
         made.received(b"x", 0)
+
+
+def test_a_slave_that_parts_says_that_it_is_nobody_and_acks_nothing_more() -> None:
+    made = machine()
+    made.received(reply(1460, (1, 0)), 1)
+    nobody = codec.Handshake(slave.NOBODY_ID, async_learner=True)
+    assert made.part() == [SendBytes(codec.encode_handshake(nobody))]
+    assert made.received(frame(0, bytes(1460), 1, 0), 2) == []
+    assert made.stored(made.position, 3) == []
+    assert made.tick(100_000) == []
+    assert made.part() == []
+    assert made.state is SlaveState.PARTED
+
+
+def test_a_slave_parts_also_before_its_master_has_replied() -> None:
+    made = machine()
+    assert len(made.part()) == 1
+    assert made.received(reply(1460, (1, 0)), 1) == []
+
+
+def test_a_connection_that_is_over_has_nothing_to_part_from() -> None:
+    made = machine()
+    made.close()
+    assert made.part() == []

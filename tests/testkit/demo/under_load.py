@@ -1,0 +1,55 @@
+"""The demo's cluster under a Java client's load: what tests of one fault begin and end with."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testkit.demo.cluster import DemoCluster
+from testkit.demo.progress import Progress
+from testkit.demo.story import wait_whole
+from testkit.jars import jars
+from testkit.load import LoadClient, LoadSettings, ReadBackResult, read_back
+
+_TOPIC = "load"
+
+
+@dataclass(frozen=True)
+class UnderLoad:
+    """A whole cluster and the client that writes to it."""
+
+    cluster: DemoCluster
+    load: LoadClient
+    progress: Progress
+    release: Path
+    directory: Path
+
+    async def read_back(self) -> ReadBackResult:
+        """Stop the load and read all of it."""
+        await self.load.stop()
+        address = self.cluster.name_server.address
+        return await read_back(self.release, address, _TOPIC, self.load.sends(), self.directory / "load")
+
+
+@asynccontextmanager
+async def under_load(directory: Path, *, relayed: bool = False) -> AsyncIterator[UnderLoad]:
+    """Run the cluster with 500 sends a second, from the 500th acknowledgement on; end it afterwards.
+
+    Args:
+        directory: everything is written below it.
+        relayed: see `DemoCluster`.
+    """
+    release = await jars()
+    progress = Progress()
+    cluster = DemoCluster(release, directory, progress, relayed=relayed)
+    settings = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
+    load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", settings)
+    try:
+        await cluster.start()
+        await wait_whole(cluster)
+        await load.start()
+        await load.wait_for_acknowledged(500, 90.0)
+        yield UnderLoad(cluster, load, progress, release, directory)
+    finally:
+        await load.process.stop()
+        await cluster.stop()
