@@ -11,6 +11,7 @@ GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
 DIFF ?=
 LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 RUNS ?= 3
+PLAIN_RUNS ?= 0
 FAULTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
@@ -53,8 +54,8 @@ images: ## build the images of operator, controller, sidecar and spark (docker, 
 e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three nodes on this machine
 	@scripts/e2e
 
-bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, FAULTS="kill delete freeze cut")
-	@E2E_RUN=bench scripts/e2e --runs $(RUNS) $(if $(FAULTS),--faults $(FAULTS))
+bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut")
+	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
 
 bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
 	@$(PYTHON) tests/bench/bench_controller.py

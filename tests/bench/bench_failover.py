@@ -2,7 +2,8 @@
 
 Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut"). It installs as README says where the namespace
 is empty, uses the group that is there otherwise, and prints one line a fault and a table at the end. Freezing and cutting
-need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK).
+need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with its own controller
+beside, afterwards on the same cluster, with the same client and load.
 """
 
 import argparse
@@ -10,9 +11,11 @@ import asyncio
 import os
 import statistics
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from testkit.kube.faulting import CUT, FAULTS, FREEZE, Cost, measured
+from testkit.kube import plain
+from testkit.kube.faulting import CUT, FAULTS, FREEZE, Cost, measured, measured_plain
 from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
@@ -21,30 +24,62 @@ from testkit.kube.stack import tool
 _PHASES = ("suspected", "elected", "endpoint", "role taken", "two copies", "first ack")
 
 
-async def run(kubeconfig: Path, faults: list[str], runs: int, *, keep: bool) -> int:
-    """Measure every fault so many times; return 1 if an acknowledged message was lost or a run failed."""
+async def ours(kubeconfig: Path, faults: list[str], runs: int, *, keep: bool) -> tuple[list[Cost], int]:
+    """Measure every fault so many times; return the costs, and how many runs failed."""
     cluster = Cluster(kubeconfig, NAMESPACE)
     installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
     group = (await install(cluster)).group if installed else Group(cluster, "orders")
-    costs: list[Cost] = []
-    problems = 0
     try:
-        for number in range(runs):
-            for fault in faults:
-                try:
-                    cost = await measured(group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number)
-                except KubeError as error:
-                    problems += 1
-                    _say(f"{fault} {number}: {str(error)[-500:]}")
-                    continue
-                costs.append(cost)
-                _say(_line(cost))
+        return await _all(
+            lambda fault, number: measured(group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number),
+            faults,
+            runs,
+        )
     finally:
         if installed and not keep:
             await remove(cluster)
+
+
+async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[Cost], int]:
+    """Measure the same of plain RocketMQ."""
+    group = plain.PlainGroup(Cluster(kubeconfig, plain.NAMESPACE))
+    try:
+        await group.install()
+        return await _all(
+            lambda fault, number: measured_plain(group, ROCKETMQ_IMAGE, fault, number), faults, runs
+        )
+    finally:
+        await group.remove()
+
+
+async def _all(
+    one: Callable[[str, int], Awaitable[Cost]], faults: list[str], runs: int
+) -> tuple[list[Cost], int]:
+    costs: list[Cost] = []
+    problems = 0
+    for number in range(runs):
+        for fault in faults:
+            try:
+                cost = await one(fault, number)
+            except KubeError as error:
+                problems += 1
+                _say(f"{fault} {number}: {str(error)[-500:]}")
+                continue
+            costs.append(cost)
+            _say(_line(cost))
+    return costs, problems
+
+
+async def run(kubeconfig: Path, faults: list[str], runs: int, plain_runs: int, *, keep: bool) -> int:
+    """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
+    costs, problems = await ours(kubeconfig, faults, runs, keep=keep) if runs else ([], 0)
+    lost = any(cost.lost for cost in costs)
+    if plain_runs:
+        others, more = await beside(kubeconfig, faults, plain_runs)
+        costs, problems = costs + others, problems + more
     for line in table(costs):
         _say(line)
-    return 1 if problems or any(cost.lost for cost in costs) else 0
+    return 1 if problems or lost else 0
 
 
 def _line(cost: Cost) -> str:
@@ -91,13 +126,20 @@ def main() -> int:
     parser.add_argument(
         "--faults", nargs="+", choices=FAULTS, help="all that the cluster can do, unless told"
     )
+    parser.add_argument("--plain-runs", type=int, default=0, help="the same, of plain RocketMQ")
     parser.add_argument("--keep", action="store_true", help="leave the release that was installed")
     arguments = parser.parse_args()
     if arguments.kubeconfig is None:
         parser.error("needs a kubeconfig: --kubeconfig or RMQHA_KUBECONFIG")
     possible = [fault for fault in FAULTS if tool() or fault not in {FREEZE, CUT}]
     return asyncio.run(
-        run(arguments.kubeconfig, arguments.faults or possible, arguments.runs, keep=arguments.keep)
+        run(
+            arguments.kubeconfig,
+            arguments.faults or possible,
+            arguments.runs,
+            arguments.plain_runs,
+            keep=arguments.keep,
+        )
     )
 
 

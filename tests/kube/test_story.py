@@ -6,6 +6,8 @@ and leave its group whole.
 
 import asyncio
 import os
+import signal
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +16,7 @@ from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Json, until
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.release import REMOVE_TITLE, ROCKETMQ_IMAGE, Release, as_shown, shown_commands
+from testkit.kube.stack import api_server_stopped, java_of, tool
 from testkit.load import LoadSettings
 
 pytestmark = [
@@ -26,6 +29,8 @@ GAP_S_MAX = 8.0
 """Below what a client's own route poll takes, with room for a machine that has other work; the benchmark measures."""
 SENDS_A_SECOND = 200
 GIVEN_BACK_S_MAX = 120.0
+API_SERVER_STOPPED_S = 40.0
+"""Longer than a client's route poll: no address is moved meanwhile."""
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
 
@@ -136,6 +141,37 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     await load.stop()
     assert (await load.read_back()).lost == frozenset()
     await group.until_whole()
+
+
+@pytest.mark.skipif(not tool(), reason="the API server of this cluster is not ours to stop")
+async def test_a_failover_without_api_server_is_recorded_when_it_is_back(
+    release: Release, load: LoadPod
+) -> None:
+    group = release.group
+    before = await group.until_whole()
+    java = java_of(before.master)
+    async with api_server_stopped():
+        killed_ns = time.time_ns()
+        os.kill(java, signal.SIGKILL)
+        await asyncio.sleep(API_SERVER_STOPPED_S)  # nobody can be asked for news
+        back_ns = time.time_ns()
+    after = await group.until_epoch_above(before.epoch)
+    meanwhile = [send for send in await load.sends() if killed_ns < send.start_ns and send.end_ns < back_ns]
+    assert any(send.acknowledged for send in meanwhile), "no write was taken while the API server was stopped"
+
+    async def recorded() -> bool:
+        return [one["spec"]["newEpoch"] for one in await group.records()][:1] == [after.epoch]
+
+    await until("the failover is recorded", recorded, 60.0)
+    assert (await group.records())[0]["spec"]["from"] == before.master
+    await group.until_whole()
+
+    async def at_home() -> bool:
+        return all([await group.served_by(broker) == broker for broker in after.brokers])
+
+    await until("every broker has its own address", at_home, GIVEN_BACK_S_MAX)
+    await load.stop()
+    assert (await load.read_back()).lost == frozenset()
 
 
 async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: Release) -> None:

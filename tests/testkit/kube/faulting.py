@@ -15,6 +15,7 @@ from typing import Final
 from testkit.kube.group import Group, GroupView
 from testkit.kube.kubectl import Cluster, Json, KubeError, program
 from testkit.kube.load_pod import LoadPod
+from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.stack import harmed
 from testkit.load import LoadSettings, Send, summarise
 
@@ -25,6 +26,10 @@ CUT: Final = "cut"
 FAULTS: Final = (KILL, DELETE, FREEZE, CUT)
 NODE_FAULT_S: Final = 12.0
 """How long a node stays harmed: longer than any failover, shorter than an eviction."""
+PLAIN_NODE_FAULT_S: Final = 30.0
+"""The same beside plain RocketMQ, whose brokers are dead after 10 s and a scan of 5 s."""
+PLAIN_AFTER_S: Final = 45.0
+"""Until a default client has polled its route, every 30 s, and sends again."""
 BEFORE_S: Final = 4.0
 AFTER_S: Final = 8.0
 RATE: Final = 200
@@ -107,7 +112,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     try:
         async with watch.watching():
             await asyncio.sleep(BEFORE_S)
-            fault_ns = await _do(group, before, fault, harmed_node)
+            fault_ns = await _do(group, before.master, fault, harmed_node, NODE_FAULT_S)
             after = await group.until_epoch_above(before.epoch)
             await asyncio.sleep(AFTER_S)
         stats = await load.stop()
@@ -122,17 +127,48 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost), phases)
 
 
-async def _do(group: Group, before: GroupView, fault: str, node: str) -> int:
+async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> Cost:
+    """Do one fault to a whole group of plain RocketMQ and wait until it is whole again.
+
+    Raises:
+        KubeError: the group, the load or the fault failed.
+    """
+    cluster = group.cluster
+    before = await group.until_whole()
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+    harmed_node = nodes[before.master]
+    free = {node["metadata"]["name"] for node in await cluster.find("nodes")} - {
+        nodes[f"broker-{number}"] for number in range(2)
+    }
+    elsewhere = {"kubernetes.io/hostname": min(free)} if free else {}
+    name = f"load-{fault}-{number}"
+    load = LoadPod(cluster, name, image, NAME_SERVER, name)
+    await load.start(LoadSettings(threads=THREADS, rate=RATE), node_selector=elsewhere)
+    try:
+        await asyncio.sleep(BEFORE_S)
+        await _do(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
+        await asyncio.sleep(PLAIN_AFTER_S)
+        stats = await load.stop()
+        await group.until_whole()
+        read = await load.read_back()
+    finally:
+        await load.remove()
+    return Cost(
+        f"{fault}, plain", stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)
+    )
+
+
+async def _do(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
     """Do the fault, and for nodes undo it; return when it was done."""
     if fault == KILL:
-        return await group.kill_java(before.master)
+        return await group.kill_java(master)
     now_ns = time.time_ns()
     if fault == DELETE:
-        await group.cluster.kubectl("delete", "pod", before.master, "--wait=false")
+        await group.cluster.kubectl("delete", "pod", master, "--wait=false")
         return now_ns
     async with harmed(fault, node):
         now_ns = time.time_ns()
-        await asyncio.sleep(NODE_FAULT_S)
+        await asyncio.sleep(node_fault_s)
     return now_ns
 
 

@@ -1,14 +1,18 @@
-"""Faults of whole nodes, where the cluster is one of namespaces on this machine and its tool can do them."""
+"""Faults of nodes and of the API server, where the cluster is one of namespaces on this machine, made by its tool."""
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from testkit.kube.kubectl import KubeError, run
 
 VARIABLE: Final = "RMQHA_KUBE_STACK"
 """Names the tool; `make e2e` sets it when it is there."""
+_STATE: Final = "RMQHA_KUBE_STATE"
+"""Names the folder in which the tool keeps the process ids of the cluster's parts; set with the tool."""
 _UNDOING: Final = {"cut": "heal", "freeze": "thaw"}
 
 
@@ -32,3 +36,42 @@ async def harmed(fault: str, node: str) -> AsyncIterator[None]:
         yield
     finally:
         await run([tool(), _UNDOING[fault], number])
+
+
+@asynccontextmanager
+async def api_server_stopped() -> AsyncIterator[None]:
+    """Stop the API server's process for as long as the context lasts: nobody can ask or be told anything."""
+    pid = int((Path(os.environ[_STATE]) / "pid" / "kube-apiserver").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def java_of(pod: str) -> int:
+    """Return the process id, on this machine, of the broker that runs in a pod.
+
+    Raises:
+        KubeError: there is none, or more than one.
+    """
+    found = [
+        int(process.name)
+        for process in Path("/proc").iterdir()
+        if process.name.isdigit() and _is_broker_of(process, pod)
+    ]
+    if len(found) != 1:
+        raise KubeError(f"{pod} has {len(found)} brokers")
+    return found[0]
+
+
+def _is_broker_of(process: Path, pod: str) -> bool:
+    try:
+        if (process / "comm").read_text().strip() != "java":
+            return False
+        command = (process / "cmdline").read_bytes().split(b"\0")
+        environment = (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it ended while we looked
+    is_broker = any(word.endswith(b"BrokerStartup") for word in command)
+    return is_broker and f"HOSTNAME={pod}".encode() in environment
