@@ -50,6 +50,15 @@ async def wait_state(made: Fencing, state: FenceState) -> None:
             await asyncio.sleep(0.01)
 
 
+async def wait_setting(broker: Any, value: int) -> None:
+    """Wait until the broker has been told; a state is entered first."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if broker.min_in_sync_replicas == value:
+                return
+            await asyncio.sleep(0.01)
+
+
 async def wait_known(made: Fencing) -> None:
     """Wait until it knows who it is and who else is in the set."""
     async with asyncio.timeout(WAIT_S):
@@ -81,7 +90,7 @@ async def test_a_master_without_a_majority_and_without_its_members_takes_no_writ
         assert not made.is_closed  # the other member answers and denies to be master
         await slave.die()
         await wait_state(made, FenceState.CLOSED)
-        assert master.min_in_sync_replicas == CLOSED_BASE + 2
+        await wait_setting(master, CLOSED_BASE + 2)
         states = [event["attrs"]["state"] for event in events.after(0) if event["kind"] == "FenceChanged"]
         assert states == ["CLOSED"]
 
@@ -104,7 +113,7 @@ async def test_a_broker_that_an_earlier_companion_closed_gets_back_what_it_had(a
     master.min_in_sync_replicas = CLOSED_BASE + 3
     async with running(answering_group.config(master, **FENCE)) as (made, _):
         await wait_state(made, FenceState.OPEN)
-        assert master.min_in_sync_replicas == 3
+        await wait_setting(master, 3)
 
 
 async def test_a_broker_that_takes_itself_for_the_master_is_closed_until_it_knows_better(
@@ -119,10 +128,10 @@ async def test_a_broker_that_takes_itself_for_the_master_is_closed_until_it_know
         await wait_state(made, FenceState.CLOSED)
         assert made.fence is not None
         assert made.fence.reason == "another is master"
-        assert believer.min_in_sync_replicas == CLOSED_BASE + 1
+        await wait_setting(believer, CLOSED_BASE + 1)
         believer.is_master = False
         await wait_state(made, FenceState.OPEN)
-        assert believer.min_in_sync_replicas == 1
+        await wait_setting(believer, 1)
 
 
 async def test_a_broker_that_cannot_be_told_is_stopped_by_the_command(
