@@ -1,14 +1,12 @@
 """The only broker of a group loses its disk: its log replica brings it back, with every message, and it takes office again."""
 
 import asyncio
-import contextlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from controller_core.channel import ChannelError
 from testkit.controllers import ControllerCluster, command_path
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings, read_back
@@ -54,15 +52,6 @@ async def wait_kept(replica: LogReplica, topic: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def route_known(name_server: NameServer) -> None:
-    """Wait until clients find the master; a fresh JVM on a busy machine may take longer than one call waits."""
-    async with asyncio.timeout(BOOT_TIMEOUT_S):
-        while True:
-            with contextlib.suppress(ChannelError):
-                await name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
-                return
-
-
 async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone(tmp_path: Path) -> None:
     jar_directory = await jars("5.5.0")
     name_server = NameServer(jar_directory, tmp_path / "ns")
@@ -88,7 +77,7 @@ async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone
         await broker.start(BOOT_TIMEOUT_S)
         await replica.start()
         await replica.wait_in_sync()
-        await route_known(name_server)
+        await name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
         async with load("before") as producer:
             await producer.wait_for_acknowledged(1_500, 60.0)
             await producer.stop()

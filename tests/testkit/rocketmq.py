@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller_core.channel import connect
+from controller_core.channel import ChannelError, connect
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -120,15 +120,22 @@ class NameServer:
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             GetRouteInfoRequestHeader(_TOPIC_OF_NEW_TOPICS, accept_standard_json_only=True).to_ext(),
         )
-        connection = await connect("127.0.0.1", self.port, 1.0)
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if await self._answers(request, broker_name):
+                    return
+                await asyncio.sleep(0.05)
+
+    async def _answers(self, request: RemotingCommand, broker_name: str) -> bool:
+        """Ask once; a fresh JVM on a busy machine may take longer than a call waits."""
         try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    if _names_master(await connection.call(request, 2.0), broker_name):
-                        return
-                    await asyncio.sleep(0.05)
-        finally:
-            connection.close()
+            connection = await connect("127.0.0.1", self.port, 1.0)
+            try:
+                return _names_master(await connection.call(request, 2.0), broker_name)
+            finally:
+                connection.close()
+        except ChannelError:
+            return False
 
     async def stop(self) -> None:
         """Stop it."""
