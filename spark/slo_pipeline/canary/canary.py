@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slo_pipeline.canary.gaps import WriteGaps
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.reader import Reader
 from slo_pipeline.canary.route import Route, RouteWatcher
@@ -57,7 +58,15 @@ class Canary:
         self._routes_seen = 0
         group, topic = settings.group, settings.topic
         self._route = RouteWatcher(settings.name_servers, group, topic, self._route_changed)
-        self._reader = Reader(group, topic, route=self._route, sink=sink, clock=self._clock, metrics=metrics)
+        self._reader = Reader(
+            group,
+            topic,
+            route=self._route,
+            sink=sink,
+            clock=self._clock,
+            metrics=metrics,
+            gaps=WriteGaps(round(NS_PER_S / settings.rate)),
+        )
         self._sender = Sender(
             group,
             topic,
@@ -73,6 +82,10 @@ class Canary:
     def stop(self) -> None:
         """Begin to end: no further send, then the reads."""
         self._sender.stop()
+
+    def gaps(self) -> dict[str, object]:
+        """Return the body of `GET /v1/gaps`: gaps and losses that are known now."""
+        return self._reader.told().as_json(self._settings.group, self._clock.utc_ns_of)
 
     async def run(self) -> int:
         """Run until `stop`; return how many acknowledged sends are without a verdict."""

@@ -21,6 +21,7 @@ from slo_pipeline.collect.sink import SegmentSink
 
 RATE_MAX = 1_000.0
 QUEUES_MAX = 64
+GAPS_PATH = "/v1/gaps"
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queues", type=int, default=1, help="queues to make the topic with, default 1")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
     parser.add_argument("--segment-seconds", type=seconds, default=60.0, metavar="TIME", help="default 60s")
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics and /livez")
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /livez and /v1/gaps")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +80,7 @@ async def _probe(settings: CanarySettings, out: Path, http: str | None) -> int:
         canary = Canary(settings, sink, metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, canary.stop)
-        async with served(http, metrics.registry) as address:
+        async with served(http, metrics.registry, {GAPS_PATH: canary.gaps}) as address:
             _log.info("probing %s, http %s", settings.group, address or "off")
             try:
                 await canary.run()

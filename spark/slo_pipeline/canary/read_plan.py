@@ -115,6 +115,12 @@ class ReadPlan:
         """How many promises are to be asked for, those that must be read again included."""
         return sum(1 for _ in self._held(State.WAITING, State.DOUBTED, State.AGAIN))
 
+    @property
+    def unjudged_ns(self) -> int | None:
+        """When the oldest promise that is to be asked for was acknowledged; None if there is none."""
+        waiting = self._held(State.WAITING, State.DOUBTED, State.AGAIN)
+        return min((promise.acknowledged_ns for promise in waiting), default=None)
+
     def hurry(self) -> None:
         """Ask for everything at once from now on: no more sends will come."""
         self.delay_ns = 0

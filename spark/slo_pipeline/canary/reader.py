@@ -12,6 +12,7 @@ import logging
 from controller_core.channel import ChannelError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
+from slo_pipeline.canary.gaps import Told, WriteGaps
 from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.payload import decode
@@ -53,6 +54,7 @@ class Reader:
         sink: SegmentSink,
         clock: AnchoredClock,
         metrics: CanaryMetrics,
+        gaps: WriteGaps,
     ) -> None:
         self._group = group
         self._topic = topic
@@ -60,6 +62,7 @@ class Reader:
         self._sink = sink
         self._clock = clock
         self._metrics = metrics
+        self._gaps = gaps
         self._link = Link()
         self._plan = ReadPlan()
         self._seen = ("", 0)
@@ -68,11 +71,19 @@ class Reader:
         """Take an acknowledged send with its place."""
         if operation.queue_id is None or operation.queue_offset is None or operation.end_ns is None:
             return
+        self._gaps.acknowledged(operation.end_ns)
+        dropped = self._plan.dropped
         verdicts = self._plan.promise(
             operation.sequence, operation.queue_id, operation.queue_offset, operation.end_ns
         )
+        if self._plan.dropped > dropped:
+            self._gaps.unread(operation.end_ns)
         now_ns = self._clock.monotonic_ns()
         self._write(verdicts, now_ns, now_ns, operation.address)
+
+    def told(self) -> Told:
+        """Return the gaps and losses that are known now."""
+        return self._gaps.told(self._clock.monotonic_ns(), self._plan.unjudged_ns)
 
     async def run(self) -> None:
         """Read what is due, again and again, until cancelled."""
@@ -156,4 +167,5 @@ class Reader:
             self._sink.add_row("probe_ops", probe_row(operation, self._group, self._clock))
             self._metrics.read(verdict.result)
             if verdict.result == "missing":
+                self._gaps.lost(promise.acknowledged_ns)
                 _log.error("acknowledged message %d is gone: %s", promise.sequence, verdict.remark)

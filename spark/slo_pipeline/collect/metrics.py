@@ -3,7 +3,7 @@
 Never: the default registry of prometheus_client is not used; two collectors in one test process would share it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -61,8 +61,15 @@ class CollectorMetrics:
 
 
 @asynccontextmanager
-async def served(address: str | None, registry: CollectorRegistry) -> AsyncIterator[str | None]:
+async def served(
+    address: str | None, registry: CollectorRegistry, values: Mapping[str, Callable[[], object]] | None = None
+) -> AsyncIterator[str | None]:
     """Serve `/metrics` and `/livez` while the context lasts; yields host:port, None if no address was given.
+
+    Args:
+        address: host:port to listen at, None for nowhere.
+        registry: what `/metrics` shows.
+        values: further paths, each with what returns the value that is shown there as JSON.
 
     Raises:
         AddressError: the address is not host:port.
@@ -81,6 +88,7 @@ async def served(address: str | None, registry: CollectorRegistry) -> AsyncItera
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/livez", livez)])
+    app.add_routes([web.get(path, _shown(value)) for path, value in (values or {}).items()])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -90,3 +98,10 @@ async def served(address: str | None, registry: CollectorRegistry) -> AsyncItera
         yield f"{bound_host}:{bound_port}"
     finally:
         await runner.cleanup()
+
+
+def _shown(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def show(_: web.Request) -> web.Response:
+        return web.json_response(value())
+
+    return show

@@ -6,9 +6,11 @@ import itertools
 import json
 import struct
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,8 +20,10 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from slo_pipeline.canary import reader, sender
 from slo_pipeline.canary.canary import Canary, CanarySettings
+from slo_pipeline.canary.command import GAPS_PATH
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.read_plan import ReadPlan
+from slo_pipeline.collect.metrics import served
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.collect.sink import SegmentSink
 
@@ -103,13 +107,17 @@ async def group() -> AsyncIterator[Group]:
 
 
 @contextlib.asynccontextmanager
-async def probing(group: Group, directory: Path) -> AsyncIterator[SegmentSink]:
-    """Run a canary against the group; on leaving it is stopped, reads what is left, and is on the disk."""
+async def probing(
+    group: Group, directory: Path, made: list[Canary] | None = None
+) -> AsyncIterator[SegmentSink]:
+    """Run a canary against the group (put into `made`); on leaving it reads what is left, and is on the disk."""
     name_server = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", group.serve_client))
     settings = CanarySettings([("127.0.0.1", name_server.port)], "orders", "Canary", rate=RATE)
     with SegmentStore(directory, "canary-orders") as store:
         sink = SegmentSink(store)
         canary = Canary(settings, sink, CanaryMetrics("orders"))
+        if made is not None:
+            made.append(canary)
         task = asyncio.create_task(canary.run())
         try:
             yield sink
@@ -247,10 +255,45 @@ async def test_an_acknowledged_message_that_the_log_lost_is_missing(
     group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "ReadPlan", lambda: ReadPlan(grace_ns=200_000_000))
-    async with probing(group, tmp_path) as sink:
+    made: list[Canary] = []
+    async with probing(group, tmp_path, made) as sink:
         await until_rows(sink, 5)
         lost = group.log[-1]
         group.log[-1] = lost[:-1] + bytes([lost[-1] ^ 1])
         place = len(group.log) - 1
     missing = [row for row in rows(tmp_path, "read") if row["result"] == "missing"]
     assert [row["queue_offset"] for row in missing] == [place]
+    (sent,) = [row for row in rows(tmp_path, "send") if row["seq"] == missing[0]["seq"]]
+    assert made[0].gaps()["lost"] == [_text(sent["end_ts"])]
+
+
+async def test_a_gap_is_served_with_its_length_while_the_canary_runs(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "DEADLINE_NS", 100_000_000)
+    made: list[Canary] = []
+    async with probing(group, tmp_path, made) as sink:
+        await until_rows(sink, 5)
+        group.answer = lambda _: None
+        await until_rows(sink, 25)
+        group.answer = group.store
+        await until_rows(sink, 40)
+        (canary,) = made
+        async with (
+            served("127.0.0.1:0", CanaryMetrics("orders").registry, {GAPS_PATH: canary.gaps}) as host,
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{host}{GAPS_PATH}") as answer,
+        ):
+            told = await answer.json()
+    sends = [row for row in rows(tmp_path, "send") if row["result"] == "ok"]
+    ends = sorted(row["end_ts"] for row in sends)
+    before, after = max(itertools.pairwise(ends), key=lambda pair: pair[1] - pair[0])
+    gap = {"start": _text(before), "end": _text(after)}
+    assert gap in told["gaps"]
+    assert told["since"] == _text(ends[0])
+    assert told["until"] <= _text(ends[-1]), "the newest is younger than what the reader waits for"
+    assert (told["group"], told["gap_min_ms"], told["lost"]) == ("orders", 50, [])
+
+
+def _text(utc: datetime) -> str:
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
