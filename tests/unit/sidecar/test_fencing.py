@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,30 +42,26 @@ async def running(config: CompanionConfig) -> AsyncIterator[tuple[Fencing, Event
         await controllers.stop()
 
 
-async def wait_state(made: Fencing, state: FenceState) -> None:
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds; a state is entered before what belongs to it is done."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            if made.fence is not None and made.fence.state is state:
+            if holds():
                 return
             await asyncio.sleep(0.01)
+
+
+async def wait_state(made: Fencing, state: FenceState) -> None:
+    await until(lambda: made.fence is not None and made.fence.state is state)
 
 
 async def wait_setting(broker: Any, value: int) -> None:
-    """Wait until the broker has been told; a state is entered first."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            if broker.min_in_sync_replicas == value:
-                return
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(broker.min_in_sync_replicas == value))
 
 
 async def wait_known(made: Fencing) -> None:
     """Wait until it knows who it is and who else is in the set."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            if made._own_id and made._group is not None:
-                return
-            await asyncio.sleep(0.01)
+    await until(lambda: bool(made._own_id) and made._group is not None)
 
 
 def cut_off(made: Fencing) -> None:
@@ -147,7 +143,7 @@ async def test_a_broker_that_cannot_be_told_is_stopped_by_the_command(
         cut_off(made)
         await slave.die()
         await wait_state(made, FenceState.STOPPED)
-        assert stopped.exists()
+        await until(stopped.exists)
 
 
 def test_the_fence_s_settings_are_checked() -> None:
