@@ -163,6 +163,41 @@ def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
     assert len(set(ports)) == 2
 
 
+def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
+    groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
+    objects = _rendered("measure.enabled=true", f"measure.groups={groups}")
+    measure = next(one for one in _of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
+    pod = measure["spec"]["template"]
+    services = {
+        one["metadata"]["labels"]["rocketmq-ha.dev/canary"]: one
+        for one in _of(objects, "Service")
+        if "rocketmq-ha.dev/canary" in one["metadata"]["labels"]
+    }
+    assert sorted(services) == ["orders", "pay"]
+    for group, service in services.items():
+        # What carries one of these belongs to the operator, which removes what it did not make.
+        assert {"rocketmq-ha.dev/cluster", "rocketmq-ha.dev/group"}.isdisjoint(service["metadata"]["labels"])
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        canary = next(one for one in pod["spec"]["containers"] if one["name"] == f"canary-{group}")
+        (port,) = service["spec"]["ports"]
+        assert port["targetPort"] == canary["ports"][0]["name"]
+        assert f"--http=0.0.0.0:{canary['ports'][0]['containerPort']}" in canary["args"]
+
+
+def test_the_longest_names_make_a_name_that_a_service_may_have() -> None:
+    many = [{"name": f"g{number:039d}", "replicas": 1, "logReplicas": 0} for number in range(16)]
+    objects = _rendered("measure.enabled=true", f"measure.groups={json.dumps(many)}")
+    longest_release = "r" * 53
+    names = [one["metadata"]["name"].replace("demo", longest_release, 1) for one in _of(objects, "Service")]
+    assert max(map(len, names)) <= 63
+    assert len(set(names)) == len(names)
+
+
+def test_the_operator_may_list_services_where_it_looks_for_canaries() -> None:
+    assert ("services", "list") in _rules(_rendered(), "ClusterRole")
+    assert ("services", "list") in _rules(_rendered('operator.watchNamespaces=["shop"]'), "Role")
+
+
 def test_what_measures_satisfies_the_restricted_profile_and_needs_no_api() -> None:
     pods = _pods(_rendered("measure.enabled=true"))
     quiet = [pod for pod in pods if pod.get("automountServiceAccountToken") is False]
