@@ -12,7 +12,7 @@ from typing import Final
 
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
 from controller_core.channel.errors import ConnectError
-from controller_core.channel.tls_listener import TlsListener
+from controller_core.channel.listener import Listener
 from controller_core.remoting.frame import FRAME_BYTES_MAX
 
 CONNECTIONS_MAX: Final = 10_000
@@ -92,26 +92,26 @@ class Server:
         self._unsent_bytes_max = unsent_bytes_max
         self._frame_bytes_max = frame_bytes_max
         self._server: asyncio.Server | None = None
-        self._tls: TlsListener | None = None
+        self._listener: Listener | None = None
 
     @property
     def refused(self) -> int:
         """How many connections were turned away: too many, not in TLS where it is a must, or without a handshake."""
-        return self.turned_away + (0 if self._tls is None else self._tls.refused)
+        return self.turned_away + (0 if self._listener is None else self._listener.refused)
 
     @property
     def port(self) -> int:
         """The port that is listened on; the kernel's choice if 0 was asked for."""
-        if self._tls is not None:
-            return self._tls.port
+        if self._listener is not None:
+            return self._listener.port
         if self._server is None or not self._server.sockets:
             return 0
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening, end every connection after what was sent has left, and wait for that."""
-        if self._tls is not None:
-            await self._tls.close()
+        if self._listener is not None:
+            await self._listener.close()
         if self._server is not None:
             self._server.close()
         open_now = list(self.connections)
@@ -134,14 +134,18 @@ class Server:
                 frame_bytes_max=self._frame_bytes_max,
             )
 
-        if tls is None:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        # asyncio's own loop accepts all that wait in one turn; see `listener` for uvloop.
+        if tls is None and isinstance(loop, asyncio.BaseEventLoop):
             self._server = await loop.create_server(made, host, port, backlog=BACKLOG_MAX)
             return
-        self._tls = TlsListener(
-            made, tls.context, plain_allowed=tls.plain_allowed, waiting_max=self._connections_max
+        self._listener = Listener(
+            made,
+            None if tls is None else tls.context,
+            plain_allowed=tls is None or tls.plain_allowed,
+            waiting_max=self._connections_max,
         )
-        await self._tls.listen(host, port, BACKLOG_MAX)
+        await self._listener.listen(host, port, BACKLOG_MAX)
 
     def _made(self, connection: Connection) -> None:
         if len(self.connections) >= self._connections_max:

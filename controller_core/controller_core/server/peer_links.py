@@ -16,7 +16,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from controller_core.raft.types import Message
 from controller_core.server.node_types import Receiver
@@ -74,12 +74,11 @@ class OutgoingLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"not a stream: {transport!r}")
-        self._transport = transport
-        tune(transport)
-        transport.set_write_buffer_limits(high=_DRAINED_BELOW_BYTES, low=0)
-        transport.write(encode_greeting(self._greeting))
+        stream = _as_stream(transport)
+        self._transport = stream
+        tune(stream)
+        stream.set_write_buffer_limits(high=_DRAINED_BELOW_BYTES, low=0)
+        stream.write(encode_greeting(self._greeting))
 
     def data_received(self, data: bytes) -> None:
         """Take the reply to the greeting; nothing else may come."""
@@ -189,11 +188,9 @@ class IncomingLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the greeting, but not for ever."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"not a stream: {transport!r}")
-        self._transport = transport
+        self._transport = _as_stream(transport)
         self._peername = transport.get_extra_info("peername")
-        tune(transport)
+        tune(self._transport)
         self._timer = asyncio.get_running_loop().call_later(GREETING_MAX_S, self._expire)
         self._made(self)
 
@@ -249,6 +246,11 @@ class IncomingLink(asyncio.Protocol):
     def _expire(self) -> None:
         _log.warning("closing the connection from %s: no greeting in %s s", self._peername, GREETING_MAX_S)
         self.close()
+
+
+def _as_stream(transport: asyncio.BaseTransport) -> asyncio.Transport:
+    # Not isinstance: uvloop's transports have asyncio's methods and not its classes.
+    return cast("asyncio.Transport", transport)
 
 
 def tune(transport: asyncio.Transport) -> None:

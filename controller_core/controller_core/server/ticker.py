@@ -10,6 +10,14 @@ A follower's count matters to nobody, so its pause is `forgiven`: it must not co
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+_ROUNDING_TICKS: Final = 1e-6
+"""Counts a tick that is due now as due, however the division rounds.
+
+Why: uvloop's clock has whole milliseconds, so timers fire exactly at a tick; taking it for a hair too early would arm the
+timer again for now, and again until the next millisecond.
+"""
 
 
 class Ticker:
@@ -55,7 +63,7 @@ class Ticker:
 
     def _owed(self) -> int:
         elapsed_s = asyncio.get_running_loop().time() - self._started_s
-        return int(elapsed_s / self._interval_s) - self._given
+        return int(elapsed_s / self._interval_s + _ROUNDING_TICKS) - self._given
 
     def _fire(self) -> None:
         self.catch_up()

@@ -81,3 +81,15 @@ async def test_ticks_come_by_themselves() -> None:
     await asyncio.wait_for(enough.wait(), 2)
     ticker.stop()
     assert all(1 <= count <= 10 for count in given)
+
+
+async def test_a_timer_that_fires_exactly_at_a_tick_finds_it_due() -> None:
+    given: list[int] = []
+    with FakeLoopTime() as clock:
+        ticker = Ticker(0.01, 10, given.append)
+        ticker.start()
+        for number in range(1, 1001):
+            clock.now_s = (1_000_000 + number * 10) / 1000  # whole milliseconds, as uvloop's clock has
+            ticker.catch_up()
+            assert sum(given) == number
+        ticker.stop()

@@ -1,11 +1,17 @@
 """Fixtures of the server's unit tests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from testkit.one_node import OneNode, one_node
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], uvloop.Loop]]:
+    """Run the tests on the loop that `serve` uses."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

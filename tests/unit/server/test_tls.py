@@ -71,7 +71,7 @@ async def test_enforcing_turns_plain_connections_away_and_counts_them(
 ) -> None:
     given = remoting_keys(authority, authority.sign("node"))
     async with one_node(tmp_path / "store", given) as one:
-        one.controller._remoting._server._tls._plain_allowed = False  # type: ignore[union-attr] # as `enforcing` makes it
+        one.controller._remoting._server._listener._plain_allowed = False  # type: ignore[union-attr] # as `enforcing` makes it
         assert await answer(one, None) == -1
         assert await answer(one, authority.client()) == ResponseCode.SUCCESS
         assert one.controller._remoting.numbers().refused == 1

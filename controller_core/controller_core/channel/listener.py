@@ -1,10 +1,13 @@
-"""A listening port that speaks TLS and plain TCP: the first byte of a connection decides which.
+"""A listening port that speaks TLS and plain TCP: the first byte of a connection decides which. Or plain TCP alone.
 
 A TLS connection begins with a handshake record, type 0x16. A remoting frame begins with the length of a frame of at most
 16 MB, whose first byte is 0 or 1. So one port serves both, as RocketMQ's does, and clients move to TLS one by one.
 
 The byte is looked at without taking it (MSG_PEEK), before asyncio owns the socket. A connection that says nothing yet
 costs a descriptor and no task, and is counted like any other.
+
+Connections are accepted here, many in one turn of the loop. uvloop's own servers accept one a turn: a controller at work
+would keep a fleet that returns all at once waiting for seconds.
 
 Source: RocketMQ NettyRemotingServer.HandshakeHandler, 5.4.0.
 """
@@ -26,8 +29,8 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 _log = logging.getLogger(__name__)
 
 
-class TlsListener:
-    """Accepts connections on one port and hands them to asyncio, in TLS or plain.
+class Listener:
+    """Accepts connections on one port and hands them to the loop, in TLS or plain.
 
     Attributes:
         refused: connections turned away: too many, plain where TLS is a must, or a handshake that failed.
@@ -36,7 +39,7 @@ class TlsListener:
     def __init__(
         self,
         make_protocol: Callable[[], asyncio.Protocol],
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
         *,
         plain_allowed: bool,
         waiting_max: int,
@@ -45,7 +48,7 @@ class TlsListener:
 
         Args:
             make_protocol: makes the protocol of a connection.
-            context: of the server's side; may change its certificates meanwhile.
+            context: of the server's side; may change its certificates meanwhile. None: plain TCP alone.
             plain_allowed: whether plain TCP is served too.
             waiting_max: connections that may be open without having said anything, or in their handshake.
         """
@@ -68,14 +71,20 @@ class TlsListener:
         found = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            listening = socket.socket(family, kind, protocol)
-            self._listening.append(listening)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.setblocking(False)
-            listening.bind(address)
-            listening.listen(backlog)
-            self._loop.add_reader(listening, self._accept, listening)
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                listening = socket.socket(family, kind, protocol)
+                self._listening.append(listening)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.setblocking(False)
+                listening.bind(address)
+                listening.listen(backlog)
+                self._loop.add_reader(listening, self._accept, listening)
+        except OSError:
+            await self.close()
+            raise
 
     @property
     def port(self) -> int:
@@ -112,6 +121,9 @@ class TlsListener:
                 self.refused += 1
                 accepted.close()
                 continue
+            if self._context is None:
+                self._begin(accepted, is_tls=False)
+                continue
             self._silent.add(accepted)
             self._loop.add_reader(accepted, self._look, accepted)
 
@@ -134,6 +146,9 @@ class TlsListener:
             return
         self._loop.remove_reader(accepted)
         self._silent.discard(accepted)
+        self._begin(accepted, is_tls=is_tls)
+
+    def _begin(self, accepted: socket.socket, *, is_tls: bool) -> None:
         task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -148,7 +163,7 @@ class TlsListener:
             )
         except (OSError, TimeoutError) as error:
             self.refused += 1
-            _log.info("a TLS handshake failed: %s", error)
+            _log.info("a connection was not begun: %s", error)
             accepted.close()
 
     def _drop(self, accepted: socket.socket) -> None:
