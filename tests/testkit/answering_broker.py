@@ -4,6 +4,9 @@ Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it an
 that the controllers' notices give it, and says so at once.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
     EpochEntry,
@@ -28,6 +31,7 @@ class AnsweringBroker(FakeBroker):
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
         takes_settings: whether it answers when somebody sets it.
+        settings: what else it answers to request 26.
         topics: its answer to request 21; None if it does not answer that.
     """
 
@@ -36,6 +40,7 @@ class AnsweringBroker(FakeBroker):
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
     min_in_sync_replicas: int | None = None
     takes_settings = True
+    settings: Mapping[str, str] = MappingProxyType({})
     topics: bytes | None = None
 
     def become_master(self, epoch: int) -> None:
@@ -58,6 +63,7 @@ class AnsweringBroker(FakeBroker):
             case RequestCode.GET_BROKER_CONFIG if not self.is_log_replica:
                 host, _, port = self.address.rpartition(":")
                 text = f"brokerClusterName={self.cluster}\nlistenPort={port}\nbrokerIP1={host}\n"
+                text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
                 if self.min_in_sync_replicas is not None:
                     text += f"minInSyncReplicas={self.min_in_sync_replicas}\n"
                 body = text.encode()

@@ -2,8 +2,9 @@
 
 Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
 (1006), one compares what the broker and its master know besides the log (`metadata_guard`). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
-the controllers; the fence (`fencing`) and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is done: a broker's container, which has no
-program of ours, calls it from its preStop over loopback.
+the controllers; the fence (`fencing`) and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is done; `POST /v1/leave` says how the
+broker should end (`leaving`), and hands over where that needs it: a broker's container, which has no program of ours, calls it from
+its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
@@ -34,6 +35,7 @@ from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
+from ha_sidecar.roles.leaving import leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_guard import MetadataGuard, put_back
 
@@ -72,7 +74,7 @@ class Companion:
             metrics.text,
             lambda: readiness(self._identified(), self._group_facts),
             self._events,
-            {"/v1/handover": self._hand_over},
+            {"/v1/handover": self._hand_over, "/v1/leave": self._leave},
             self._status,
         )
         self._controllers.start()
@@ -225,6 +227,11 @@ class Companion:
             return 200, asdict(await Handover(self._config).run())
         except HandoverError as error:
             return 503, {"error": str(error)}
+
+    async def _leave(self) -> tuple[int, dict[str, Any]]:
+        decided = await leave(self._config)
+        _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
+        return 200, asdict(decided)
 
     def _known(self) -> Known:
         fenced = None if self._fencing is None else self._fencing.is_closed

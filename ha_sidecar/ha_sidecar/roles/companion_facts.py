@@ -113,10 +113,15 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
     )
 
 
+def settings(properties: str) -> dict[str, str]:
+    """Return a broker's settings by name, from the answer to 26."""
+    pairs = (line.partition("=") for line in properties.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def announced_address(properties: str) -> str:
     """Return the address that a broker announces, from its settings (the answer to 26); empty if they lack it."""
-    pairs = (line.partition("=") for line in properties.splitlines())
-    values = {key.strip(): value.strip() for key, _, value in pairs}
+    values = settings(properties)
     host, port = values.get("brokerIP1", ""), values.get("listenPort", "")
     return f"{host}:{port}" if host and port else ""
 

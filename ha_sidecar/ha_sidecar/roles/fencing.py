@@ -22,7 +22,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, settings
 from ha_sidecar.roles.config import ConfigError, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
@@ -178,11 +178,8 @@ class Fencing:
         except (AskError, TimeoutError) as error:
             _log.debug("broker: %s", error)
             return None
-        for line in answer.body.decode(errors="replace").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == SETTING and value.strip().isdigit():
-                return int(value)
-        return None
+        value = settings(answer.body.decode(errors="replace")).get(SETTING, "")
+        return int(value) if value.isdigit() else None
 
     async def _set(self, value: int) -> bool:
         body = f"{SETTING}={value}\n".encode()

@@ -1,7 +1,7 @@
 """The companion in a broker's pod: a sidecar container that says what the broker does not, and hands its role over.
 
 It is a sidecar as Kubernetes knows them, an init container that goes on running: it is there before the broker and
-ends after it, so that the broker's preStop can still ask it for a handover. Its readiness is part of the pod's: a
+ends after it, so that the broker's preStop can still ask it how to leave its group. Its readiness is part of the pod's: a
 broker that is not in the SyncStateSet is not ready.
 
 Source: Kubernetes "Sidecar Containers", on by default since 1.29; docs/reference/companion.md.
@@ -20,10 +20,15 @@ RESOURCES: Final = Resources(cpu="20m", memory="128Mi")
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
 _POLL_INTERVAL_MS: Final = 500
-_ASK: Final = (
+_LEAVE: Final = (
     f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
-    "printf 'POST /v1/handover HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3 >/dev/null"
+    "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
+    """case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
+for process in /proc/[0-9]*; do
+  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -KILL "${process#/proc/}"; fi
+done"""
 )
+"""Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order."""
 
 
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
@@ -63,12 +68,12 @@ def companion(cluster: RocketMQClusterSpec) -> Json:
     )
 
 
-def handover_before_stop(spec: BrokerGroupSpec) -> Json:
-    """Return the broker's lifecycle: ask the companion to hand over; a single broker has nobody to hand over to.
+def leave_before_stop(spec: BrokerGroupSpec) -> Json:
+    """Return the broker's lifecycle: leave its group before it stops; a single broker has nobody to leave it to.
 
     Why a program and no httpGet: Kubernetes' own request would come from the node, and the companion takes orders from
     its own pod only. Where the image has no bash, the broker stops at once and the controllers elect.
     """
     if spec.replicas < 2:
         return {}
-    return {"lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _ASK]}}}}
+    return {"lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _LEAVE]}}}}

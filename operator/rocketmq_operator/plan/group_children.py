@@ -18,7 +18,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
-from rocketmq_operator.plan.companion import companion, companion_conf, handover_before_stop
+from rocketmq_operator.plan.companion import companion, companion_conf, leave_before_stop
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
@@ -182,7 +182,7 @@ def broker_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec
         livenessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
         readinessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=1),
         volumeMounts=pods.mounts(data=True),
-        **handover_before_stop(spec),
+        **leave_before_stop(spec),
     )
     configuration = digest(
         broker_conf(owner, spec, cluster), _BROKER_START, companion_conf(owner, spec, cluster)

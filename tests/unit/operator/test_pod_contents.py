@@ -1,7 +1,9 @@
 """What runs in the pods: the programs take the files that the operator writes for them, and the scripts do run."""
 
+import json
 import os
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from controller_core.server.config import load
 from controller_core.server.properties import parse
 from ha_sidecar.roles import companion_config
 from ha_sidecar.roles import config as replica_config
+from ha_sidecar.roles.leaving import Ending, LeaveResult
 from rocketmq_operator.plan import names
 from testkit.operator_world import OperatorWorld
 
@@ -81,10 +84,12 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
     assert config.deadline_s < grace_s / 2, "the broker must still have time to stop"
 
 
-async def test_a_broker_with_a_successor_hands_over_before_it_stops() -> None:
+async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> None:
     (broker,) = _pod(await _settled(), "orders")["containers"]
     command = broker["lifecycle"]["preStop"]["exec"]["command"]
     assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command[-1]
+    answer = json.dumps(asdict(LeaveResult(Ending.KILL, "")))
+    assert answer.removeprefix("{").partition(",")[0] in command[-1]
     _accepted("bash", command[-1])
 
 

@@ -207,6 +207,11 @@ class Beside:
         async with self._session.post(f"{self._base}/v1/handover") as response:
             return response.status, await response.json()
 
+    async def leave(self) -> str:
+        """Ask how to end; return the answer as it is written."""
+        async with self._session.post(f"{self._base}/v1/leave") as response:
+            return await response.text()
+
     async def status(self) -> dict[str, Any]:
         """Return what it knows."""
         async with self._session.get(f"{self._base}/v1/status") as response:
@@ -349,6 +354,12 @@ async def test_a_handover_that_gives_up_is_an_error_over_http(answering_group: A
     async with beside(answering_group, await answering_group.add()) as made:
         status, answer = await made.hand_over()
         assert (status, "waiting for a successor" in answer["error"]) == (503, True)
+
+
+async def test_how_to_end_is_answered_in_the_words_that_a_shell_looks_for(answering_group: Any) -> None:
+    master, _ = await answering_group.add(), await answering_group.add()
+    async with beside(answering_group, master) as made:
+        assert '"how": "kill"' in await made.leave()
 
 
 async def test_nobody_from_elsewhere_may_hand_over() -> None:
