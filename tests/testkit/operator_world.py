@@ -7,6 +7,7 @@ from typing import Any
 
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.reconcile import RECHECK_S, Shell, reconcile
+from testkit.canaries_memory import MemoryCanaries
 from testkit.controllers_memory import NAMESPACE, MemoryControllers
 from testkit.kube_memory import MemoryKube
 
@@ -22,6 +23,7 @@ class OperatorWorld:
     def __init__(self, group: Json | None = None, cluster: Json | None = None) -> None:
         self.kube = MemoryKube()
         self.controllers = MemoryControllers(self.kube, GROUP)
+        self.canaries = MemoryCanaries()
         self._tokens = itertools.count(1)
         self.write_cluster(cluster or {})
         self.write_group(group or {})
@@ -63,6 +65,7 @@ class OperatorWorld:
                 controllers_of=lambda *_: self.controllers,
                 now=lambda: self.controllers.now,
                 new_token=lambda: f"token-{next(self._tokens)}",
+                canaries=self.canaries,
             )
         )
 

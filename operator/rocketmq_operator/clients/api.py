@@ -1,4 +1,4 @@
-"""What the operator asks of Kubernetes and of the controllers: two small faces, so that tests can stand behind them.
+"""What the operator asks of Kubernetes, of the controllers and of canaries: three small faces, so that tests can stand behind them.
 
 Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
 that the peer did not answer or not as it should: try later. An object that is not there is None, not an error.
@@ -51,6 +51,14 @@ class Kube(Protocol):
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Delete that very object; nothing happens if it is gone or another one has its name."""
+        ...
+
+
+class Canaries(Protocol):
+    """The canaries of the measuring part, by HTTP."""
+
+    async def gaps(self, host: str) -> Json:
+        """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
         ...
 
 

@@ -23,7 +23,7 @@ from rocketmq_operator.api.names import (
     GROUP_KIND,
     GROUP_LABEL,
 )
-from rocketmq_operator.clients.api import Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import Canaries, Controllers, Json, Kube, UnavailableError
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import (
@@ -67,12 +67,14 @@ class World:
         controllers_of: the client for a cluster's controllers: namespace, name, spec's count, token.
         now: the wall clock, UTC.
         new_token: a fresh secret token.
+        canaries: the client for canaries.
     """
 
     kube: Kube
     controllers_of: Callable[[str, str, int, str], Controllers]
     now: Callable[[], datetime]
     new_token: Callable[[], str]
+    canaries: Canaries
 
 
 async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCluster | None:

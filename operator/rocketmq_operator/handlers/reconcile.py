@@ -1,7 +1,8 @@
 """One pass over a custom resource: look, plan, do the first step, look again, until nothing is left or it must wait.
 
 A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an API server that goes away.
-The next one finds what is left. The status is written last, and only when it says something new.
+The next one finds what is left. The status is written at the end, and only when it says something new; after it, what
+canaries measured is asked for (`measuring`).
 """
 
 import logging
@@ -13,6 +14,7 @@ from rocketmq_operator.api.conditions import Condition, found, merge
 from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND
 from rocketmq_operator.clients.api import Json, Kube, RefusedError
 from rocketmq_operator.handlers.events import announce
+from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
     World,
@@ -107,6 +109,9 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
     await announce(shell.world, observed, plan)
     status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
+    # Why after all else: it may take as long as a canary is silent.
+    for step in await steps_of_measuring(shell.world, observed):
+        await _carry_out(shell, observed, step)
     return _next_pass(plan)
 
 

@@ -17,6 +17,7 @@ import kopf
 
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Controllers, UnavailableError
+from rocketmq_operator.clients.canaries import CanariesClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect
 from rocketmq_operator.handlers.leadership import Leadership
@@ -110,7 +111,13 @@ class Operator:
             fast_kube, self.leadership.may_act, self._wake_group, self.metrics.takeover_duration.observe
         )
         self.following: Final = Following(self.takeover, session)
-        world = World(kube, self._controllers, _now, lambda: secrets.token_urlsafe(TOKEN_BYTES))
+        world = World(
+            kube,
+            self._controllers,
+            _now,
+            lambda: secrets.token_urlsafe(TOKEN_BYTES),
+            CanariesClient(session),
+        )
         self._shell: Final = Shell(
             world,
             self.leadership.may_act,

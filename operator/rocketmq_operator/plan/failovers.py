@@ -1,7 +1,8 @@
 """From the controllers' history to Failover objects: one for each change of master, named `<group>-<new epoch>`.
 
 The name makes it idempotent: whoever reads the history again finds the object there. The first election of a group is
-no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept.
+no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept. What was measured and written once
+(`write_gaps`) is written again each time: a status that left it out would remove it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Final
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus, Phase
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
 from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Step
-from rocketmq_operator.plan.objects import Json, ObjectKey, belonging_labels, child, covers
+from rocketmq_operator.plan.objects import Json, Live, ObjectKey, Owner, belonging_labels, child, covers
 from rocketmq_operator.plan.observed import FailoverSeen, ObservedGroup
 
 RECORDS_MAX: Final = 50
@@ -53,16 +54,21 @@ def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
     live = observed.records.get(name)
     if live is None:
         yield Apply(_body(observed, failover, name), "new failover")
-    status = failover_status(failover).model_dump(mode="json", by_alias=True, exclude_none=True)
-    if live is None or not covers(live.get("status", {}), status):
-        yield ApplyStatus(
-            {
-                "apiVersion": API_VERSION,
-                "kind": FAILOVER_KIND.kind,
-                "metadata": {"name": name, "namespace": observed.owner.namespace},
-                "status": status,
-            }
-        )
+    step = status_step(observed.owner, name, failover_status(failover, live or {}))
+    if live is None or not covers(live.get("status", {}), step.body["status"]):
+        yield step
+
+
+def status_step(owner: Owner, name: str, status: FailoverStatus) -> ApplyStatus:
+    """Return what writes the status of a group's record."""
+    return ApplyStatus(
+        {
+            "apiVersion": API_VERSION,
+            "kind": FAILOVER_KIND.kind,
+            "metadata": {"name": name, "namespace": owner.namespace},
+            "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+    )
 
 
 def _body(observed: ObservedGroup, failover: FailoverSeen, name: str) -> Json:
@@ -89,22 +95,30 @@ def _member(observed: ObservedGroup, address: str) -> str:
     return observed.member_at(address) or address
 
 
-def failover_status(failover: FailoverSeen) -> FailoverStatus:
-    """Return what is known of a failover's moments."""
+def failover_status(failover: FailoverSeen, record: Live) -> FailoverStatus:
+    """Return what is known of a failover: its moments, and what was measured as the record has it."""
     start = failover.times.get("suspected", failover.proposed)
     phases = tuple(
-        Phase(name=PHASES[name], at=at, after_ms=_milliseconds(at - start))
+        Phase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
         for name, at in sorted(failover.times.items(), key=lambda one: one[1])
     )
-    end = _end(failover)
-    took = "" if end is None else f"{_milliseconds(end - start)}ms"
-    return FailoverStatus(phases=phases, took=took)
+    end = taken_at(failover)
+    took = "" if end is None else f"{milliseconds(end - start)}ms"
+    written = record.get("status") or {}
+    return FailoverStatus(
+        phases=phases,
+        took=took,
+        write_gap=written.get("writeGap"),
+        lost_messages=written.get("lostMessages"),
+    )
 
 
-def _end(failover: FailoverSeen) -> datetime | None:
+def taken_at(failover: FailoverSeen) -> datetime | None:
+    """Return when the new master was first seen to act in its epoch, None if nobody has seen it yet."""
     seen = [failover.times[name] for name in ("role_taken", "first_beat") if name in failover.times]
     return min(seen, default=None)
 
 
-def _milliseconds(span: timedelta) -> int:
+def milliseconds(span: timedelta) -> int:
+    """Return a span in whole milliseconds."""
     return round(span / timedelta(milliseconds=1))

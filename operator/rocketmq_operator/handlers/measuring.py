@@ -1,0 +1,56 @@
+"""Complete the records of failovers with what canaries saw: asked for after a pass, when all else is done.
+
+A canary stands behind a Service of the group's namespace with the label `rocketmq-ha.dev/canary: <group>`; the measuring
+part of the chart makes it. It is asked only while a record lacks something that it could still tell. Whatever goes wrong
+here leaves the record as it is: the next pass asks again, and after an hour nobody does.
+Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from rocketmq_operator.api.names import CANARY_LABEL
+from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.plan.actions import ApplyStatus
+from rocketmq_operator.plan.observed import ObservationError, ObservedGroup
+from rocketmq_operator.plan.write_gaps import CanarySeen, canary_seen, measured_steps, unmeasured
+
+ASK_S_MAX: Final = 1.0
+CANARIES_MAX: Final = 4
+"""Canaries of one group that are asked; one is usual."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def steps_of_measuring(world: World, observed: ObservedGroup) -> tuple[ApplyStatus, ...]:
+    """Return what completes the records of a group's failovers; nothing if no record lacks anything, or nobody tells."""
+    if not unmeasured(observed):
+        return ()
+    try:
+        async with asyncio.timeout(ASK_S_MAX):
+            canaries = await _ask(world, observed.owner.namespace, observed.owner.name)
+    except (TimeoutError, UnavailableError) as error:
+        _LOG.info("canaries of %s/%s: %r", observed.owner.namespace, observed.owner.name, error)
+        return ()
+    return tuple(measured_steps(observed, canaries))
+
+
+async def _ask(world: World, namespace: str, group: str) -> list[CanarySeen]:
+    services = await world.kube.find("Service", namespace, {CANARY_LABEL: group})
+    hosts = [host for service in services if (host := _host(service, namespace))]
+    told = await asyncio.gather(*(_ask_one(world, host, group) for host in hosts[:CANARIES_MAX]))
+    return [one for one in told if one is not None]
+
+
+async def _ask_one(world: World, host: str, group: str) -> CanarySeen | None:
+    try:
+        return canary_seen(await world.canaries.gaps(host), group)
+    except (UnavailableError, ObservationError) as error:
+        _LOG.info("%s", error)
+        return None
+
+
+def _host(service: Json, namespace: str) -> str:
+    ports = service.get("spec", {}).get("ports") or []
+    return f"{service['metadata']['name']}.{namespace}.svc:{ports[0]['port']}" if ports else ""

@@ -1,0 +1,33 @@
+"""Canaries in memory, for the operator's tests: each host says what a test has put there, or is silent."""
+
+import asyncio
+import copy
+from typing import Any
+
+from rocketmq_operator.clients.api import UnavailableError
+
+Json = dict[str, Any]
+
+
+class MemoryCanaries:
+    """All canaries there are.
+
+    Attributes:
+        told: what each host answers.
+        silent: hosts that never answer, and do not refuse either.
+        asked: hosts in the order in which they were asked.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, Json] = {}
+        self.silent: set[str] = set()
+        self.asked: list[str] = []
+
+    async def gaps(self, host: str) -> Json:
+        """Return what the canary at host:port knows; raise `UnavailableError` if there is none."""
+        self.asked.append(host)
+        if host in self.silent:
+            await asyncio.Event().wait()
+        if host not in self.told:
+            raise UnavailableError(f"nobody is at {host}")
+        return copy.deepcopy(self.told[host])
