@@ -33,6 +33,8 @@ API_SERVER_STOPPED_S = 40.0
 """Longer than a client's route poll: no address is moved meanwhile."""
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
+RECORD_MEASURED_S_MAX = 60.0
+"""The operator asks 10 s after a change at the earliest, and makes a pass every 10 s."""
 
 
 @pytest.fixture
@@ -188,6 +190,17 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     before = await release.group.view()
     await release.group.kill_java(before.master)
     after = await release.group.until_epoch_above(before.epoch)
+
+    async def measured() -> bool:
+        (record,) = [one for one in await release.group.records() if one["spec"]["newEpoch"] == after.epoch]
+        status = record["status"]
+        return status.get("writeGap", "").endswith("ms") and status.get("lostMessages") == 0
+
+    await until(
+        "the record says how long nobody could write and that nothing is lost",
+        measured,
+        RECORD_MEASURED_S_MAX,
+    )
     await asyncio.sleep(MEASURED_S)
     await cluster.kubectl("create", "job", "report-now", "--from=cronjob/rocketmq-ha-report")
     await cluster.kubectl(

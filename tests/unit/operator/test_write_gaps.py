@@ -1,5 +1,6 @@
 """Which gap and which losses are a failover's, and when a canary may be believed on them."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from rocketmq_operator.plan.observed import FailoverSeen, ObservationError
 from rocketmq_operator.plan.write_gaps import MARGIN, SETTLE_MAX, CanarySeen, GapSeen, canary_seen, measured
+from slo_pipeline.canary.gaps import WriteGaps
 
 T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Json = dict[str, Any]
@@ -156,6 +158,19 @@ def test_a_canarys_answer_is_read() -> None:
         gaps=(GapSeen(at(-1799.75), at(-1799)), GapSeen(at(-60), None)),
         lost=(at(-1799.750001),),
     )
+
+
+def test_what_a_canary_writes_is_what_the_operator_reads() -> None:
+    gaps = WriteGaps(interval_ns=50_000_000)
+    for end_s in (1, 3):
+        gaps.acknowledged(end_s * 10**9)
+    gaps.lost(10**9)
+    t0_ns = round(T0.timestamp()) * 10**9
+    told = gaps.told(5 * 10**9, 3 * 10**9).as_json("orders", lambda monotonic_ns: t0_ns + monotonic_ns)
+    expected = seen((1, 3), (3, None), lost=(1,), since=1, until=3)
+    assert canary_seen(json.loads(json.dumps(told)), "orders") == expected
+    nothing = WriteGaps(interval_ns=1).told(1, None).as_json("orders", lambda monotonic_ns: monotonic_ns)
+    assert canary_seen(nothing, "orders") is None
 
 
 def test_a_canary_without_an_acknowledgement_has_seen_nothing() -> None:
