@@ -18,7 +18,7 @@ DAYS ?= 1
 FIRST ?= 0
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench bench-ha bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -57,8 +57,10 @@ e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three no
 bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut")
 	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
 
-bench: .venv/.ready ## measure the controller: requests a second and latency on three real nodes
+bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
 	@$(PYTHON) tests/bench/bench_controller.py
+
+bench: bench-controller ## the same
 
 bench-ha: .venv/.ready ## measure the HA port: our replica receiving, our log served, raw sendfile beside
 	@$(PYTHON) tests/bench/bench_ha_receive.py

@@ -1,18 +1,25 @@
-"""Three real controllers on loopback under a closed loop of requests, ours and RocketMQ's own in the same run.
+"""Three real controllers on loopback, ours and RocketMQ's own in the same run, never two kinds at a time.
 
     ours      fsync before every acknowledgement
-    DLedger   RocketMQ's default: its log is never synced
-    JRaft     RocketMQ's other choice: synced
+    DLedger   RocketMQ's default, which never waits for the disk; it has no setting that does
+    jRaft     RocketMQ's other choice; its default is its durable setting: synced before every acknowledgement
 
-Run it: `make bench`, or `python tests/bench/bench_controller.py [--only ours] [--seconds 5] [--groups 100]`. The load
-generator has a process of its own and shares the machine's processors with the nodes, so a figure is a lower bound of
-what the nodes can do; `generator` says which share of one processor it took itself.
+Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
+
+- *requests*: a closed loop from a process of its own (`controller-core bench`). `generator` is the share of one processor
+  that it used itself: far below 100 %, the figure is the controllers'. `processor a request` is what all three nodes
+  used together; unlike the rest it hardly changes when the machine has other work.
+- *re-election*: groups of two members whose masters' connections close at once; until all have their new master in the
+  state, asked every 20 ms.
+- *restart*: all three are killed with that many groups in their logs, and started together; until one answers who is
+  master of a group. Memory is that of the largest node then.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -24,12 +31,15 @@ from typing import Any
 
 from controller_core.server.bench import WORKLOADS
 from testkit.controllers import ControllerCluster, command_path
+from testkit.fleet import Fleet, wait_for_read
 from testkit.jars import jars
 from testkit.java_controllers import JavaControllers, Kind
 from testkit.process import ManagedProcess
 
 OURS = "ours"
 SUBJECTS = (OURS, Kind.DLEDGER, Kind.JRAFT)
+PARTS = ("requests", "re-election", "restart")
+_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +63,8 @@ async def started(subject: str, version: str, directory: Path) -> AsyncIterator[
 
 
 async def measure(running: Running, workload: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run one workload from a process of its own; return what it found, and what share of a processor it took."""
-    before_s = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started_s = time.monotonic()
+    """Run one workload from a process of its own; return what it found, and what the nodes used for it."""
+    before_s = processor_s(running.processes)
     process = await asyncio.create_subprocess_exec(
         *(command_path("controller-core"), "bench", "--output", "json"),
         *("--controllers", ";".join(running.addresses), "--workload", workload),
@@ -66,10 +75,41 @@ async def measure(running: Running, workload: str, options: argparse.Namespace) 
     printed, _ = await process.communicate()
     if process.returncode:
         raise SystemExit(f"the load generator ended with {process.returncode}")
-    after_s = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used_s = after_s.ru_utime + after_s.ru_stime - before_s.ru_utime - before_s.ru_stime
     result: dict[str, Any] = json.loads(printed)
-    return result | {"generator": used_s / (time.monotonic() - started_s)}
+    used_s = processor_s(running.processes) - before_s
+    return result | {"node_us": used_s * 1e6 / max(1, result["requests"])}
+
+
+async def measure_re_election(running: Running, groups: int) -> float:
+    """Return how long it takes until all groups that lost their masters at once have new ones, in seconds."""
+    async with Fleet(running.addresses, "losing", groups) as fleet:
+        await fleet.prepare(slaves=True)
+        await asyncio.sleep(1.0)  # What the preparation left to do is not measured.
+        started_s = time.monotonic()
+        fleet.lose_masters()
+        await fleet.wait_re_elected(_WAIT_S)
+        return time.monotonic() - started_s
+
+
+async def measure_restart(running: Running, groups: int) -> tuple[float, int]:
+    """Return how long a restart of all takes until a read is answered, in seconds, and the memory then, MiB."""
+    async with Fleet(running.addresses, "restart", groups) as fleet:
+        await fleet.prepare(slaves=False)
+    await asyncio.gather(*(process.kill() for process in running.processes))
+    started_s = time.monotonic()
+    for process in running.processes:
+        await process.start()
+    await wait_for_read(running.addresses, fleet.names[-1], _WAIT_S)
+    return time.monotonic() - started_s, resident_mib(running.processes)
+
+
+def processor_s(processes: Sequence[ManagedProcess]) -> float:
+    """Return the processor time that these processes have used, seconds."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(processes: Sequence[ManagedProcess]) -> int:
@@ -78,25 +118,54 @@ def resident_mib(processes: Sequence[ManagedProcess]) -> int:
     return max(pages) * resource.getpagesize() // (1 << 20)
 
 
-async def run(options: argparse.Namespace) -> None:
-    """Measure every subject and print one table."""
-    rows = []
-    for subject in options.only or SUBJECTS:
-        with tempfile.TemporaryDirectory() as directory:
-            async with started(subject, options.rocketmq, Path(directory)) as running:
-                for workload in options.workload or WORKLOADS:
-                    result = await measure(running, workload, options)
-                    sys.stderr.write(f"{subject} {workload}: {result['requests_per_s']:,.0f} a second\n")
-                    rows.append((subject, workload, result))
-                sys.stderr.write(f"{subject}: {resident_mib(running.processes)} MiB resident at most\n")
-    sys.stdout.write(
-        "| controllers | request | a second | p50 | p99 | errors | generator |\n|---|---|---|---|---|---|---|\n"
+async def measure_subject(subject: str, options: argparse.Namespace) -> tuple[list[str], str]:
+    """Run all parts with controllers of one kind; return its rows of both tables."""
+    parts = options.what or PARTS
+    rows, cells = [], [subject]
+    with tempfile.TemporaryDirectory() as directory:
+        async with started(subject, options.rocketmq, Path(directory)) as running:
+            for workload in (options.workload or WORKLOADS) if "requests" in parts else ():
+                rows.append(request_row(subject, workload, await measure(running, workload, options)))
+                sys.stderr.write(rows[-1])
+            cells.append(f"{resident_mib(running.processes)} MiB")
+            if "re-election" in parts:
+                cells.append(f"{await measure_re_election(running, options.elections):.2f} s")
+            else:
+                cells.append("-")
+            if "restart" in parts:
+                elapsed_s, resident = await measure_restart(running, options.restart_groups)
+                cells += [f"{elapsed_s:.2f} s", f"{resident} MiB"]
+            else:
+                cells += ["-", "-"]
+    row = f"| {' | '.join(cells)} |\n"
+    sys.stderr.write(row)
+    return rows, row
+
+
+def request_row(subject: str, workload: str, result: dict[str, Any]) -> str:
+    """Return one line of the table of requests."""
+    return (
+        f"| {subject} | {workload} | {result['requests_per_s']:,.0f} | {result['p50_ms']:.1f} ms | "
+        f"{result['p99_ms']:.1f} ms | {result['errors']} | {result['node_us']:,.0f} µs | "
+        f"{result['client_share']:.0%} |\n"
     )
-    for subject, workload, result in rows:
-        sys.stdout.write(
-            f"| {subject} | {workload} | {result['requests_per_s']:,.0f} | {result['p50_ms']:.1f} ms | "
-            f"{result['p99_ms']:.1f} ms | {result['errors']} | {result['generator']:.0%} |\n"
-        )
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Measure every subject, one after the other, and print two tables."""
+    load = os.getloadavg()[0]
+    measured = [await measure_subject(subject, options) for subject in options.only or SUBJECTS]
+    sys.stdout.write(f"{os.cpu_count()} processors, load average {load:.1f} at the start\n\n")
+    sys.stdout.write(
+        "| controllers | request | a second | p50 | p99 | errors | processor a request | generator |\n"
+        "|---|---|---|---|---|---|---|---|\n"
+    )
+    sys.stdout.write("".join(row for rows, _ in measured for row in rows))
+    sys.stdout.write(
+        f"\n| controllers | memory | {options.elections:,} re-elections | restart with "
+        f"{options.restart_groups:,} groups | memory then |\n|---|---|---|---|---|\n"
+    )
+    sys.stdout.write("".join(row for _, row in measured))
 
 
 def main() -> None:
@@ -104,19 +173,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--only", action="append", choices=SUBJECTS, help="which controllers; may be given again"
-    )
-    parser.add_argument(
-        "--workload", action="append", choices=WORKLOADS, help="which requests; may be given again"
-    )
+    again = "; may be given again"
+    parser.add_argument("--only", action="append", choices=SUBJECTS, help="which controllers" + again)
+    parser.add_argument("--what", action="append", choices=PARTS, help="which parts" + again)
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="which requests" + again)
     parser.add_argument(
         "--rocketmq", default="5.5.0", metavar="VERSION", help="release of Java's controllers"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="for each workload")
     parser.add_argument("--groups", type=int, default=100, help="broker groups that the requests are about")
     parser.add_argument("--in-flight", type=int, default=100, help="requests under way at a time")
-    asyncio.run(run(parser.parse_args()))
+    parser.add_argument("--elections", type=int, default=1_000, help="groups that lose their masters")
+    parser.add_argument("--restart-groups", type=int, default=10_000, help="groups in the log of a restart")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as compiled:
+        # As installed: a restart finds its modules compiled, whatever `make` says of byte code.
+        os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
+        asyncio.run(run(options))
 
 
 if __name__ == "__main__":

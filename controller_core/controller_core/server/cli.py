@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import uvloop
+
 from controller_core.server import cli_client, cli_members
 from controller_core.server.bench import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.config import ConfigError, reference_lines
@@ -170,14 +172,16 @@ def _bench(parsed: argparse.Namespace) -> int:
         plan = BenchPlan(
             controllers, workload, parsed.seconds, parsed.in_flight, parsed.connections, parsed.groups
         )
-        result = asyncio.run(run_bench(plan))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            result = runner.run(run_bench(plan))
         if parsed.output == "json":
             sys.stdout.write(json.dumps(dataclasses.asdict(result)) + "\n")
         else:
             sys.stdout.write(
                 f"{result.workload:<17} {result.requests_per_s:>10,.0f} req/s   p50 {result.p50_ms:.2f} ms   "
                 f"p99 {result.p99_ms:.2f} ms   max {result.max_ms:.1f} ms   "
-                f"({result.requests:,} requests, {result.errors} errors, {parsed.in_flight} in flight)\n"
+                f"({result.requests:,} requests, {result.errors} errors, {parsed.in_flight} in flight, "
+                f"{result.client_share:.0%} of a processor here)\n"
             )
         sys.stdout.flush()
     return 0
