@@ -109,6 +109,19 @@ async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
     await until("the old master has its address back", given_back, GIVEN_BACK_S_MAX)
 
 
+async def test_a_deleted_master_leaves_its_group_without_loss(release: Release, load: LoadPod) -> None:
+    group = release.group
+    before = await group.until_whole()
+    await release.cluster.kubectl("delete", "pod", before.master, "--wait=false")
+    after = await group.until_epoch_above(before.epoch)
+    assert after.master != before.master
+    await asyncio.sleep(10.0)
+    stats = await load.stop()
+    assert (await load.read_back()).lost == frozenset()
+    assert stats.longest_gap_s < GAP_S_MAX, stats
+    await group.until_whole()
+
+
 async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     release: Release, load: LoadPod
 ) -> None:
