@@ -6,7 +6,7 @@
 
 Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
 
-- *requests*: a closed loop from a process of its own (`controller-core bench`). `generator` is the share of one processor
+- *requests*: a closed loop from a process of its own (`controller-core bench`), counted after a warm-up that JVMs need. `generator` is the share of one processor
   that it used itself: far below 100 %, the figure is the controllers'. `processor a request` is what all three nodes
   used together; unlike the rest it hardly changes when the machine has other work.
 - *re-election*: groups of two members whose masters' connections close at once; until all have their new master in the
@@ -69,7 +69,7 @@ async def measure(running: Running, workload: str, options: argparse.Namespace) 
         *(command_path("controller-core"), "bench", "--output", "json"),
         *("--controllers", ";".join(running.addresses), "--workload", workload),
         *("--seconds", str(options.seconds), "--groups", str(options.groups)),
-        *("--in-flight", str(options.in_flight)),
+        *("--in-flight", str(options.in_flight), "--warm-up", str(options.warm_up)),
         stdout=asyncio.subprocess.PIPE,
     )
     printed, _ = await process.communicate()
@@ -77,7 +77,7 @@ async def measure(running: Running, workload: str, options: argparse.Namespace) 
         raise SystemExit(f"the load generator ended with {process.returncode}")
     result: dict[str, Any] = json.loads(printed)
     used_s = processor_s(running.processes) - before_s
-    return result | {"node_us": used_s * 1e6 / max(1, result["requests"])}
+    return result | {"node_us": used_s * 1e6 / max(1, result["requests"] + result["warm_up_requests"])}
 
 
 async def measure_re_election(running: Running, groups: int) -> float:
@@ -181,6 +181,7 @@ def main() -> None:
         "--rocketmq", default="5.5.0", metavar="VERSION", help="release of Java's controllers"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="for each workload")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds of the same load before them")
     parser.add_argument("--groups", type=int, default=100, help="broker groups that the requests are about")
     parser.add_argument("--in-flight", type=int, default=100, help="requests under way at a time")
     parser.add_argument("--elections", type=int, default=1_000, help="groups that lose their masters")

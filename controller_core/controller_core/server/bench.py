@@ -49,6 +49,8 @@ class BenchPlan:
     in_flight: int
     connections: int
     groups: int
+    warm_up_s: float = 0.0
+    """How long the same requests are sent before any is counted; a JVM needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class BenchResult:
     max_ms: float
     client_share: float
     """Of one processor, what the generator itself used while it measured."""
+    warm_up_requests: int
+    """Requests before any was counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +193,38 @@ class _Run:
         ]
         self._begun_ns = [0] * count
         self._running = count
+        self._workload = plan.workload
         self._deadline_ns = 0
 
-    async def measure(self, duration_s: float) -> float:
-        """Run for so long; return how long it took until the last answer, in seconds."""
-        started_ns = time.monotonic_ns()
-        self._deadline_ns = started_ns + int(duration_s * 1_000 * _NS_PER_MS)
+    async def measure(self, warm_up_s: float, duration_s: float) -> BenchResult:
+        """Run for so long, and until the last answer, and return what was seen after the warm-up."""
+        begun_ns = time.monotonic_ns()
+        self._deadline_ns = begun_ns + int((warm_up_s + duration_s) * 1_000 * _NS_PER_MS)
         for worker in range(len(self._makers)):
             self._begin(worker, ResponseCode.SUCCESS)
+        await asyncio.sleep(warm_up_s)
+        warm_up_requests = len(self.latencies_ns)
+        self.latencies_ns.clear()
+        started_ns, used_s = time.monotonic_ns(), time.process_time()
         try:
             async with asyncio.timeout(duration_s + CALL_TIMEOUT_S):
                 await self.ended.wait()
         except TimeoutError:
             self.errors += self._running
-        return (time.monotonic_ns() - started_ns) / (1_000 * _NS_PER_MS)
+        elapsed_s = (time.monotonic_ns() - started_ns) / (1_000 * _NS_PER_MS)
+        ordered_ns = sorted(self.latencies_ns)
+        return BenchResult(
+            workload=self._workload,
+            requests=len(ordered_ns),
+            errors=self.errors,
+            elapsed_s=round(elapsed_s, 3),
+            requests_per_s=round(len(ordered_ns) / elapsed_s, 1),
+            p50_ms=_quantile_ms(ordered_ns, 0.5),
+            p99_ms=_quantile_ms(ordered_ns, 0.99),
+            max_ms=_quantile_ms(ordered_ns, 1.0),
+            client_share=round((time.process_time() - used_s) / elapsed_s, 3),
+            warm_up_requests=warm_up_requests,
+        )
 
     def on_answer(self, worker: int, code: int) -> None:
         """Take an answer and send that worker's next request, or none after the deadline."""
@@ -236,23 +258,10 @@ async def _measure(plan: BenchPlan, leader: str, groups: list[_Group]) -> BenchR
     run = _Run(plan, groups, lanes)
     for lane in lanes:
         lane.on_answer, lane.on_lost = run.on_answer, run.lost
-    used_s = time.process_time()
-    elapsed_s = await run.measure(plan.duration_s)
-    used_s = time.process_time() - used_s
+    result = await run.measure(plan.warm_up_s, plan.duration_s)
     for lane in lanes:
         lane.close()
-    ordered_ns = sorted(run.latencies_ns)
-    return BenchResult(
-        workload=plan.workload,
-        requests=len(ordered_ns),
-        errors=run.errors,
-        elapsed_s=round(elapsed_s, 3),
-        requests_per_s=round(len(ordered_ns) / elapsed_s, 1),
-        p50_ms=_quantile_ms(ordered_ns, 0.5),
-        p99_ms=_quantile_ms(ordered_ns, 0.99),
-        max_ms=_quantile_ms(ordered_ns, 1.0),
-        client_share=round(used_s / elapsed_s, 3),
-    )
+    return result
 
 
 def _given(lane: Lane) -> Lane:

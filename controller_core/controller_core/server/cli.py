@@ -125,6 +125,7 @@ def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
     bench.add_argument("--controllers", required=True, metavar="HOST:PORT[;...]", help="remoting addresses")
     bench.add_argument("--workload", choices=(*WORKLOADS, "all"), default="all")
     bench.add_argument("--seconds", type=float, default=5.0)
+    bench.add_argument("--warm-up", type=float, default=0.0, help="seconds before requests are counted")
     bench.add_argument("--in-flight", type=int, default=64, help="requests under way at a time")
     bench.add_argument("--connections", type=int, default=4)
     bench.add_argument("--groups", type=int, default=100, help="broker groups to work on")
@@ -170,7 +171,13 @@ def _bench(parsed: argparse.Namespace) -> int:
     controllers = tuple(address for address in parsed.controllers.replace(",", ";").split(";") if address)
     for workload in workloads:
         plan = BenchPlan(
-            controllers, workload, parsed.seconds, parsed.in_flight, parsed.connections, parsed.groups
+            controllers,
+            workload,
+            parsed.seconds,
+            parsed.in_flight,
+            parsed.connections,
+            parsed.groups,
+            parsed.warm_up,
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(run_bench(plan))

@@ -86,7 +86,12 @@ class Controller:
         client_ssl = None if tls is None else context_of(tls.remoting_client)
         self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
         self.hearing = Hearing(machine.state, clock)
-        self._maker = CommandMaker(clock, self.hearing.alive_of, lambda: config.settings.elect_unclean_master)
+        self._maker = CommandMaker(
+            clock,
+            self.hearing.alive_of,
+            self.hearing.alive_ids_of,
+            lambda: config.settings.elect_unclean_master,
+        )
         self._submitting = Submitting(
             node,
             machine.state,

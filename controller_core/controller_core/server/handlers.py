@@ -177,7 +177,9 @@ class Handlers:
         async def here() -> RemotingCommand:
             return answers.answer(request, await self._as_leader(channel_id, request))
 
-        cluster = self._hearing.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
+        def cluster() -> str:
+            return self._hearing.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
+
         return await self._rule.serve(request, here, cluster)
 
     async def _as_leader(self, channel_id: int, request: RemotingCommand) -> Reply:

@@ -76,12 +76,19 @@ class Hearing:
 
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
         """Return the living members of a group; of an unknown or ambiguous one, nobody."""
-        if not cluster:
-            group = self._state.find_one(broker_name)
-            if group is None:
-                return ()
-            cluster = group.key.cluster
-        return self.table.alive(GroupKey(cluster, broker_name))
+        key = self._key_of(cluster, broker_name)
+        return () if key is None else self.table.alive(key)
+
+    def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[int, ...]:
+        """Return the ids of those that `alive_of` returns, ascending."""
+        key = self._key_of(cluster, broker_name)
+        return () if key is None else self.table.alive_ids(key)
+
+    def _key_of(self, cluster: str, broker_name: str) -> GroupKey | None:
+        if cluster:
+            return GroupKey(cluster, broker_name)
+        group = self._state.find_one(broker_name)
+        return None if group is None else group.key
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group; empty if they named none."""

@@ -70,13 +70,15 @@ class LeaderRule:
         self._self_id = self_id
         self._forwarder = forwarder
 
-    async def serve(self, request: RemotingCommand, here: Serve, cluster: str) -> RemotingCommand:
+    async def serve(
+        self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
+    ) -> RemotingCommand:
         """Return the answer of the leader, or 2007.
 
         Args:
             request: what was asked.
             here: serves it on this node, which then leads.
-            cluster: what the sender's heartbeats named, for the leader to know; empty if nothing.
+            cluster: says what the sender's heartbeats named, for the leader to know; empty if nothing.
         """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
@@ -84,7 +86,9 @@ class LeaderRule:
         except TimeoutError:
             return not_leader(request)
 
-    async def _serve(self, request: RemotingCommand, here: Serve, cluster: str) -> RemotingCommand:
+    async def _serve(
+        self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
+    ) -> RemotingCommand:
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + HOLD_S
         while True:
@@ -104,12 +108,12 @@ class LeaderRule:
                 return not_leader(request)
             await asyncio.sleep(_RETRY_S)
 
-    async def _ask(self, request: RemotingCommand, cluster: str) -> RemotingCommand | None:
+    async def _ask(self, request: RemotingCommand, cluster: Callable[[], str]) -> RemotingCommand | None:
         """Return the leader's answer; None if nobody else leads, or who was asked does not lead."""
         leader_id = self._node.leader_id
         if leader_id is None or leader_id == self._self_id or is_forwarded(request):
             return None
-        answer = await self._forwarder.call(leader_id, request, cluster)
+        answer = await self._forwarder.call(leader_id, request, cluster())
         if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
             return answer
         if FATE_UNKNOWN_FIELD in (answer.ext or {}):

@@ -20,14 +20,19 @@ from controller_core.server.clock import Clock
 
 AliveOf = Callable[[str, str], tuple[LiveBroker, ...]]
 """Given cluster (may be empty) and brokerName: the members that are alive now."""
+AliveIdsOf = Callable[[str, str], tuple[int, ...]]
+"""The same, their ids alone."""
 
 
 class CommandMaker:
     """Makes commands with the time and the living members of this moment."""
 
-    def __init__(self, clock: Clock, alive_of: AliveOf, unclean_allowed: Callable[[], bool]) -> None:
+    def __init__(
+        self, clock: Clock, alive_of: AliveOf, alive_ids_of: AliveIdsOf, unclean_allowed: Callable[[], bool]
+    ) -> None:
         self._clock = clock
         self._alive_of = alive_of
+        self._alive_ids_of = alive_ids_of
         self._unclean_allowed = unclean_allowed
 
     def apply_broker_id(self, header: headers.ApplyBrokerIdRequestHeader) -> commands.ApplyBrokerId:
@@ -52,7 +57,7 @@ class CommandMaker:
             broker_id=header.broker_id,
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
-            alive=self._alive_ids(header.cluster_name, header.broker_name),
+            alive=self._alive_ids_of(header.cluster_name, header.broker_name),
         )
 
     def alter_sync_state_set(
@@ -67,7 +72,7 @@ class CommandMaker:
             master_epoch=header.master_epoch,
             members=tuple(sorted(wanted.sync_state_set)),
             set_epoch=wanted.sync_state_set_epoch,
-            alive=self._alive_ids(cluster, header.broker_name),
+            alive=self._alive_ids_of(cluster, header.broker_name),
         )
 
     def elect_master(self, header: headers.ElectMasterRequestHeader, cluster: str) -> commands.ElectMaster:
@@ -106,8 +111,5 @@ class CommandMaker:
             stamp=self._clock.stamp(),
             ids_text=header.broker_controller_ids_to_clean or "",
             clean_living=header.is_clean_living_broker,
-            alive=self._alive_ids(cluster, header.broker_name),
+            alive=self._alive_ids_of(cluster, header.broker_name),
         )
-
-    def _alive_ids(self, cluster: str, broker_name: str) -> tuple[int, ...]:
-        return tuple(broker.id for broker in self._alive_of(cluster, broker_name))

@@ -65,7 +65,7 @@ async def _serve(
 ) -> RemotingCommand:
     answers = FakeForwarder(*here)
     rule = LeaderRule(node, SELF, forwarder)  # type: ignore[arg-type] # a stand-in with the one method used
-    return await rule.serve(request, lambda: answers.call(SELF, request, ""), "c1")
+    return await rule.serve(request, lambda: answers.call(SELF, request, ""), lambda: "c1")
 
 
 async def test_the_leader_serves_by_itself() -> None:
@@ -154,6 +154,6 @@ async def test_an_answer_comes_in_time_whatever_hangs() -> None:
         raise AssertionError
 
     rule = LeaderRule(FakeNode(SELF), SELF, FakeForwarder())  # type: ignore[arg-type] # a stand-in with the one method used
-    answer = await rule.serve(READ, never, "")
+    answer = await rule.serve(READ, never, str)
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
     assert loop.time() - begin_s < 0.5
