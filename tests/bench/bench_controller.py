@@ -24,14 +24,15 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller_core.channel import ChannelError
 from controller_core.server.bench import WORKLOADS
 from testkit.controllers import ControllerCluster, command_path
-from testkit.fleet import Fleet, wait_for_read
+from testkit.fleet import Fleet, FleetError, wait_for_read
 from testkit.jars import jars
 from testkit.java_controllers import JavaControllers, Kind
 from testkit.process import ManagedProcess
@@ -80,19 +81,19 @@ async def measure(running: Running, workload: str, options: argparse.Namespace) 
     return result | {"node_us": used_s * 1e6 / max(1, result["requests"] + result["warm_up_requests"])}
 
 
-async def measure_re_election(running: Running, groups: int) -> float:
-    """Return how long it takes until all groups that lost their masters at once have new ones, in seconds."""
+async def measure_re_election(running: Running, groups: int) -> list[str]:
+    """Measure how long it takes until all groups that lost their masters at once have new ones."""
     async with Fleet(running.addresses, "losing", groups) as fleet:
         await fleet.prepare(slaves=True)
         await asyncio.sleep(1.0)  # What the preparation left to do is not measured.
         started_s = time.monotonic()
         fleet.lose_masters()
         await fleet.wait_re_elected(_WAIT_S)
-        return time.monotonic() - started_s
+        return [f"{time.monotonic() - started_s:.2f} s"]
 
 
-async def measure_restart(running: Running, groups: int) -> tuple[float, int]:
-    """Return how long a restart of all takes until a read is answered, in seconds, and the memory then, MiB."""
+async def measure_restart(running: Running, groups: int) -> list[str]:
+    """Measure how long a restart of all takes until a read is answered, and the memory then."""
     async with Fleet(running.addresses, "restart", groups) as fleet:
         await fleet.prepare(slaves=False)
     await asyncio.gather(*(process.kill() for process in running.processes))
@@ -100,7 +101,19 @@ async def measure_restart(running: Running, groups: int) -> tuple[float, int]:
     for process in running.processes:
         await process.start()
     await wait_for_read(running.addresses, fleet.names[-1], _WAIT_S)
-    return time.monotonic() - started_s, resident_mib(running.processes)
+    return [f"{time.monotonic() - started_s:.2f} s", f"{resident_mib(running.processes)} MiB"]
+
+
+async def cells_of(wanted: bool, work: Coroutine[Any, Any, list[str]], count: int) -> list[str]:
+    """Return what a part measured; one that failed leaves the figures of the others alone."""
+    if not wanted:
+        work.close()
+        return ["-"] * count
+    try:
+        return await work
+    except (FleetError, ChannelError, TimeoutError) as error:
+        sys.stderr.write(f"not measured: {error}\n")
+        return ["failed"] * count
 
 
 def processor_s(processes: Sequence[ManagedProcess]) -> float:
@@ -128,15 +141,10 @@ async def measure_subject(subject: str, options: argparse.Namespace) -> tuple[li
                 rows.append(request_row(subject, workload, await measure(running, workload, options)))
                 sys.stderr.write(rows[-1])
             cells.append(f"{resident_mib(running.processes)} MiB")
-            if "re-election" in parts:
-                cells.append(f"{await measure_re_election(running, options.elections):.2f} s")
-            else:
-                cells.append("-")
-            if "restart" in parts:
-                elapsed_s, resident = await measure_restart(running, options.restart_groups)
-                cells += [f"{elapsed_s:.2f} s", f"{resident} MiB"]
-            else:
-                cells += ["-", "-"]
+            cells += await cells_of(
+                "re-election" in parts, measure_re_election(running, options.elections), 1
+            )
+            cells += await cells_of("restart" in parts, measure_restart(running, options.restart_groups), 2)
     row = f"| {' | '.join(cells)} |\n"
     sys.stderr.write(row)
     return rows, row

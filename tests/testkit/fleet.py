@@ -82,6 +82,7 @@ class Fleet:
         self.names = [f"{name}-{index}" for index in range(groups)]
         self._controllers = list(controllers)
         self._leading = 0
+        self._one_address = False
         self._notices: Server | None = None
         self._shared: list[Connection] = []
         self._masters: list[Connection] = []
@@ -105,8 +106,9 @@ class Fleet:
     async def prepare(self, *, slaves: bool) -> None:
         """Make every group with a living master, and with `slaves` a living slave in its SyncStateSet.
 
-        Without slaves, masters share a connection.
+        Without slaves, masters share a connection to each controller, and one address.
         """
+        self._one_address = not slaves
         gate = asyncio.Semaphore(_PREPARED_AT_ONCE)
 
         async def one(index: int) -> None:
@@ -145,15 +147,16 @@ class Fleet:
         connections = self._shared
         if slaves:
             await self._register(index, SLAVE_ID)
-            await self._beat(index, SLAVE_ID, connections)
+            await self._beat(index, SLAVE_ID, connections, 0)
             connections = await self._dial_all()
             self._masters += connections
-        await self._beat(index, MASTER_ID, connections)
+        await self._beat(index, MASTER_ID, connections, 0)
         elect = headers.ElectMasterRequestHeader(broker_name=name, cluster_name=CLUSTER, broker_id=MASTER_ID)
         answer = await self._must(RequestCode.CONTROLLER_ELECT_MASTER, elect.to_ext(), over=connections)
+        header = headers.ElectMasterResponseHeader.from_ext(answer.ext)
+        await self._beat(index, MASTER_ID, connections, header.master_epoch or 0)
         if not slaves:
             return
-        header = headers.ElectMasterResponseHeader.from_ext(answer.ext)
         alter = headers.AlterSyncStateSetRequestHeader(name, MASTER_ID, header.master_epoch or 0)
         wanted = SyncStateSet.of((MASTER_ID, SLAVE_ID), header.sync_state_set_epoch or 0).encode()
         await self._must(
@@ -169,16 +172,18 @@ class Fleet:
 
     def _address(self, index: int, member: int) -> str:
         port = 0 if self._notices is None else self._notices.port
+        if self._one_address:
+            return f"127.0.0.1:{port}"
         return f"127.{member}.{index >> 8}.{index & 255}:{port}"
 
-    async def _beat(self, index: int, member: int, connections: Sequence[Connection]) -> None:
+    async def _beat(self, index: int, member: int, connections: Sequence[Connection], epoch: int) -> None:
         """Let a member beat once, for long, to every controller."""
         ext = headers.BrokerHeartbeatRequestHeader(
             CLUSTER,
             self._address(index, member),
             self.names[index],
             member,
-            epoch=1,
+            epoch=epoch,
             max_offset=0,
             confirm_offset=0,
             heartbeat_timeout_mills=_ALIVE_MS,
