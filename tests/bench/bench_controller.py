@@ -10,7 +10,7 @@ Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--o
   that it used itself: far below 100 %, the figure is the controllers'. `processor a request` is what all three nodes
   used together; unlike the rest it hardly changes when the machine has other work.
 - *re-election*: groups of two members whose masters' connections close at once; until all have their new master in the
-  state, asked every 20 ms.
+  state, asked about a few groups at a time, every 20 ms at most.
 - *restart*: all three are killed with that many groups in their logs, and started together; until one answers who is
   master of a group. Memory is that of the largest node then.
 """
