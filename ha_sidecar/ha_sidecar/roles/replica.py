@@ -313,7 +313,7 @@ class Replica:
         if self._view.learn(epoch, master_id, master_address, members):
             role = self._view.role
             _log.info("epoch %d: master %s at %s", role.epoch, role.master_id, role.master_address)
-            attrs = {"master_id": str(role.master_id), "master_address": str(role.master_address)}
+            attrs = {"master_id": str(role.master_id or ""), "master_address": role.master_address or ""}
             self._events.add("RoleChanged", role.epoch, attrs)
         if self._follower is not None and self._follower.link is not None:
             self._follower.link.set_in_sync(self._view.in_sync)

@@ -4,6 +4,9 @@ Knowledge comes by three ways (the answer to registering, polls, notices) and in
 epoch is; within an epoch only "no master known" can still turn into a master. A notice that a poll repeats changes
 nothing, so it never reopens a connection.
 
+A newer epoch without a master is a role too, and the old master is not followed in it: the controllers take that one for
+dead and may elect another member next, who would lack whatever the old one acknowledged with our help meanwhile.
+
 Source: ReplicasManager.changeBrokerRole 5.4.0 (only `newEpoch > masterEpoch` counts).
 """
 
@@ -52,10 +55,10 @@ class GroupView:
         if members is not None and members.sync_state_set_epoch >= self.members_epoch:
             self.members = frozenset(members.sync_state_set)
             self.members_epoch = members.sync_state_set_epoch
-        if epoch is None or epoch < self.role.epoch or not master_id or not master_address:
+        if epoch is None or epoch < self.role.epoch:
             return False
-        found = Role(epoch, master_id, master_address)
-        if epoch == self.role.epoch and self.role.master_id is not None:
+        found = Role(epoch, master_id, master_address) if master_id and master_address else Role(epoch)
+        if epoch == self.role.epoch and (self.role.master_id is not None or found == self.role):
             return False
         self.role = found
         self._changed.set()

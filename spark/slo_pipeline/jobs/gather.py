@@ -269,10 +269,14 @@ def _mark(row: Row) -> model.Mark:
         "RoleNotified": "notice sent",
         "HandshakeDone": "handshake done",
         "Truncated": f"truncated {_octets(attrs.get('bytes') or attrs.get('truncated_bytes'))}",
-        "RoleChanged": f"told to follow broker {attrs.get('master_id', '?')}",
+        "RoleChanged": f"told to follow {_broker(attrs.get('master_id'))}",
         "ElectionFailed": f"election failed: {attrs.get('reason', '?')}",
     }
     return model.Mark(row["ts"], kind, row["source"], row["broker_id"], said.get(kind, kind))
+
+
+def _broker(master_id: str | None) -> str:
+    return f"broker {master_id}" if master_id else "nobody"
 
 
 def _octets(text: str | None) -> str:

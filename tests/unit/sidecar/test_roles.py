@@ -85,9 +85,18 @@ async def test_only_a_newer_epoch_is_a_new_role() -> None:
     assert not view.learn(3, 1, "a:1", SyncStateSet.of([1, 2], 6))
     assert not view.learn(2, 9, "z:9", None)
     assert (view.role, view.in_sync) == (Role(3, 1, "a:1"), True)
-    assert not view.learn(4, None, None, None)
     assert view.learn(5, 1, "a:1", SyncStateSet.of([1], 7))
     assert not view.in_sync
+
+
+async def test_an_epoch_without_a_master_is_a_role_that_may_still_get_one() -> None:
+    view = GroupView()
+    assert view.learn(3, 1, "a:1", None)
+    assert not view.learn(3, None, None, None)
+    assert view.learn(4, None, None, None)
+    assert view.role == Role(4)
+    assert not view.learn(4, None, None, None)
+    assert view.learn(4, 2, "b:1", None)
 
 
 async def test_an_older_set_never_replaces_a_newer_one() -> None:
