@@ -282,3 +282,17 @@ async def test_closing_the_server_ends_its_connections() -> None:
     await server.close()
     await asyncio.wait_for(client.wait_closed(), LIMIT_S)
     assert server.connections == set()
+
+
+async def test_a_fleet_that_returns_at_once_is_accepted_in_a_few_turns_of_the_loop() -> None:
+    accepted: list[Connection] = []
+    server = await serve("127.0.0.1", 0, accepted.append)
+    waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+    turns = 0
+    while len(accepted) < len(waiting):
+        turns += 1
+        assert turns < 100, f"{len(accepted)} connections in {turns} turns"
+        await asyncio.sleep(0)
+    for each in waiting:
+        each.close()
+    await server.close()
