@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]
 THREE = {"logReplicas": 1}
+HEARTBEAT_THREADS = 4
 
 
 async def _settled(spec: Json | None = None) -> OperatorWorld:
@@ -91,6 +93,17 @@ async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> N
     answer = json.dumps(asdict(LeaveResult(Ending.KILL, "")))
     assert answer.removeprefix("{").partition(",")[0] in command[-1]
     _accepted("bash", command[-1])
+
+
+async def test_a_controller_that_is_cut_off_does_not_hold_heartbeats_to_the_others_up() -> None:
+    world = await _settled()
+    (broker,) = _pod(world, "orders")["containers"]
+    options = {one["name"]: one.get("value", "") for one in broker["env"]}["JAVA_OPT_EXT"]
+    found = re.search(r"-Dcom\.rocketmq\.remoting\.client\.connect\.timeout=(\d+)", options)
+    assert found is not None
+    conf = parse(world.get("ConfigMap", "orders")["data"]["broker.conf"])
+    beats_held = int(found[1]) / int(conf["brokerHeartbeatInterval"])
+    assert beats_held < HEARTBEAT_THREADS / 2, "each holds one of the broker's threads"
 
 
 async def test_a_single_broker_does_not_wait_for_a_successor() -> None:
