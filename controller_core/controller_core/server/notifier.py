@@ -4,6 +4,9 @@ The request is oneway, so nobody says that it arrived; RocketMQ sends it once an
 of 5 s. Here a notice is sent again every `RESEND_S` until the member's heartbeat or 1001 shows the epoch, at most for
 `PERSIST_S`. One address has one notice at a time: a newer epoch replaces an older one that was not delivered.
 
+A notice that is sent again goes over a fresh connection: where a broker's address may be lent to another one, a connection
+stays with whom it reached, and a frozen process takes everything and answers nothing.
+
 Connections are dialled ahead, when a member comes alive, and kept: a dial at the moment of a failover would wait for a JVM
 that is busy with losing its master (0.4 s were seen on a loaded machine). A broker closes what it has not heard of for two
 minutes; then we dial again. A broker that is down costs a dial with a short time-out in a task of its own and delays
@@ -27,7 +30,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.answers import role_notice
 from controller_core.server.logs import bind
 
-RESEND_S = 0.3
+RESEND_S = 0.2
 PERSIST_S = 3.0
 DIAL_TIMEOUT_S = 0.5
 _REDIAL_S = 0.1
@@ -82,6 +85,11 @@ class Notifier:
         connection = await self._connection(address)
         return await connection.call(request, timeout_s)
 
+    def forget(self, address: str) -> None:
+        """Close the connection to an address; the next notice or question dials anew."""
+        if connection := self._connections.pop(address, None):
+            connection.close()
+
     def seen(self, key: ReplicaKey, epoch: int) -> None:
         """A member showed that it knows `epoch`: stop telling it that or anything older."""
         delivery = self._by_member.get(key)
@@ -135,8 +143,10 @@ class Notifier:
             while not delivery.known and asyncio.get_running_loop().time() < delivery.deadline_s:
                 delivery.changed.clear()
                 sent = await self._send(address, delivery)
-                with contextlib.suppress(TimeoutError):
+                try:
                     await asyncio.wait_for(delivery.changed.wait(), RESEND_S if sent else _REDIAL_S)
+                except TimeoutError:
+                    self.forget(address)
         finally:
             self._deliveries.pop(address, None)
             self._by_member.pop(_member(delivery.notice), None)

@@ -87,6 +87,7 @@ class Submitting:
             state=state,
             clock=clock,
             ask=self.notifier.ask,
+            forget=self.notifier.forget,
             propose=self._propose,
             alive_of=alive_of,
             changes=self.changes,

@@ -91,6 +91,7 @@ class WriteGuards:
         state: GroupsState,
         clock: Clock,
         ask: Ask,
+        forget: Callable[[str], None],
         propose: Callable[[AnyCommand], Awaitable[Outcome]],
         alive_of: Callable[[str, str], tuple[LiveBroker, ...]],
         changes: Changes,
@@ -101,6 +102,7 @@ class WriteGuards:
             state: the applied groups; read only.
             clock: stamps the notes.
             ask: asks a broker.
+            forget: closes the connection to an address that questions use.
             propose: puts a note into the log.
             alive_of: who of a group is alive now.
             changes: which groups are in the middle of a change of master.
@@ -108,6 +110,7 @@ class WriteGuards:
         self._state = state
         self._clock = clock
         self._ask = ask
+        self._forget = forget
         self._propose = propose
         self._alive_of = alive_of
         self._changes = changes
@@ -244,7 +247,9 @@ class WriteGuards:
             setting = None if group is None else group.write_guards.get(member.broker_id)
             if group is None or setting is None:
                 return True
-            await self._set(group.address(member.broker_id) or "", setting)
+            address = group.address(member.broker_id) or ""
+            await self._setting_of(address)
+            await self._set(address, setting)
             note = LiftWriteGuard(
                 cluster=member.cluster,
                 broker_name=member.broker_name,
@@ -260,12 +265,29 @@ class WriteGuards:
     # The conversation with a broker.
 
     async def _setting_of(self, address: str) -> int:
+        """Return the setting of the broker that announces this address, and leave a connection to that one."""
+        held = await self._settings_at(address)
+        if not _announces(held, address):
+            # The connection is of a time when the address was lent to another broker.
+            self._forget(address)
+            held = await self._settings_at(address)
+            if not _announces(held, address):
+                raise RefusedError(f"another broker answers at {address}")
+        return int(held.get(SETTING, ""))
+
+    async def _settings_at(self, address: str) -> dict[str, str]:
         answer = await must(self._ask, address, RequestCode.GET_BROKER_CONFIG)
-        return int(properties.parse(answer.body.decode()).get(SETTING, ""))
+        return properties.parse(answer.body.decode())
 
     async def _set(self, address: str, value: int) -> None:
         body = properties.write({SETTING: str(value)}).encode()
         await must(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+
+def _announces(held: dict[str, str], address: str) -> bool:
+    """Say whether a broker's settings are those of who announces an address; one that does not tell is believed."""
+    host, port = held.get("brokerIP1"), held.get("listenPort")
+    return not host or not port or f"{host}:{port}" == address
 
 
 def _refusal(group: Group, why: str) -> str:

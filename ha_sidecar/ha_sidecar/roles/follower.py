@@ -41,7 +41,9 @@ from ha_sidecar.transfer.reconcile import SlaveConfig
 
 ASK_ADDRESS_S: Final = 0.01
 CONNECT_TIMEOUT_S: Final = 0.5
-CALL_TIMEOUT_S: Final = 0.5
+CALL_TIMEOUT_S: Final = 0.25
+REDIAL_S: Final = 0.2
+"""How long one connection is asked. Where addresses are lent to other brokers, a connection stays with whom it reached."""
 SAME_ROLE_WAIT_S: Final = 1.0
 CONNECT_AGAIN_S: Final = 0.1
 STAY_AWAY_S: Final = 3.0
@@ -195,22 +197,28 @@ class Follower:
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
-        connection: Connection | None = None
-        try:
-            while True:
+        while True:
+            try:
+                connection = await connect(*host_port(role.master_address or ""), CONNECT_TIMEOUT_S)
+            except (ChannelError, ConfigError) as error:
+                _log.debug("906 to %s: %s", role.master_address, error)
+            else:
                 try:
-                    if connection is None or connection.is_closed:
-                        connection = await connect(*host_port(role.master_address or ""), CONNECT_TIMEOUT_S)
-                    answer = await connection.call(command, CALL_TIMEOUT_S)
-                    header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
-                    if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
-                        return host_port(header.master_ha_address)
-                except (ChannelError, RemotingProtocolError, ConfigError) as error:
+                    async with asyncio.timeout(REDIAL_S):
+                        return await self._ask_until_told(connection, command)
+                except (TimeoutError, ChannelError, RemotingProtocolError, ConfigError) as error:
                     _log.debug("906 to %s: %s", role.master_address, error)
-                await asyncio.sleep(ASK_ADDRESS_S)
-        finally:
-            if connection is not None:
-                connection.close()
+                finally:
+                    connection.close()
+            await asyncio.sleep(ASK_ADDRESS_S)
+
+    async def _ask_until_told(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
+        while True:
+            answer = await connection.call(command, CALL_TIMEOUT_S)
+            header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
+            if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
+                return host_port(header.master_ha_address)
+            await asyncio.sleep(ASK_ADDRESS_S)
 
     async def _start_over(self, role: Role, end: LinkEnd) -> None:
         self._metrics.divergences.inc()

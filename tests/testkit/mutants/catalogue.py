@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "writes that were stopped stay stopped",
         "server/write_guard.py",
-        '            await self._set(group.address(member.broker_id) or "", setting)\n',
+        "            await self._set(address, setting)\n",
         "",
         schedules=60,
     ),

@@ -147,3 +147,17 @@ async def test_a_member_that_is_gone_is_given_up(
     for _ in range(10):
         await asyncio.sleep(0)
     assert dials == module.AHEAD_TRIES_MAX
+
+
+async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
+    listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first may have reached a process that is frozen, or another broker to which the address was lent.
+    monkeypatch.setattr(module, "RESEND_S", 0.05)
+    notifier.notify([_notice(listener.address)])
+    await listener.wait_connections(2)
+    assert listener.connections[0].is_closed
+    async with asyncio.timeout(2):
+        while len(listener.requests) < 2:
+            await listener.changed.wait()
+            listener.changed.clear()

@@ -32,6 +32,7 @@ class Store:
     refuses: set[int] = field(default_factory=set)
     mute: set[int] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    lent_to: set[int] = field(default_factory=set)
     looked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -39,6 +40,11 @@ class Master(FakeBroker):
     """A broker with settings and slaves."""
 
     store: Store
+    accepted: list[Connection]
+
+    def _on_connection(self, connection: Connection) -> None:
+        self.accepted.append(connection)
+        super()._on_connection(connection)
 
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if request.code in self.store.refuses:
@@ -49,7 +55,8 @@ class Master(FakeBroker):
         match request.code:
             case RequestCode.GET_BROKER_CONFIG:
                 self.store.asked.append("setting?")
-                body = f"brokerName=b1\nminInSyncReplicas={self.store.setting}\n".encode()
+                port = "1" if id(connection) in self.store.lent_to else self.address.rpartition(":")[2]
+                body = f"brokerIP1=127.0.0.1\nlistenPort={port}\nminInSyncReplicas={self.store.setting}\n".encode()
             case RequestCode.UPDATE_BROKER_CONFIG:
                 self.store.setting = int(request.body.decode().removeprefix("minInSyncReplicas="))
                 self.store.asked.append(f"set {self.store.setting}")
@@ -73,7 +80,7 @@ class Master(FakeBroker):
 
 def master_of(one: OneNode) -> Master:
     master = Master([one.remoting], "b1", beat_interval_s=0.05)
-    master.store = Store()
+    master.store, master.accepted = Store(), []
     return master
 
 
@@ -114,6 +121,18 @@ async def test_writes_are_stopped_and_drained_before_another_is_master_and_allow
         order = ["WritesStopped", "MasterElected", "WritesAllowed"]
         positions = [len(kinds) - 1 - kinds[::-1].index(kind) for kind in order]
         assert positions == sorted(positions)
+
+
+async def test_a_connection_of_a_time_when_another_answered_at_the_address_is_not_used(one: OneNode) -> None:
+    async with master_of(one) as old, one.broker() as new:
+        await old.elect()
+        await old.alter((1, 2), set_epoch=1)
+        await old.wait_notice(1)
+        old.store.lent_to = {id(connection) for connection in old.accepted}
+        assert old.store.lent_to
+        old.store.asked.clear()
+        assert (await switch_over(new, to=2)).code == ResponseCode.SUCCESS
+        assert old.store.asked[:3] == ["setting?", "setting?", f"set {GUARDED}"]
 
 
 async def test_nobody_is_elected_while_a_slave_lacks_part_of_the_log(
