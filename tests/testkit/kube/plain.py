@@ -169,7 +169,7 @@ class PlainGroup:
         pods = await self.cluster.find("pods", "app=broker")
         names = {pod["status"].get("podIP", ""): pod["metadata"]["name"] for pod in pods}
         try:
-            master = names[found["MasterAddress"].partition(":")[0]]
+            master = names[found["MasterAddr"].partition(":")[0]]
             return PlainView(master, int(found["MasterEpoch"]), int(found["SyncStateSetNums"]))
         except (KeyError, ValueError) as error:
             raise KubeError(f"no master in: {printed.decode()[-500:]}") from error
