@@ -41,9 +41,10 @@ from ha_sidecar.transfer.reconcile import SlaveConfig
 
 ASK_ADDRESS_S: Final = 0.01
 CONNECT_TIMEOUT_S: Final = 0.5
-CALL_TIMEOUT_S: Final = 0.25
 REDIAL_S: Final = 0.2
-"""How long one connection is asked. Where addresses are lent to other brokers, a connection stays with whom it reached."""
+"""How long the first connection is asked, the second twice as long and so on: where addresses are lent to other brokers, a
+connection stays with whom it reached; and a busy JVM may need longer for one answer."""
+REDIAL_S_MAX: Final = 2.0
 SAME_ROLE_WAIT_S: Final = 1.0
 CONNECT_AGAIN_S: Final = 0.1
 STAY_AWAY_S: Final = 3.0
@@ -197,6 +198,7 @@ class Follower:
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
+        patience_s = REDIAL_S
         while True:
             try:
                 connection = await connect(*host_port(role.master_address or ""), CONNECT_TIMEOUT_S)
@@ -204,17 +206,18 @@ class Follower:
                 _log.debug("906 to %s: %s", role.master_address, error)
             else:
                 try:
-                    async with asyncio.timeout(REDIAL_S):
+                    async with asyncio.timeout(patience_s):
                         return await self._ask_until_told(connection, command)
                 except (TimeoutError, ChannelError, RemotingProtocolError, ConfigError) as error:
                     _log.debug("906 to %s: %s", role.master_address, error)
                 finally:
                     connection.close()
+                patience_s = min(REDIAL_S_MAX, 2 * patience_s)
             await asyncio.sleep(ASK_ADDRESS_S)
 
     async def _ask_until_told(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
         while True:
-            answer = await connection.call(command, CALL_TIMEOUT_S)
+            answer = await connection.call(command, REDIAL_S_MAX)
             header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
             if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
                 return host_port(header.master_ha_address)
