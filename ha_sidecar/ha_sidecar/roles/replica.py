@@ -237,11 +237,9 @@ class Replica:
         set that contains a silent member cannot be changed.
         """
         view = self._view
-        alone = (
-            view.in_sync
-            and view.role.master_id is not None
-            and view.members == {view.role.master_id, view.broker_id}
-        )
+        others = view.members - {view.broker_id}
+        # Also without a master: then that broker is dead, and the set keeps it until it is back.
+        alone = view.in_sync and len(others) == 1 and view.role.master_id in {None, *others}
         if alone:
             answer = await self._controllers.call(
                 RemotingCommand.request(
