@@ -134,6 +134,15 @@ def identified(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
     return replace(broker, broker_id=found[0]) if found else broker
 
 
+def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str], ...]:
+    """Return id and address of those in the SyncStateSet that live, all but one; a log replica may be among them."""
+    return tuple(
+        (broker_id, address)
+        for broker_id, address, alive in group.others
+        if alive and broker_id != besides_id and broker_id in group.members
+    )
+
+
 def readiness(broker: BrokerFacts | None, group: GroupFacts | None) -> tuple[bool, str]:
     """Say whether the broker should get traffic, and why.
 

@@ -31,7 +31,7 @@ from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.remoting.routes import ClusterInfo
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, living_members
 from ha_sidecar.roles.config import ConfigError, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -142,9 +142,7 @@ class Handover:
             if group.master_id is not None and group.master_id != own_id:
                 return group.master_id
             self._waits_for = f"a successor in the SyncStateSet {list(group.members)}"
-            for broker_id, address, alive in group.others:
-                if broker_id == own_id or not alive or broker_id not in group.members:
-                    continue
+            for broker_id, address in living_members(group, own_id):
                 if await self._is_caught_up(broker_id, address) and await self._elect(broker_id):
                     return broker_id
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -26,7 +26,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, settings
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, living_members, settings
 from ha_sidecar.roles.config import ConfigError, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.handover import Handover, HandoverError
@@ -113,9 +113,7 @@ def sees_all_members(own: BrokerFacts, group: GroupFacts) -> bool:
 
 async def _has_successor(own: BrokerFacts, group: GroupFacts) -> bool:
     """Say whether another broker of the set lives; a log replica, which cannot succeed, does not answer request 28."""
-    for broker_id, address, alive in group.others:
-        if not alive or broker_id == own.broker_id or broker_id not in group.members:
-            continue
+    for _, address in living_members(group, own.broker_id):
         asker = Asker(host_port(address))
         try:
             await ask_broker(asker)

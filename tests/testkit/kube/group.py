@@ -10,7 +10,10 @@ from typing import Final
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 
 BROKER_CONTAINER: Final = "broker"
-_JAVA: Final = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
+JAVA_PIDS: Final = (
+    'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
+)
+"""A shell's loop that prints the process ids of a container's Java processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,7 @@ class Group:
 
     async def kill_java(self, pod: str) -> int:
         """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""
-        script = f'java=$({_JAVA}); [ -n "$java" ] && date +%s%N && kill -9 $java'
-        printed = (await self.cluster.shell(pod, BROKER_CONTAINER, script)).decode().split()
-        if len(printed) != 1:
-            raise KubeError(f"{pod}: no Java process was killed: {printed}")
-        return int(printed[0])
+        return await kill_java(self.cluster, pod, BROKER_CONTAINER)
 
     async def records(self) -> list[Json]:
         """Return its Failover records, the newest first."""
@@ -97,6 +96,19 @@ class Group:
         """Return who answers at a member's address."""
         slice_ = await self.cluster.get("endpointslice", pod)
         return str(slice_["metadata"]["labels"]["rocketmq-ha.dev/served-by"])
+
+
+async def kill_java(cluster: Cluster, pod: str, container: str) -> int:
+    """Kill the Java process of a container with SIGKILL; return the time of the kill, UTC nanoseconds.
+
+    Raises:
+        KubeError: there is none.
+    """
+    script = f'java=$({JAVA_PIDS}); [ -n "$java" ] && date +%s%N && kill -9 $java'
+    printed = (await cluster.shell(pod, container, script)).decode().split()
+    if len(printed) != 1:
+        raise KubeError(f"{pod}: no Java process was killed: {printed}")
+    return int(printed[0])
 
 
 def _is_ready(pod: Json) -> bool:

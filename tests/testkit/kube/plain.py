@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from testkit.kube.group import JAVA_PIDS, kill_java
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 
 GROUP: Final = "plain"
@@ -21,7 +22,6 @@ _CONTROLLER_PORT: Final = 9878
 _READY_TIMEOUT_S: Final = 240.0
 _MQADMIN_TIMEOUT_S: Final = 60.0
 _MEMORY: Final = "-Xms192m -Xmx{heap}m -XX:MaxDirectMemorySize=192m -Duser.home=/tmp"
-_JAVA: Final = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = java ] && echo ${p#/proc/}; done'
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _script(program: str, settings: dict[str, str]) -> str:
         (
             f'printf "{lines}\\n" >/tmp/own.conf',
             # Process 1 cannot be killed from inside, and passes no signal on by itself.
-            f"stop() {{ kill -TERM $({_JAVA}); }}; trap stop TERM",
+            f"stop() {{ kill -TERM $({JAVA_PIDS}); }}; trap stop TERM",
             f'sh "$ROCKETMQ_HOME/bin/{program}" -c /tmp/own.conf &',
             "while kill -0 $! 2>/dev/null; do wait $! || true; done",
         )
@@ -185,5 +185,4 @@ class PlainGroup:
 
     async def kill_java(self, pod: str) -> int:
         """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""
-        script = f"java=$({_JAVA}); date +%s%N && kill -9 $java"
-        return int((await self.cluster.shell(pod, BROKER_CONTAINER, script)).split()[0])
+        return await kill_java(self.cluster, pod, BROKER_CONTAINER)
