@@ -21,12 +21,7 @@ from dataclasses import dataclass, field
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2, encode_conf_change
 from controller_core.raft.config import Config
 from controller_core.raft.core import Raft
-from controller_core.raft.errors import (
-    LocalError,
-    LocalMessageError,
-    PeerNotFoundError,
-    invariant,
-)
+from controller_core.raft.errors import LocalError, LocalMessageError, PeerNotFoundError, invariant
 from controller_core.raft.membership import apply_conf_change, note_applied, restore_membership
 from controller_core.raft.reads import lease_ticks_left
 from controller_core.raft.replication import forget_uncommitted

@@ -301,6 +301,7 @@ def _alterations(group: _Group, opaque: int) -> Callable[[int], bytes]:
     begun = False
 
     def make(code: int) -> bytes:
+        """Return the next request; an answer that was a success has changed what the next one must name."""
         nonlocal begun
         if begun and code == ResponseCode.SUCCESS:
             group.set_epoch += 1
