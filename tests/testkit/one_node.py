@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller_core.groups.group import Group
+from controller_core.groups.keys import GroupKey
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.clock import Clock
@@ -44,6 +46,12 @@ class OneNode:
     hearing: Hearing
     remoting: str
     http: str
+
+    def group(self, name: str = "b1") -> Group:
+        """Return the record of a group of cluster c1, which must be there."""
+        found = self.machine.state.get(GroupKey("c1", name))
+        assert found is not None
+        return found
 
     def broker(self, group: str = "b1", *, beats: bool = True, timeout_ms: int = 10_000) -> FakeBroker:
         """Return a broker that speaks to this node; not started."""

@@ -6,7 +6,6 @@ import pytest
 
 from controller_core.channel import Connection
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -27,7 +26,7 @@ class LogReplica(FakeBroker):
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED or notice.master_broker_id is not None:
             return super()._on_request(connection, request)
         assert not request.is_oneway
-        self.parted.append((notice.master_epoch or 0, group_of(self.one).master_epoch))
+        self.parted.append((notice.master_epoch or 0, self.one.group().master_epoch))
         return None if self.is_mute else RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
 
@@ -37,17 +36,11 @@ def log_replica(one: OneNode) -> LogReplica:
     return replica
 
 
-def group_of(one: OneNode) -> Group:
-    group = one.machine.state.get(GroupKey("c1", "b1"))
-    assert group is not None
-    return group
-
-
 async def replaced(one: OneNode, epoch: int) -> Group:
     async with asyncio.timeout(5):
-        while group_of(one).master_epoch <= epoch:
+        while one.group().master_epoch <= epoch:
             await one.machine.news()
-    return group_of(one)
+    return one.group()
 
 
 async def test_the_log_replica_parts_from_a_dead_master_before_another_is_elected(one: OneNode) -> None:

@@ -8,8 +8,6 @@ import pytest
 from controller_core.channel import Connection
 from controller_core.groups import commands
 from controller_core.groups.commands import RaiseWriteGuard, Stamp
-from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -84,12 +82,6 @@ def master_of(one: OneNode) -> Master:
     return master
 
 
-def group_of(one: OneNode) -> Group:
-    group = one.machine.state.get(GroupKey("c1", "b1"))
-    assert group is not None
-    return group
-
-
 async def switch_over(asker: FakeBroker, to: int) -> RemotingCommand:
     """Designate a master as mqadmin does."""
     return await asker.call(
@@ -100,7 +92,7 @@ async def switch_over(asker: FakeBroker, to: int) -> RemotingCommand:
 
 async def lifted(one: OneNode) -> None:
     async with asyncio.timeout(5):
-        while group_of(one).write_guards:
+        while one.group().write_guards:
             await one.machine.news()
 
 
@@ -116,7 +108,7 @@ async def test_writes_are_stopped_and_drained_before_another_is_master_and_allow
         asked = old.store.asked
         assert asked[:4] == ["setting?", f"set {GUARDED}", "slaves?", "slaves?"]
         assert asked.index("told") < asked.index("set 2") == len(asked) - 1
-        assert group_of(one).master_id == 2
+        assert one.group().master_id == 2
         kinds = [str(event.kind) for event in one.machine.state.history.events]
         order = ["WritesStopped", "MasterElected", "WritesAllowed"]
         positions = [len(kinds) - 1 - kinds[::-1].index(kind) for kind in order]
@@ -146,10 +138,10 @@ async def test_nobody_is_elected_while_a_slave_lacks_part_of_the_log(
         switching = asyncio.create_task(switch_over(new, to=2))
         await old.store.looked.wait()
         assert not switching.done()
-        assert group_of(one).master_id == 1
+        assert one.group().master_id == 1
         old.store.slave_acks = [100]
         assert (await switching).code == ResponseCode.SUCCESS
-        assert group_of(one).master_id == 2
+        assert one.group().master_id == 2
 
 
 async def test_a_switchover_whose_slaves_do_not_catch_up_is_refused_and_the_master_writes_on(
@@ -164,7 +156,7 @@ async def test_a_switchover_whose_slaves_do_not_catch_up_is_refused_and_the_mast
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert "Master 1 of b1 keeps its office" in (answer.remark or "")
         await lifted(one)
-        assert (group_of(one).master_id, group_of(one).master_epoch) == (1, 1)
+        assert (one.group().master_id, one.group().master_epoch) == (1, 1)
         assert old.store.setting == 2
 
 
@@ -206,7 +198,7 @@ async def test_a_master_that_does_not_tell_its_settings_is_replaced_without_a_gu
         await old.alter((1, 2), set_epoch=1)
         old.store.refuses = {RequestCode.GET_BROKER_CONFIG}
         assert (await switch_over(new, to=2)).code == ResponseCode.SUCCESS
-        assert group_of(one).master_id == 2
+        assert one.group().master_id == 2
         assert old.store.setting == 2
 
 
@@ -221,7 +213,7 @@ async def test_a_master_that_does_not_say_whether_it_stopped_keeps_its_office(
         old.store.mute = {RequestCode.UPDATE_BROKER_CONFIG}
         answer = await switch_over(new, to=2)
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-        assert group_of(one).write_guards == {1: 2}
+        assert one.group().write_guards == {1: 2}
         old.store.mute.clear()
         await lifted(one)
         assert old.store.asked[-1] == "set 2"
@@ -237,7 +229,7 @@ async def test_the_death_of_a_master_is_not_held_up_by_a_guard(one: OneNode) -> 
         await old.die()
         await new.wait_notice(2)
         assert old.store.asked == []
-        assert group_of(one).master_id == 2
+        assert one.group().master_id == 2
 
 
 async def test_a_master_that_dies_while_it_is_guarded_is_followed_by_one_election_only(one: OneNode) -> None:
@@ -253,8 +245,8 @@ async def test_a_master_that_dies_while_it_is_guarded_is_followed_by_one_electio
         await new.wait_notice(2)
         answer = await switching
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-        assert (group_of(one).master_id, group_of(one).master_epoch) == (2, 2)
-        assert group_of(one).write_guards == {1: 2}  # until it is heard of again
+        assert (one.group().master_id, one.group().master_epoch) == (2, 2)
+        assert one.group().write_guards == {1: 2}  # until it is heard of again
 
 
 async def test_a_guard_left_behind_is_lifted_when_its_broker_is_heard_of_again(one: OneNode) -> None:

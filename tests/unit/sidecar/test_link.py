@@ -240,6 +240,15 @@ def test_a_second_link_resumes_where_the_first_ended(master: Master, store: Repl
     assert stored_bytes(store) == log
 
 
+def part_at_the_first_ack(master: Master, store: ReplicaStore, notes: Notes, log: bytes) -> None:
+    """Have a link take up a master's log and part before it has any of it."""
+    link = start(master, store, notes)
+    master.accept()
+    master.reply(len(log), (1, 0))
+    master.ack_of(0)
+    link.part()
+
+
 def parted(master: Master) -> None:
     """Read what is left of the acks, then the second handshake, then the end."""
     with master.peer.makefile("rb") as stream:
@@ -254,11 +263,7 @@ def test_a_link_that_parts_bears_nobodys_id_when_its_master_sees_the_end(
     master: Master, store: ReplicaStore
 ) -> None:
     log, notes = log_bytes(30, FILE_BYTES), Notes()
-    link = start(master, store, notes)
-    master.accept()
-    master.reply(len(log), (1, 0))
-    master.ack_of(0)
-    link.part()
+    part_at_the_first_ack(master, store, notes, log)
     parted(master)
     master.peer.close()
     end = notes.end()
@@ -269,11 +274,7 @@ def test_a_link_parts_from_a_frozen_master_and_leaves_the_words_in_its_socket(
     master: Master, store: ReplicaStore
 ) -> None:
     log, notes = log_bytes(30, FILE_BYTES), Notes()
-    link = start(master, store, notes)
-    master.accept()
-    master.reply(len(log), (1, 0))
-    master.ack_of(0)
-    link.part()
+    part_at_the_first_ack(master, store, notes, log)
     end = notes.end()
     assert (end.reason, end.lingers) == ("Parted", True)
     # It thaws: what it still sends is taken and forgotten, and resets nothing.
