@@ -1,18 +1,21 @@
 """A master that falls silent, still connected to everybody, and comes back: it has acknowledged nothing that is gone."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from testkit.demo.cluster import CLUSTER, GROUP
+from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
+from testkit.rocketmq import Broker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 FAULTS = 2
+Silence = Callable[[DemoCluster, Broker], AbstractContextManager[None]]
 FAILOVER_WITHIN_S = 30.0
 """The brokers here are dead after 3 s of silence."""
 
@@ -30,42 +33,47 @@ async def _replaced(running: UnderLoad, before: GroupInfo) -> GroupInfo:
     return after
 
 
-async def test_a_master_frozen_under_load_and_thawed_after_the_failover_loses_nothing(tmp_path: Path) -> None:
+@contextmanager
+def _frozen(_cluster: DemoCluster, master: Broker) -> Iterator[None]:
+    master.process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        master.process.signal(signal.SIGCONT)
+
+
+@contextmanager
+def _unheard(cluster: DemoCluster, master: Broker) -> Iterator[None]:
+    """Hold its heartbeats: it takes sends as before, and follows another master a second after its slaves have left it."""
+    relays = cluster.relays_of(master)
+    for relay in relays:
+        relay.hold()
+    try:
+        yield
+    finally:
+        for relay in relays:
+            relay.release()
+
+
+async def _loses_nothing(running: UnderLoad, silenced: Silence) -> None:
     epochs = []
-    async with under_load(tmp_path) as running:
-        for _ in range(FAULTS):
-            before = await wait_whole(running.cluster)
-            master = running.cluster.broker_at(before["master_address"])
-            master.process.signal(signal.SIGSTOP)
-            try:
-                after = await _replaced(running, before)
-            finally:
-                master.process.signal(signal.SIGCONT)
-            await wait_whole(running.cluster)
-            epochs.append(after["master_epoch"])
-        result = await running.read_back()
+    for _ in range(FAULTS):
+        before = await wait_whole(running.cluster)
+        with silenced(running.cluster, running.cluster.broker_at(before["master_address"])):
+            after = await _replaced(running, before)
+        await wait_whole(running.cluster)
+        epochs.append(after["master_epoch"])
+    result = await running.read_back()
     assert result.acknowledged > 1_000
     assert result.lost == frozenset()
     assert epochs == sorted(set(epochs))
+
+
+async def test_a_master_frozen_under_load_and_thawed_after_the_failover_loses_nothing(tmp_path: Path) -> None:
+    async with under_load(tmp_path) as running:
+        await _loses_nothing(running, _frozen)
 
 
 async def test_a_master_unheard_by_controllers_only_acknowledges_nothing_alone(tmp_path: Path) -> None:
-    # It takes sends as before when its slaves leave it for another master, and follows that one a second later.
-    epochs = []
     async with under_load(tmp_path, relayed=True) as running:
-        for _ in range(FAULTS):
-            before = await wait_whole(running.cluster)
-            relays = running.cluster.relays_of(running.cluster.broker_at(before["master_address"]))
-            for relay in relays:
-                relay.hold()
-            try:
-                after = await _replaced(running, before)
-            finally:
-                for relay in relays:
-                    relay.release()
-            await wait_whole(running.cluster)
-            epochs.append(after["master_epoch"])
-        result = await running.read_back()
-    assert result.acknowledged > 1_000
-    assert result.lost == frozenset()
-    assert epochs == sorted(set(epochs))
+        await _loses_nothing(running, _unheard)
