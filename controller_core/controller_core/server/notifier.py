@@ -1,11 +1,14 @@
 """Telling brokers who is master (1008): fast, over connections of our own, until they show that they know.
 
 The request is oneway, so nobody says that it arrived; RocketMQ sends it once and leaves the rest to the broker's poll
-of 5 s. Here a notice is sent again every `RESEND_S` until the member's heartbeat or 1001 shows the epoch, at most for
-`PERSIST_S`. One address has one notice at a time: a newer epoch replaces an older one that was not delivered.
+of 5 s. Here a notice is sent again after `RESEND_S`, twice that and so on, until the member's heartbeat or 1001 shows the
+epoch, at most for `PERSIST_S`. One address has one notice at a time: a newer epoch replaces an older one that was not
+delivered.
 
 A notice that is sent again goes over a fresh connection: where a broker's address may be lent to another one, a connection
-stays with whom it reached, and a frozen process takes everything and answers nothing.
+stays with whom it reached, and a frozen process takes everything and answers nothing. Where very many are told at once,
+`REDIALS_PER_S` of them get one, and the others another time: nearly all have heard the first notice, and their dials would
+cost the elections that are still to come.
 
 Connections are dialled ahead, when a member comes alive, and kept: a dial at the moment of a failover would wait for a JVM
 that is busy with losing its master (0.4 s were seen on a loaded machine). A broker closes what it has not heard of for two
@@ -32,6 +35,7 @@ from controller_core.server.logs import bind
 
 RESEND_S = 0.2
 PERSIST_S = 3.0
+REDIALS_PER_S = 100
 DIAL_TIMEOUT_S = 0.5
 _REDIAL_S = 0.1
 AHEAD_TRIES_MAX = 10
@@ -62,6 +66,8 @@ class Notifier:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[str, Connection] = {}
         self._ahead: set[str] = set()
+        self._redials = 0
+        self._redials_until_s = 0.0
         self._stopped = False
 
     def prepare(self, address: str) -> None:
@@ -139,14 +145,18 @@ class Notifier:
             self._ahead.discard(address)
 
     async def _deliver(self, address: str, delivery: _Delivery) -> None:
+        patience_s = RESEND_S
         try:
             while not delivery.known and asyncio.get_running_loop().time() < delivery.deadline_s:
                 delivery.changed.clear()
                 sent = await self._send(address, delivery)
                 try:
-                    await asyncio.wait_for(delivery.changed.wait(), RESEND_S if sent else _REDIAL_S)
+                    await asyncio.wait_for(delivery.changed.wait(), patience_s if sent else _REDIAL_S)
+                    patience_s = RESEND_S
                 except TimeoutError:
-                    self.forget(address)
+                    patience_s *= 2 if sent else 1
+                    if self._may_redial():
+                        self.forget(address)
         finally:
             self._deliveries.pop(address, None)
             self._by_member.pop(_member(delivery.notice), None)
@@ -163,6 +173,13 @@ class Notifier:
             delivery.sent = True
             self._on_sent(notice)
         return True
+
+    def _may_redial(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._redials_until_s:
+            self._redials, self._redials_until_s = 0, now_s + 1.0
+        self._redials += 1
+        return self._redials <= REDIALS_PER_S
 
     def _is_connected(self, address: str) -> bool:
         connection = self._connections.get(address)

@@ -43,7 +43,7 @@ class Partings:
     async def before(self, command: ElectMaster) -> None:
         """Return when every living log replica of the set has parted, or has had its time."""
         group = self._state.find_one(command.broker_name, command.cluster)
-        if group is None or not would_end(group, command):
+        if group is None:
             return
         alive = {broker.id for broker in command.alive}
         replicas = [
@@ -51,7 +51,8 @@ class Partings:
             for broker_id, replica in sorted(group.replicas.items())
             if not replica.electable and broker_id in alive and broker_id in group.sync_state_set
         ]
-        await asyncio.gather(*(self._part(group, address) for address in replicas))
+        if replicas and would_end(group, command):
+            await asyncio.gather(*(self._part(group, address) for address in replicas))
 
     async def _part(self, group: Group, address: str) -> None:
         header = NotifyBrokerRoleChangedRequestHeader(master_epoch=group.master_epoch)

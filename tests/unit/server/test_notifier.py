@@ -161,3 +161,25 @@ async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
         while len(listener.requests) < 2:
             await listener.changed.wait()
             listener.changed.clear()
+
+
+async def test_where_many_are_told_at_once_few_are_dialled_anew(
+    notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESEND_S", 0.05)
+    monkeypatch.setattr(module, "REDIALS_PER_S", 2)
+    listeners = [Listener() for _ in range(5)]
+    try:
+        for one in listeners:
+            await one.start()
+        notifier.notify([_notice(one.address) for one in listeners])
+        async with asyncio.timeout(2):
+            for one in listeners:
+                while len(one.requests) < 2:
+                    await one.changed.wait()
+                    one.changed.clear()
+        assert sum(len(one.connections) for one in listeners) == len(listeners) + 2
+    finally:
+        for one in listeners:
+            if one.server is not None:
+                await one.server.close()
