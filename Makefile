@@ -16,9 +16,10 @@ FAULTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
 FIRST ?= 0
+SECONDS ?= 20
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha fuzz raft-scenarios conformance docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -77,6 +78,9 @@ sim-raft: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core 
 
 mutants: .venv/.ready ## plant bugs in a copy of the controller, and see that each is found
 	@$(PYTHON) -m testkit.mutants
+
+fuzz: .venv/.ready ## look for bytes that a reader of strangers' bytes cannot bear (SECONDS=20 for each reader, KEEP=1)
+	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)
 
 sim-ha: SEEDS = 1000
 sim-ha: .venv/.ready ## run SEEDS=1000 random schedules against the replicated log: crashes, torn writes, lost connections
