@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from testkit.kube.group import Group, GroupView
@@ -100,31 +100,23 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     Raises:
         KubeError: the group, the load or the fault failed.
     """
-    cluster = group.cluster
     before = await group.until_whole()
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+    nodes = await _nodes_of_pods(group.cluster)
     harmed_node = nodes[before.master]
-    elsewhere = {"kubernetes.io/hostname": nodes.get(f"{group.name}-log-0", harmed_node)}
-    name = f"load-{fault}-{number}"
-    load = LoadPod(cluster, name, image, name_server, name)
-    await load.start(LoadSettings(threads=THREADS, rate=RATE), node_selector=elsewhere)
-    watch = EndpointWatch(cluster, before.master)
-    try:
+    elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)
+    watch = EndpointWatch(group.cluster, before.master)
+    async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
         async with watch.watching():
             await asyncio.sleep(BEFORE_S)
             fault_ns = await _do(group, before.master, fault, harmed_node, NODE_FAULT_S)
-            after = await group.until_epoch_above(before.epoch)
+            # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
-        stats = await load.stop()
-        sends = await load.sends()
-        await group.until_whole(240.0)
-        read = await load.read_back()
-    finally:
-        await load.remove()
+            after = await group.until_epoch_above(before.epoch)
+        cost, sends = await _account(load, fault, group.until_whole)
     phases = await _phases(group, after, sends, fault_ns)
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
-    return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost), phases)
+    return replace(cost, phases_ms=phases)
 
 
 async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> Cost:
@@ -133,29 +125,47 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
     Raises:
         KubeError: the group, the load or the fault failed.
     """
-    cluster = group.cluster
     before = await group.until_whole()
-    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+    nodes = await _nodes_of_pods(group.cluster)
     harmed_node = nodes[before.master]
-    free = {node["metadata"]["name"] for node in await cluster.find("nodes")} - {
-        nodes[f"broker-{number}"] for number in range(2)
-    }
-    elsewhere = {"kubernetes.io/hostname": min(free)} if free else {}
-    name = f"load-{fault}-{number}"
-    load = LoadPod(cluster, name, image, NAME_SERVER, name)
-    await load.start(LoadSettings(threads=THREADS, rate=RATE), node_selector=elsewhere)
-    try:
+    free = {node["metadata"]["name"] for node in await group.cluster.find("nodes")}
+    free -= {nodes[f"broker-{member}"] for member in range(2)}
+    elsewhere = min(free, default=harmed_node)
+    async with _client(group.cluster, image, NAME_SERVER, f"load-{fault}-{number}", elsewhere) as load:
         await asyncio.sleep(BEFORE_S)
         await _do(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
-        stats = await load.stop()
-        await group.until_whole()
-        read = await load.read_back()
+        cost, _ = await _account(load, f"{fault}, plain", group.until_whole)
+    return cost
+
+
+async def _nodes_of_pods(cluster: Cluster) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
+
+
+@contextlib.asynccontextmanager
+async def _client(
+    cluster: Cluster, image: str, name_server: str, name: str, node: str
+) -> AsyncIterator[LoadPod]:
+    """Run the load, in a pod and on a topic of this name, on a node."""
+    load = LoadPod(cluster, name, image, name_server, name)
+    settings = LoadSettings(threads=THREADS, rate=RATE)
+    try:
+        await load.start(settings, node_selector={"kubernetes.io/hostname": node})
+        yield load
     finally:
         await load.remove()
-    return Cost(
-        f"{fault}, plain", stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)
-    )
+
+
+async def _account(
+    load: LoadPod, fault: str, until_whole: Callable[[], Awaitable[object]]
+) -> tuple[Cost, list[Send]]:
+    """End the load, read everything back from the whole group, and return the cost without phases, and all sends."""
+    stats = await load.stop()
+    sends = await load.sends()
+    await until_whole()
+    read = await load.read_back()
+    return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)), sends
 
 
 async def _do(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:

@@ -63,7 +63,7 @@ class Group:
             brokers=tuple(members),
         )
 
-    async def until_whole(self, timeout_s: float = 120.0) -> GroupView:
+    async def until_whole(self, timeout_s: float = 240.0) -> GroupView:
         """Wait until it is ready and every member in sync, and every pod ready."""
 
         async def holds() -> bool:
