@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs.days import run_days, segments_of
 from slo_pipeline.jobs.gold import Gold, Period, gold
+from slo_pipeline.jobs.options import add_input, add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
@@ -53,22 +54,18 @@ def moment(text: str) -> dt.datetime:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `daily`."""
-    parser.add_argument(
-        "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
-    )
+    add_input(parser)
     parser.add_argument(
         "--tables", type=Path, required=True, metavar="DIR", help="where day tables and manifests live"
     )
-    parser.add_argument(
-        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
-    )
+    add_objectives(parser)
     parser.add_argument(
         "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
     )
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="when this run is, default: the machine's clock"
     )
-    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+    add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:

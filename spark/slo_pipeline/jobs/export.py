@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from slo_pipeline.jobs.options import add_objectives
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
 
@@ -20,9 +21,7 @@ OPENSLO_FILE: Final = "openslo.yaml"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `export`."""
-    parser.add_argument(
-        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
-    )
+    add_objectives(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the two files go")
 
 

@@ -10,12 +10,12 @@ import argparse
 import csv
 import re
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
+from slo_pipeline.jobs.options import add_input, add_master
 from slo_pipeline.jobs.session import session
 from slo_pipeline.sources.segments import InputError, check_directory, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
@@ -43,9 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", action="append", default=[], metavar="LABEL", help="keep this label; repeatable"
     )
     parser.add_argument("--window", type=window, default=300, metavar="TIME", help="30s, 5m, 1h; default 5m")
-    parser.add_argument(
-        "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
-    )
+    add_input(parser)
     parser.add_argument(
         "--prometheus",
         type=int,
@@ -56,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-promql", action="store_true", help="leave the column promql empty: about twice as fast"
     )
-    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+    add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.options import add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
@@ -33,13 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--input", type=Path, metavar="DIR", help="data directory with segments")
     chosen.add_argument("--tables", type=Path, metavar="DIR", help="what `daily` made of them: much faster")
-    parser.add_argument(
-        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
-    )
+    add_objectives(parser)
     parser.add_argument(
         "--pages", action="store_true", help="print what would have paged and when, instead of the status"
     )
-    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+    add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.days import late_rows
 from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.options import add_input, add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
@@ -59,9 +60,7 @@ def days(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `report`."""
-    parser.add_argument(
-        "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
-    )
+    add_input(parser)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="where index.html and tables/ go"
     )
@@ -74,9 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window-days", type=days, metavar="N", help="rolling window of all objectives instead of the file's"
     )
-    parser.add_argument(
-        "--slo", type=Path, metavar="FILE", help="objectives, default: the ones that come with the program"
-    )
+    add_objectives(parser)
     parser.add_argument(
         "--tables",
         type=Path,
@@ -84,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what `daily` keeps: its late rows go into the data-quality line",
     )
     parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
-    parser.add_argument("--master", default="local[*]", help="Spark master, default local[*]")
+    add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:
