@@ -102,10 +102,18 @@ class ControllerCluster:
             for process in self.processes:
                 await process.start()
             await self.wait_leader()
-            await self._wait(self._all_ready, "every node to be ready", _LEADER_TIMEOUT_S)
+            await self.wait_all_ready()
         except BaseException:
             await self.stop()
             raise
+
+    async def wait_all_ready(self) -> None:
+        """Wait until every node serves.
+
+        Raises:
+            ProcessFailedError: the time is over, or no node runs any more.
+        """
+        await self._wait(self._all_ready, "every node to be ready", _LEADER_TIMEOUT_S)
 
     async def start_node(self, index: int) -> None:
         """Start one node that does not run; does not wait for it to serve."""
