@@ -219,10 +219,12 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     await cluster.kubectl(
         "wait", "--for=condition=Complete", "job/report-now", "--timeout=400s", timeout_s=410.0
     )
-    path = f"/api/v1/namespaces/{cluster.namespace}/services/rocketmq-ha-report:http/proxy/index.html"
-    page = await cluster.kubectl("get", "--raw", path)
+    server = f"/api/v1/namespaces/{cluster.namespace}/services/rocketmq-ha-report:http/proxy"
+    page = await cluster.kubectl("get", "--raw", f"{server}/reports/main/")
     assert f"epoch {after.epoch}" in page
     assert len(page) < PAGE_BYTES_MAX
+    failover = await cluster.kubectl("get", "--raw", f"{server}/failovers/main/orders/{after.epoch}")
+    assert f"epoch {after.epoch}" in failover
     await cluster.kubectl("delete", "job", "report-now")
     await release.group.until_whole()
 
