@@ -38,6 +38,7 @@ from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_guard import MetadataGuard, put_back
+from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
 METADATA_S: Final = 5.0
@@ -63,6 +64,7 @@ class Companion:
         self._controllers_up = False
         self._trouble = ""
         self._in_sync: bool | None = None
+        self._is_warm = False
         self._metadata: Final = MetadataGuard()
         self._metadata_master: HostPort | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
@@ -99,12 +101,20 @@ class Companion:
                 self._broker_facts = await ask_broker(self._broker, known_address)
                 self._broker_seen_s = time.monotonic()
                 self._lag_bytes = lag_bytes(self._broker_facts, await self._master_max_offset())
+                await self._warm(self._broker_facts)
             except (AskError, RemotingProtocolError) as error:
                 _log.debug("broker: %s", error)
                 if time.monotonic() - self._broker_seen_s > BROKER_FORGET_S:
                     self._broker_facts = self._lag_bytes = None
+                    self._is_warm = False
             self._note_in_sync()
             await self._pause()
+
+    async def _warm(self, broker: BrokerFacts) -> None:
+        """Once after each start of the broker, which is found by its silence before."""
+        if self._is_warm or self._config.broker_ha is None:
+            return
+        self._is_warm = broker.is_master or await warm(self._config.broker_ha)
 
     async def _watch_group(self) -> None:
         while True:

@@ -21,6 +21,7 @@ class CompanionConfig:
         group: brokerName of the group.
         broker: the broker's remoting address, as it is reached from here.
         controllers: all controllers of the cluster.
+        broker_ha: the broker's HA port, greeted once while it is a slave (see `warming`); None: it is not.
         http: where metrics, probes and events are served; a handover needs none.
         name_servers: asked by a handover until they list the new master; none are asked if empty.
         namespace: Kubernetes namespace, for events.
@@ -39,6 +40,7 @@ class CompanionConfig:
     broker: HostPort
     controllers: tuple[HostPort, ...]
     http: HostPort | None = None
+    broker_ha: HostPort | None = None
     name_servers: tuple[HostPort, ...] = ()
     namespace: str = ""
     poll_interval_ms: int = 1_000
@@ -83,7 +85,7 @@ def _parse(key: str, text: str) -> object:
     match key:
         case "controllers" | "name_servers":
             return host_ports(text)
-        case "broker" | "http":
+        case "broker" | "broker_ha" | "http":
             return host_port(text)
         case "poll_interval_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)

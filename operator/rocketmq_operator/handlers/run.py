@@ -30,6 +30,8 @@ from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan import names
 
 TAKEOVER_THREADS: Final = 4
+HELD_AFTER_EVENT_S: Final = 1.5
+"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
 TOKEN_BYTES: Final = 32
 HEARD_MAX_S: Final = 60.0
 _LOG: Final = logging.getLogger(__name__)
@@ -108,7 +110,11 @@ class Operator:
         self.metrics: Final = Metrics(self.leadership.may_act)
         self.work: Final = Work(self._pass, self.leadership.may_act, self._look)
         self.takeover: Final = Takeover(
-            fast_kube, self.leadership.may_act, self._wake_group, self.metrics.takeover_duration.observe
+            fast_kube,
+            self.leadership.may_act,
+            self._wake_group,
+            self.metrics.takeover_duration.observe,
+            hold=self._hold_group,
         )
         self.following: Final = Following(self.takeover, session)
         world = World(
@@ -173,6 +179,9 @@ class Operator:
         if key not in self._clients:
             self._clients[key] = ControllersClient(self._session, _http_hosts(namespace, name, count), token)
         return self._clients[key]
+
+    def _hold_group(self, namespace: str, group: str) -> None:
+        self.work.hold(Resource(GROUP_KIND.kind, namespace, group), HELD_AFTER_EVENT_S)
 
     def _wake_group(self, namespace: str, group: str) -> None:
         self.work.wake(Resource(GROUP_KIND.kind, namespace, group))

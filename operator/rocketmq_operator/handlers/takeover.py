@@ -109,13 +109,24 @@ class Takeover:
         wake: Callable[[str, str], None],
         on_moved: Callable[[float], None] = lambda _: None,
         standby_s: float = STANDBY_S,
+        hold: Callable[[str, str], None] = lambda _namespace, _group: None,
     ) -> None:
-        """Take what writes, what says whether we may, who is told (namespace, group) of news, and how long moves took."""
+        """Take what writes, and who is asked and told.
+
+        Args:
+            kube: writes the slices.
+            may_act: says whether this operator acts.
+            wake: told (namespace, group) of news.
+            on_moved: told how long a move took, in seconds.
+            standby_s: what the acting operator has in advance.
+            hold: told (namespace, group) before `wake`, that passes may wait until clients have their master.
+        """
         self._kube: Final = kube
         self._may_act: Final = may_act
         self._wake: Final = wake
         self._on_moved: Final = on_moved
         self._standby_s: Final = standby_s
+        self._hold: Final = hold
         self._seen: Final[dict[tuple[str, str], ObservedGroup]] = {}
 
     def note_group(self, observed: ObservedGroup) -> None:
@@ -147,6 +158,7 @@ class Takeover:
         started_s = asyncio.get_running_loop().time()
         news = elected(event)
         if group := event.get("group"):
+            self._hold(namespace, group)
             self._wake(namespace, group)
         if news is None:
             return 0

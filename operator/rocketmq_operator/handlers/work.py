@@ -4,6 +4,9 @@ A wake-up says only that something about a resource may have changed; the pass l
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
+A resource may be held: no pass over it begins for a moment. A failover needs its processor time for what clients wait for,
+and the two dozen calls of a pass come just then by themselves, because everything changes.
+
 While another operator has the Lease, wake-ups are kept and no pass begins; this one only looks now and then, so that it
 knows each group when it must act faster than a pass.
 """
@@ -57,6 +60,7 @@ class Work:
         self._may_act: Final = may_act
         self._woken: Final[dict[Resource, asyncio.Event]] = {}
         self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
+        self._held_until_s: Final[dict[Resource, float]] = {}
         self._turns: Final = asyncio.Semaphore(PASSES_AT_ONCE_MAX)
 
     def wake(self, resource: Resource) -> None:
@@ -65,6 +69,12 @@ class Work:
         event.set()
         if resource not in self._tasks:
             self._tasks[resource] = asyncio.create_task(self._serve(resource, event), name="/".join(resource))
+
+    def hold(self, resource: Resource, hold_s: float) -> None:
+        """Begin no pass over the resource for so long; one that is held already is not held longer."""
+        now_s = asyncio.get_running_loop().time()
+        if self._held_until_s.get(resource, 0.0) <= now_s:
+            self._held_until_s[resource] = now_s + hold_s
 
     async def stop(self) -> None:
         """End all passes and wait until they have ended."""
@@ -77,6 +87,9 @@ class Work:
         failures = 0
         delay: float | None = GATE_POLL_S
         while delay is not None or woken.is_set():
+            held_s = self._held_until_s.get(resource, 0.0) - asyncio.get_running_loop().time()
+            if held_s > 0:
+                await asyncio.sleep(held_s)
             woken.clear()
             if not self._may_act():
                 await self._stand_by(resource)
@@ -89,6 +102,7 @@ class Work:
                 await _wait(woken, delay)
         # Why here and not in a callback: a wake-up between the two would find a task that is already over.
         del self._woken[resource], self._tasks[resource]
+        self._held_until_s.pop(resource, None)
 
     async def _stand_by(self, resource: Resource) -> None:
         """Look once, then wait until we may act or it is time for another look."""

@@ -37,6 +37,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "cluster": spec.cluster,
         "group": owner.name,
         "broker": f"127.0.0.1:{names.BROKER_PORT}",
+        "broker-ha": f"127.0.0.1:{names.BROKER_HA_PORT}",
         "controllers": names.controller_addresses(
             spec.cluster, owner.namespace, cluster.controllers.replicas
         ),

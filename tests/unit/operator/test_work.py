@@ -54,6 +54,19 @@ async def test_many_wake_ups_during_a_pass_make_one_more_pass() -> None:
     await work.stop()
 
 
+async def test_a_held_resource_has_no_pass_until_the_first_hold_is_over() -> None:
+    passes = _Passes()
+    passes.go.set()
+    work = Work(passes.do, lambda: True)
+    started_s = asyncio.get_running_loop().time()
+    work.hold(ORDERS, 0.1)
+    work.hold(ORDERS, 5.0)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    assert 0.1 <= asyncio.get_running_loop().time() - started_s < 1.0
+    await work.stop()
+
+
 async def test_a_pass_comes_again_by_itself() -> None:
     passes = _Passes(delay=0.01)
     passes.go.set()
