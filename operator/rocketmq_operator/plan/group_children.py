@@ -229,6 +229,7 @@ def _pod(owner: Owner, container: Json, user: int) -> Json:
         "automountServiceAccountToken": False,
         "securityContext": pods.pod_security(user),
         "terminationGracePeriodSeconds": pods.GRACE_S,
+        "dnsConfig": pods.QUICK_DNS,
         "containers": [container],
         "volumes": pods.volumes(owner.name),
     }

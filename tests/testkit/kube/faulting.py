@@ -112,6 +112,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
             after = await group.until_epoch_above(before.epoch)
+        await _renew(group.cluster, before.master, fault)
         cost, sends = await _account(load, fault, group.until_whole)
     phases = await _phases(group, after, sends, fault_ns)
     if watch.moved_ns is not None:
@@ -135,8 +136,15 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
         await asyncio.sleep(BEFORE_S)
         await _do(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
+        await _renew(group.cluster, before.master, fault)
         cost, _ = await _account(load, f"{fault}, plain", group.until_whole)
     return cost
+
+
+async def _renew(cluster: Cluster, pod: str, fault: str) -> None:
+    """Replace a killed pod: a container that was killed a few times is started again minutes later only."""
+    if fault == KILL:
+        await cluster.kubectl("delete", "pod", pod, "--grace-period=1", "--wait=false")
 
 
 async def _nodes_of_pods(cluster: Cluster) -> dict[str, str]:
