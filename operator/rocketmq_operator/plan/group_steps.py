@@ -91,20 +91,28 @@ def _services(observed: ObservedGroup) -> Plan:
 
 
 def slices(observed: ObservedGroup) -> Plan:
-    """Return what sends clients to the members that serve them."""
+    """Return what sends clients to the members that serve them.
+
+    While no controller answers nobody knows who is master: whoever serves an address goes on to.
+    """
     brokers = takeover.brokers_only(places(observed), observed.owner.name)
     by_name = {place.name: place for place in brokers}
     replaced = {
         observed.member_at(address) for address in takeover.replaced_lately(observed.failovers, observed.now)
     }
     servers = takeover.served_by(brokers, observed.master, replaced)
-    epoch = observed.group.master_epoch if observed.group is not None else 0
+    unknown = observed.group is None and not observed.controllers_heard
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
             continue
+        live = observed.child("EndpointSlice", member)
+        if unknown and live is not None and takeover.server_of(live) in by_name:
+            server, epoch = takeover.server_of(live), takeover.decided_by(live)
+        else:
+            epoch = observed.group.master_epoch if observed.group is not None else 0
         body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server], epoch)
-        if not takeover.slice_is_current(observed.child("EndpointSlice", member), body):
+        if not takeover.slice_is_current(live, body):
             steps.append(Apply(body, f"served by {server}"))
     return Plan(tuple(steps))
 

@@ -19,6 +19,8 @@ not for a moment, and to give the address back to a member that cannot serve for
 A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
 third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
 
+While no controller answers, nobody knows who is master, and every address stays with whom its slice names.
+
 Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
 """
 
@@ -117,6 +119,11 @@ def decided_by(slice_: Live) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
+def server_of(slice_: Live) -> str:
+    """Return who serves an address by its slice, empty if it does not say."""
+    return str((slice_["metadata"].get("labels") or {}).get(SERVED_BY_LABEL, ""))
+
+
 def slice_is_current(live: Live | None, wanted: Live) -> bool:
     """Tell whether a slice that exists already sends clients where they should go."""
     if live is None:
@@ -125,10 +132,7 @@ def slice_is_current(live: Live | None, wanted: Live) -> bool:
     def addresses(slice_: Live) -> list[str]:
         return [address for endpoint in slice_.get("endpoints") or [] for address in endpoint["addresses"]]
 
-    def server(slice_: Live) -> str:
-        return str(slice_["metadata"].get("labels", {}).get(SERVED_BY_LABEL, ""))
-
-    return addresses(live) == addresses(wanted) and server(live) == server(wanted)
+    return addresses(live) == addresses(wanted) and server_of(live) == server_of(wanted)
 
 
 def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:

@@ -89,6 +89,25 @@ async def test_a_dead_masters_address_is_served_by_the_new_one_until_clients_hav
     assert world.server_of("orders-0") == "orders-0"
 
 
+async def test_while_no_controller_answers_an_address_stays_with_whoever_serves_it() -> None:
+    world = await _settled()
+    world.kube.unready.add("orders-0")
+    world.kube.remove("Pod", "shop", "orders-0")
+    await world.one_pass()
+    world.controllers.reachable = False
+    world.kube.unready.clear()
+    world.kube.settle()
+    world.advance(1)
+    await world.one_pass()
+    assert world.server_of("orders-0") == "orders-1"
+    world.kube.remove("Pod", "shop", "orders-1")
+    world.kube.settle()
+    await world.one_pass()
+    pod = world.get("Pod", "orders-1")
+    addresses = [one["addresses"] for one in world.get("EndpointSlice", "orders-0")["endpoints"]]
+    assert addresses == [[pod["status"]["podIP"]]], "its server is the same one, at another address"
+
+
 async def test_a_failover_leaves_one_record_that_is_completed_later() -> None:
     world = await _settled()
     world.kube.remove("Pod", "shop", "orders-0")
