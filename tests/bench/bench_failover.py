@@ -9,6 +9,7 @@ beside, afterwards on the same cluster, with the same client and load.
 import argparse
 import asyncio
 import os
+import signal
 import statistics
 import sys
 from collections.abc import Awaitable, Callable
@@ -131,6 +132,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.kubeconfig is None:
         parser.error("needs a kubeconfig: --kubeconfig or RMQHA_KUBECONFIG")
+    # Ended from outside, it still mends the node that it has just cut off or frozen.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     possible = [fault for fault in FAULTS if tool() or fault not in {FREEZE, CUT}]
     return asyncio.run(
         run(
