@@ -9,7 +9,8 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["controller_core", "ha_sidecar"]):
+_READERS = ["controller_core", "ha_sidecar"]
+with atheris.instrument_imports(include=_READERS):  # pyright: ignore[reportAttributeAccessIssue] # set at run time
     from testkit.fuzz.targets import TARGETS
 
 
