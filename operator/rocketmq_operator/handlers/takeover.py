@@ -25,7 +25,7 @@ from rocketmq_operator.plan.actions import Apply
 from rocketmq_operator.plan.group_steps import slices
 from rocketmq_operator.plan.objects import by_key_added
 from rocketmq_operator.plan.observed import FailoverSeen, GroupSeen, ObservationError, ObservedGroup, PodSeen
-from rocketmq_operator.plan.takeover import SERVED_BY_LABEL, decided_by, slice_is_current
+from rocketmq_operator.plan.takeover import decided_by, server_of, slice_is_current
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
@@ -182,7 +182,7 @@ class Takeover:
             self._seen[namespace, news.group] = replace(kept, children=by_key_added(kept.children, written))
         self._on_moved(asyncio.get_running_loop().time() - started_s)
         for body in written:
-            server = body["metadata"].get("labels", {}).get(SERVED_BY_LABEL, "")
+            server = server_of(body)
             name = body["metadata"]["name"]
             _LOG.info("%s/%s epoch %d: %s is served by %s", namespace, news.group, news.epoch, name, server)
         return len(written)

@@ -102,15 +102,14 @@ def slices(observed: ObservedGroup) -> Plan:
     }
     servers = takeover.served_by(brokers, observed.master, replaced)
     unknown = observed.group is None and not observed.controllers_heard
+    epoch_now = observed.group.master_epoch if observed.group is not None else 0
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
             continue
-        live = observed.child("EndpointSlice", member)
+        live, epoch = observed.child("EndpointSlice", member), epoch_now
         if unknown and live is not None and takeover.server_of(live) in by_name:
             server, epoch = takeover.server_of(live), takeover.decided_by(live)
-        else:
-            epoch = observed.group.master_epoch if observed.group is not None else 0
         body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server], epoch)
         if not takeover.slice_is_current(live, body):
             steps.append(Apply(body, f"served by {server}"))

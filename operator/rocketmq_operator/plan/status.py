@@ -21,7 +21,7 @@ from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.failovers import record_name
 from rocketmq_operator.plan.group_children import broker_selector, member_names
 from rocketmq_operator.plan.observed import MemberSeen, ObservedCluster, ObservedGroup
-from rocketmq_operator.plan.takeover import SERVED_BY_LABEL
+from rocketmq_operator.plan.takeover import server_of
 
 KNOWN_BROKEN: Final = {
     "5.1.2": "brokers of 5.1.2 do not start with controllers",
@@ -243,7 +243,7 @@ def _elected_at(observed: ObservedGroup, epoch: int) -> datetime | None:
 def _member(observed: ObservedGroup, name: str) -> MemberStatus:
     seen, pod = observed.member_seen(name), observed.pods.get(name)
     slice_ = observed.child("EndpointSlice", name)
-    server = slice_["metadata"].get("labels", {}).get(SERVED_BY_LABEL, name) if slice_ else name
+    server = (server_of(slice_) if slice_ else "") or name
     return MemberStatus(
         name=name,
         role=_role(observed, name, seen),

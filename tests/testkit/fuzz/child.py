@@ -9,8 +9,9 @@ import sys
 
 import atheris
 
-_READERS = ["controller_core", "ha_sidecar"]
-with atheris.instrument_imports(include=_READERS):  # pyright: ignore[reportAttributeAccessIssue] # set at run time
+from testkit.fuzz.corpus import READERS
+
+with atheris.instrument_imports(include=list(READERS)):  # pyright: ignore[reportAttributeAccessIssue] # set at run time
     from testkit.fuzz.targets import TARGETS
 
 

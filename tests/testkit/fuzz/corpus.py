@@ -12,7 +12,8 @@ from typing import Any, Final
 
 FOLDER: Final = Path(__file__).parents[2] / "testdata" / "fuzz"
 INPUT_BYTES_MAX: Final = 2_000
-_READERS: Final = ("/controller_core/", "/ha_sidecar/")
+READERS: Final = ("controller_core", "ha_sidecar")
+"""The packages whose steps count."""
 
 
 def path_of(target: str) -> Path:
@@ -48,7 +49,7 @@ def _steps(function: Callable[[bytes], None], data: bytes) -> set[tuple[str, int
 
     def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
         name = frame.f_code.co_filename
-        if not any(reader in name for reader in _READERS):
+        if not any(f"/{reader}/" in name for reader in READERS):
             return None
         before = frame.f_lineno
 

@@ -39,10 +39,10 @@ class Listener:
                 await self.changed.wait()
                 self.changed.clear()
 
-    async def wait_request(self) -> None:
-        """Wait until a request has come."""
+    async def wait_requests(self, count: int = 1) -> None:
+        """Wait until so many requests have come, in all."""
         async with asyncio.timeout(2):
-            while not self.requests:
+            while len(self.requests) < count:
                 await self.changed.wait()
                 self.changed.clear()
 
@@ -99,7 +99,7 @@ async def test_a_notice_goes_over_the_connection_that_is_there(
     notifier.prepare(listener.address)
     await listener.wait_connections(1)
     notifier.notify([_notice(listener.address)])
-    await listener.wait_request()
+    await listener.wait_requests()
     assert len(listener.connections) == 1
 
 
@@ -157,10 +157,7 @@ async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
     notifier.notify([_notice(listener.address)])
     await listener.wait_connections(2)
     assert listener.connections[0].is_closed
-    async with asyncio.timeout(2):
-        while len(listener.requests) < 2:
-            await listener.changed.wait()
-            listener.changed.clear()
+    await listener.wait_requests(2)
 
 
 async def test_where_many_are_told_at_once_few_are_dialled_anew(
@@ -175,9 +172,7 @@ async def test_where_many_are_told_at_once_few_are_dialled_anew(
         notifier.notify([_notice(one.address) for one in listeners])
         async with asyncio.timeout(2):
             for one in listeners:
-                while len(one.requests) < 2:
-                    await one.changed.wait()
-                    one.changed.clear()
+                await one.wait_requests(2)
         assert sum(len(one.connections) for one in listeners) == len(listeners) + 2
     finally:
         for one in listeners:
