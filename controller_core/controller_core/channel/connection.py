@@ -33,9 +33,9 @@ from typing import Final, cast
 
 from controller_core.channel.errors import CallTimeoutError, ConnectionClosedError
 from controller_core.remoting.codes import ResponseCode
-from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError, RemotingUsageError
-from controller_core.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, encode
+from controller_core.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, PreparedAnswer, encode
 
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes that may wait for one peer; four of the largest frames."""
@@ -46,7 +46,7 @@ KEEPALIVE_INTERVAL_S: Final = 10
 KEEPALIVE_PROBES_MAX: Final = 3
 _OPAQUE_MAX: Final = 2**31 - 1
 
-RequestHandler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
+RequestHandler = Callable[["Connection", RemotingCommand], RemotingCommand | PreparedAnswer | None]
 ClosedCallback = Callable[["Connection", Exception | None], object]
 
 _log = logging.getLogger(__name__)
@@ -162,13 +162,7 @@ class Connection(asyncio.Protocol):
         """
         if self._closing:
             raise ConnectionClosedError(f"connection to {self.peer} is closed: {self._reason}")
-        frame = encode(command)
-        if not self._unsent and not self._reading:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(frame)
-        self._unsent_bytes += len(frame)
-        if self._unsent_bytes > self._unsent_bytes_max:
-            self._flush()
+        self._send_frame(encode(command))
 
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that wants no answer; made so if it is not yet.
@@ -249,13 +243,16 @@ class Connection(asyncio.Protocol):
     # Inside.
 
     def _receive(self, command: RemotingCommand) -> None:
-        if command.is_response:
+        if command.flag & FLAG_RESPONSE:
             answer = self._calls.get(command.opaque)
             if answer is not None and not answer.done():
                 answer.set_result(command)
             return
         response = self._handle(command)
-        if response is None or command.is_oneway or self._closing:
+        if response is None or command.flag & FLAG_ONEWAY or self._closing:
+            return
+        if isinstance(response, PreparedAnswer):
+            self._send_frame(response.frame(command.opaque))
             return
         try:
             self.send(response)
@@ -263,7 +260,15 @@ class Connection(asyncio.Protocol):
             _log.exception("answer to request %d from %s", command.code, self.peer)
             self.send(_failure(command, error))
 
-    def _handle(self, request: RemotingCommand) -> RemotingCommand | None:
+    def _send_frame(self, frame: bytes) -> None:
+        if not self._unsent and not self._reading:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        if self._unsent_bytes > self._unsent_bytes_max:
+            self._flush()
+
+    def _handle(self, request: RemotingCommand) -> RemotingCommand | PreparedAnswer | None:
         try:
             return self.on_request(self, request)
         except RemotingProtocolError as error:

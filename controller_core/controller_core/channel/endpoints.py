@@ -93,6 +93,7 @@ class Server:
         self._frame_bytes_max = frame_bytes_max
         self._server: asyncio.Server | None = None
         self._listener: Listener | None = None
+        self._closed = False
 
     @property
     def refused(self) -> int:
@@ -110,6 +111,7 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening, end every connection after what was sent has left, and wait for that."""
+        self._closed = True
         if self._listener is not None:
             await self._listener.close()
         if self._server is not None:
@@ -148,6 +150,9 @@ class Server:
         await self._listener.listen(host, port, BACKLOG_MAX)
 
     def _made(self, connection: Connection) -> None:
+        if self._closed:  # accepted by the loop before, made after
+            connection.abort()
+            return
         if len(self.connections) >= self._connections_max:
             self.turned_away += 1
             connection.abort()

@@ -60,7 +60,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
         self._silent: set[socket.socket] = set()
-        self._starting: set[asyncio.Task[None]] = set()
+        self._starting: dict[asyncio.Task[None], socket.socket] = {}
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
         """Begin to accept.
@@ -99,9 +99,13 @@ class Listener:
         self._listening.clear()
         for silent in list(self._silent):
             self._drop(silent)
-        for task in self._starting:
+        starting = dict(self._starting)
+        for task in starting:
             task.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*starting, return_exceptions=True)
+        for task, accepted in starting.items():
+            if task.cancelled():  # perhaps before its first step, and then nobody else knows the socket
+                accepted.close()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
@@ -150,8 +154,8 @@ class Listener:
 
     def _begin(self, accepted: socket.socket, *, is_tls: bool) -> None:
         task = self._loop.create_task(self._start(accepted, is_tls=is_tls))
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._starting[task] = accepted
+        task.add_done_callback(self._starting.pop)
 
     async def _start(self, accepted: socket.socket, *, is_tls: bool) -> None:
         try:

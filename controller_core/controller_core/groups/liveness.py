@@ -63,14 +63,14 @@ class LiveEntry:
 
     key: ReplicaKey
     channel_id: int
-    last_beat_ms: int
-    timeout_ms: int
-    address: str
-    epoch: int
-    max_offset: int
-    confirm_offset: int
-    priority: int
-    deadline_ms: int
+    last_beat_ms: int = 0
+    timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS
+    address: str = ""
+    epoch: int = UNKNOWN_EPOCH
+    max_offset: int = UNKNOWN_OFFSET
+    confirm_offset: int = UNKNOWN_OFFSET
+    priority: int = DEFAULT_ELECTION_PRIORITY
+    deadline_ms: int = 0
     heap_deadline_ms: int = 0
     heap_token: int = 0
 
@@ -83,12 +83,12 @@ class LivenessTable:
     """The living members of all groups, as this node hears them."""
 
     def __init__(self) -> None:
+        self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
-        self._channels: dict[int, set[ReplicaKey]] = {}
+        self._channels: dict[int, dict[str, set[ReplicaKey]]] = {}
         self._deaths: dict[ReplicaKey, Death] = {}
         self._heap: list[tuple[int, int, ReplicaKey]] = []
         self._tokens = 0
-        self._count = 0
 
     def beat(
         self,
@@ -120,20 +120,20 @@ class LivenessTable:
             Whether the member was not alive before, so that a group may now be able to elect. False also for one that
             is not taken up because the table is full.
         """
-        timeout_ms = timeout_ms if timeout_ms is not None and timeout_ms > 0 else DEFAULT_HEARTBEAT_TIMEOUT_MS
-        entry = LiveEntry(
-            key=key,
-            channel_id=channel_id,
-            last_beat_ms=now_ms,
-            timeout_ms=timeout_ms,
-            address=address,
-            epoch=UNKNOWN_EPOCH if epoch is None else epoch,
-            max_offset=UNKNOWN_OFFSET if max_offset is None else max_offset,
-            confirm_offset=UNKNOWN_OFFSET if confirm_offset is None else confirm_offset,
-            priority=DEFAULT_ELECTION_PRIORITY if priority is None else priority,
-            deadline_ms=now_ms + timeout_ms,
+        known = self._members.get(key)
+        entry = self._enter(key, channel_id) if known is None else known
+        if entry is None:
+            return False
+        entry.address = address
+        entry.timeout_ms = (
+            timeout_ms if timeout_ms is not None and timeout_ms > 0 else DEFAULT_HEARTBEAT_TIMEOUT_MS
         )
-        return self._put(entry)
+        entry.epoch = UNKNOWN_EPOCH if epoch is None else epoch
+        entry.max_offset = UNKNOWN_OFFSET if max_offset is None else max_offset
+        entry.confirm_offset = UNKNOWN_OFFSET if confirm_offset is None else confirm_offset
+        entry.priority = DEFAULT_ELECTION_PRIORITY if priority is None else priority
+        self._heard(entry, channel_id, now_ms)
+        return known is None
 
     def touch(self, key: ReplicaKey, channel_id: int, now_ms: int, *, address: str = "") -> bool:
         """Take a member's own request (1002, 1003) over a live connection as proof of life.
@@ -144,59 +144,59 @@ class LivenessTable:
         Returns:
             As `beat`.
         """
-        known = self.get(key)
+        known = self._members.get(key)
         if known is None:
             return self.beat(key, channel_id, now_ms, address=address)
-        self.beat(
-            key,
-            channel_id,
-            now_ms,
-            timeout_ms=known.timeout_ms,
-            epoch=known.epoch,
-            max_offset=known.max_offset,
-            confirm_offset=known.confirm_offset,
-            priority=known.priority,
-            address=address or known.address,
-        )
+        known.address = address or known.address
+        self._heard(known, channel_id, now_ms)
         return False
 
-    def _put(self, entry: LiveEntry) -> bool:
-        group = self._groups.get(entry.key.group)
-        known = None if group is None else group.get(entry.key.broker_id)
-        if known is None and self._count >= LIVE_BROKERS_MAX:
-            return False
-        if known is None:
-            self._count += 1
-            self._deaths.pop(entry.key, None)
+    def _enter(self, key: ReplicaKey, channel_id: int) -> LiveEntry | None:
+        """Take up a member that is not in the table, its fields still to be set; None if the table is full."""
+        if len(self._members) >= LIVE_BROKERS_MAX:
+            return None
+        self._deaths.pop(key, None)
+        entry = LiveEntry(key, channel_id)
+        self._members[key] = self._groups.setdefault(key.group, {})[key.broker_id] = entry
+        self._bind(entry)
+        return entry
+
+    def _heard(self, entry: LiveEntry, channel_id: int, now_ms: int) -> None:
+        """Note when and where a member was heard; its deadline follows from its time-out."""
+        entry.last_beat_ms = now_ms
+        entry.deadline_ms = now_ms + entry.timeout_ms
+        if entry.channel_id != channel_id:
+            self._unbind(entry)
+            entry.channel_id = channel_id
+            self._bind(entry)
+        if not entry.heap_token or entry.deadline_ms < entry.heap_deadline_ms:
             self._schedule(entry)
-        else:
-            entry.heap_deadline_ms, entry.heap_token = known.heap_deadline_ms, known.heap_token
-            if known.channel_id != entry.channel_id:
-                self._unbind(known)
-            if entry.deadline_ms < entry.heap_deadline_ms:
-                self._schedule(entry)
-        self._groups.setdefault(entry.key.group, {})[entry.key.broker_id] = entry
-        self._channels.setdefault(entry.channel_id, set()).add(entry.key)
-        return known is None
 
     def _schedule(self, entry: LiveEntry) -> None:
         self._tokens += 1
         entry.heap_deadline_ms, entry.heap_token = entry.deadline_ms, self._tokens
         heapq.heappush(self._heap, (entry.deadline_ms, entry.heap_token, entry.key))
 
+    def _bind(self, entry: LiveEntry) -> None:
+        names = self._channels.setdefault(entry.channel_id, {})
+        names.setdefault(entry.key.broker_name, set()).add(entry.key)
+
     def _unbind(self, entry: LiveEntry) -> None:
-        keys = self._channels[entry.channel_id]
+        names = self._channels[entry.channel_id]
+        keys = names[entry.key.broker_name]
         keys.discard(entry.key)
         if not keys:
+            del names[entry.key.broker_name]
+        if not names:
             del self._channels[entry.channel_id]
 
     def _bury(self, entry: LiveEntry, cause: Cause, now_ms: int) -> Death:
         self._unbind(entry)
+        del self._members[entry.key]
         group = self._groups[entry.key.group]
         del group[entry.key.broker_id]
         if not group:
             del self._groups[entry.key.group]
-        self._count -= 1
         death = Death(entry.key, cause, entry.last_beat_ms, now_ms)
         self._deaths[entry.key] = death
         if len(self._deaths) > LIVE_BROKERS_MAX:
@@ -205,8 +205,7 @@ class LivenessTable:
 
     def channel_closed(self, channel_id: int, now_ms: int) -> list[Death]:
         """Bury all members whose latest heartbeat came by this connection, in order of their keys."""
-        keys = sorted(self._channels.get(channel_id, ()))
-        entries = (self.get(key) for key in keys)
+        entries = (self.get(key) for key in self.keys_of_channel(channel_id))
         return [self._bury(entry, Cause.CONNECTION_CLOSED, now_ms) for entry in entries if entry is not None]
 
     def expire(self, now_ms: int) -> list[Death]:
@@ -253,11 +252,11 @@ class LivenessTable:
 
     def get(self, key: ReplicaKey) -> LiveEntry | None:
         """Return a living member's entry; do not change it."""
-        return self._groups.get(key.group, {}).get(key.broker_id)
+        return self._members.get(key)
 
     def is_alive(self, key: ReplicaKey) -> bool:
         """Tell whether a member is in the table."""
-        return self.get(key) is not None
+        return key in self._members
 
     def alive(self, key: GroupKey) -> tuple[LiveBroker, ...]:
         """Return a group's living members as commands carry them, by ascending id."""
@@ -268,12 +267,27 @@ class LivenessTable:
         return tuple(sorted(self._groups.get(key, ())))
 
     def keys_of_channel(self, channel_id: int) -> tuple[ReplicaKey, ...]:
-        """Return whose latest heartbeat came by a connection: it tells the cluster of requests that carry none."""
-        return tuple(sorted(self._channels.get(channel_id, ())))
+        """Return whose latest heartbeat came by a connection."""
+        names = self._channels.get(channel_id, {})
+        return tuple(sorted(key for keys in names.values() for key in keys))
+
+    def cluster_of(self, channel_id: int, broker_name: str) -> str:
+        """Return the cluster of the members with this brokerName whose latest heartbeat came by a connection.
+
+        It tells the cluster of requests that carry none; empty if there is no such member, or of several clusters.
+        """
+        names = self._channels.get(channel_id)
+        keys = None if names is None else names.get(broker_name)
+        if not keys:
+            return ""
+        if len(keys) == 1:
+            return next(iter(keys)).cluster
+        clusters = {key.cluster for key in keys}
+        return clusters.pop() if len(clusters) == 1 else ""
 
     def last_death(self, key: ReplicaKey) -> Death | None:
         """Return how a member that is not alive died, None if this node never saw it die."""
         return self._deaths.get(key)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._members)

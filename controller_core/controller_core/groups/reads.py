@@ -8,7 +8,7 @@ Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNex
 
 from collections.abc import Callable, Sequence
 
-from controller_core.groups.broker_ids import register_reply, registered_group
+from controller_core.groups.broker_ids import registered_group
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.keys import GroupKey, ReplicaKey
@@ -41,6 +41,11 @@ def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") ->
         return ambiguous(error, {})
     if group is None:
         return Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
+    return replica_info_reply(group)
+
+
+def replica_info_reply(group: Group) -> Reply:
+    """Answer 1004 for a known group."""
     ext = group.master_ext()
     del ext["syncStateSetEpoch"]  # 1004 has it in the body only
     return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
@@ -59,17 +64,10 @@ def get_sync_state_data(state: GroupsState, names: Sequence[str], is_alive: IsAl
     )
 
 
-def register_unchanged(
-    state: GroupsState,
-    *,
-    cluster: str,
-    broker_name: str,
-    broker_id: int,
-    address: str,
-    log_replica: bool,
-    is_alive: IsAlive,
-) -> Reply | None:
-    """Answer a 1003 that changes nothing, refusals included; None if it must go through the log."""
+def registered_so(
+    state: GroupsState, *, cluster: str, broker_name: str, broker_id: int, address: str, log_replica: bool
+) -> Group | Reply | None:
+    """Return the group if a 1003 changes nothing of it, the refusal of one, or None if it must go through the log."""
     try:
         found = state.find(broker_name, cluster)
     except AmbiguousGroupError:
@@ -80,8 +78,12 @@ def register_unchanged(
     replica = group.replicas[broker_id]
     if replica.address != address or replica.electable == log_replica:
         return None
-    master_alive = group.master_id is not None and is_alive(ReplicaKey(*group.key, group.master_id))
-    return register_reply(group, cluster, broker_name, master_alive=master_alive)
+    return group
+
+
+def has_living_master(group: Group, is_alive: IsAlive) -> bool:
+    """Say whether the group has a master, and it is alive."""
+    return group.master_id is not None and is_alive(ReplicaKey(*group.key, group.master_id))
 
 
 def group_view(group: Group, is_alive: IsAlive) -> GroupView:

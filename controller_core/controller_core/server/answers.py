@@ -26,14 +26,17 @@ from controller_core.remoting.bodies import (
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import PreparedAnswer
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 
 NOT_LEADER_REMARK = "The controller is not in leader state"
 _SETS_REMEMBERED_MAX = 4_096
 
 
-def answer(request: RemotingCommand, reply: Reply) -> RemotingCommand:
+def answer(request: RemotingCommand, reply: Reply | PreparedAnswer) -> RemotingCommand:
     """Return the frame that answers `request` with `reply`."""
+    if isinstance(reply, PreparedAnswer):
+        return reply.command.with_opaque(request.opaque)
     return RemotingCommand.response_to(request, reply.code, _ext(reply.ext), reply.remark, _body(reply.body))
 
 

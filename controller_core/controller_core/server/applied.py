@@ -68,5 +68,5 @@ class Applied:
             _log.warning("the change of membership at index %d has no effect: %s", entry.index, error)
             changes.applied(entry, str(error))
             return
-        self.book = self.book.changed(change)
+        self.book = self.book.changed(change, self.conf_state)
         changes.applied(entry, self.conf_state)

@@ -106,10 +106,18 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
     transfer = add("transfer", cli_client.transfer, "hand Raft's leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
     add("snapshot", cli_client.snapshot, "have one node write a snapshot now", changes=True)
-    members = add("members", cli_members.members, "list, add, promote or remove controllers", changes=True)
-    members.add_argument("action", choices=("list", "add", "promote", "remove"))
+    members = add(
+        "members", cli_members.members, "list, add, promote, remove or replace controllers", changes=True
+    )
+    members.add_argument("action", choices=("list", "add", "promote", "remove", "replace"))
     members.add_argument(
         "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
+    )
+    comma = "with replace, comma separated: "
+    members.add_argument("--add", default="", metavar="NODES", help=comma + "who comes, as n3-host:port")
+    members.add_argument("--remove", default="", metavar="NAMES", help=comma + "who goes, as n0")
+    members.add_argument(
+        "--within", type=float, default=60.0, metavar="S", help="seconds to wait for those who come (60)"
     )
 
 

@@ -22,7 +22,15 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class ClientError(Exception):
-    """A node could not be asked, or refused; the text is for the person at the terminal."""
+    """A node could not be asked, or refused; the text is for the person at the terminal.
+
+    Attributes:
+        status: of the HTTP answer; 0 if there was none.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 async def status(arguments: Namespace) -> None:
@@ -180,7 +188,7 @@ async def request(
                     continue
                 if not response.ok:
                     about = f" ({value['field']}: {value['value']})" if value.get("field") else ""
-                    raise ClientError(f"{value.get('error', response.reason)}{about}")
+                    raise ClientError(f"{value.get('error', response.reason)}{about}", response.status)
                 return value
     raise ClientError("the nodes disagree about who leads; try again")
 

@@ -6,12 +6,13 @@
                                           +--- leadership lost: outcome unknown
 
 A second one is refused meanwhile, with its own error: two changes at a time can make two majorities that do not meet.
+A joint change is answered when it is entered, and is under way until it is left.
 """
 
 import asyncio
 from dataclasses import dataclass
 
-from controller_core.raft.confchange.changes import ConfChange
+from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
 from controller_core.raft.errors import ProposalDroppedError as CoreDroppedError
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import ConfState, Entry
@@ -39,7 +40,7 @@ class ConfChanges:
         self._raw = raw
         self._under_way: _UnderWay | None = None
 
-    def propose(self, change: ConfChange) -> asyncio.Future[ConfState]:
+    def propose(self, change: ConfChange | ConfChangeV2) -> asyncio.Future[ConfState]:
         """Put a change into the log of this leader; the future is of the membership that it led to.
 
         Raises:

@@ -185,6 +185,21 @@ class Settings:
         "none",
         "Whether who dials the remoting port in TLS shows a certificate: none, optional (verified if shown) or require.",
     )
+    tls_enable: bool = bool_key(
+        "tls.enable",
+        default=False,
+        meaning="Whether brokers are told of their master, and asked, in TLS; needed where they have tls.server.mode=enforcing.",
+    )
+    tls_client_trust_path: str = text_key(
+        "tls.client.trustCertPath",
+        "",
+        "Authorities, PEM, that a broker's certificate must be of, once tls.enable is set; its name is not looked at. "
+        "Empty: nothing is verified, as in Java without tls.client.authServer.",
+    )
+    tls_client_cert_path: str = text_key(
+        "tls.client.certPath", "", "Certificate chain, PEM, that is shown to brokers that ask for one."
+    )
+    tls_client_key_path: str = text_key("tls.client.keyPath", "", "Its private key, PEM, without password.")
     peer_tls_cert_path: str = text_key(
         "peerTlsCertPath",
         "",

@@ -99,6 +99,7 @@ class Controller:
             self._metrics,
             alive_of=self.hearing.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
+            broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
         self.failover = self._make_failover()
         self._ha_addresses = HaAddresses(

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
+from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome, Reply
 from controller_core.remoting import headers
@@ -29,6 +30,7 @@ from controller_core.remoting.bodies import SyncStateSet, decode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError
+from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server import answers
 from controller_core.server.clock import Clock
 from controller_core.server.forwarding import forwarded_cluster, is_forwarded
@@ -37,13 +39,13 @@ from controller_core.server.leader_rule import LeaderRule
 from controller_core.server.live_config import LiveConfig, UpdateRefusedError
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.peer_list import Peer, format_peers
+from controller_core.server.prepared import PreparedAnswers
 from controller_core.server.requests import CommandMaker
 from controller_core.server.role_changes import RoleChanges
 
-HEARTBEAT_REMARK: Final = "Heart beat success"
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
 
-Answer = RemotingCommand | Coroutine[object, object, RemotingCommand] | None
+Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | None
 
 
 class NodeReads(Protocol):
@@ -76,7 +78,7 @@ class Submitter(Protocol):
         """Return which groups are in the middle of a change of master."""
         ...
 
-    async def submit(self, command: AnyCommand) -> Outcome:
+    def submit(self, command: AnyCommand) -> Coroutine[object, object, Outcome]:
         """Propose a command and return what applying it led to."""
         ...
 
@@ -111,6 +113,7 @@ class Handlers:
         self._config = config
         self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
+        self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -118,7 +121,7 @@ class Handlers:
             RequestCode.UPDATE_CONTROLLER_CONFIG: self._update_config,
             RequestCode.GET_CONTROLLER_CONFIG: self._get_config,
         }
-        self._reads: dict[int, Callable[[int, RemotingCommand], Reply | None]] = {
+        self._reads: dict[int, Callable[[int, RemotingCommand], Reply | PreparedAnswer | None]] = {
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self._get_replica_info,
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: self._get_sync_state_data,
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: self._get_next_broker_id,
@@ -147,6 +150,8 @@ class Handlers:
         read = self._reads.get(request.code)
         if read is not None and not self._must_wait(request) and self._may_read():
             reply = read(channel_id, request)
+            if isinstance(reply, PreparedAnswer):
+                return reply
             if reply is not None:
                 return answers.answer(request, reply)
         elif read is None and request.code not in self._writes:
@@ -182,7 +187,7 @@ class Handlers:
 
         return await self._rule.serve(request, here, cluster)
 
-    async def _as_leader(self, channel_id: int, request: RemotingCommand) -> Reply:
+    async def _as_leader(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer:
         read = self._reads.get(request.code)
         if read is not None:
             if self._must_wait(request):
@@ -202,16 +207,16 @@ class Handlers:
 
     # Served by every node.
 
-    def _heartbeat(self, channel_id: int, request: RemotingCommand) -> RemotingCommand | None:
+    def _heartbeat(self, channel_id: int, request: RemotingCommand) -> Answer:
         header = headers.BrokerHeartbeatRequestHeader.from_ext(request.ext)
         if header.broker_id is None:
-            code, remark = ResponseCode.CONTROLLER_INVALID_REQUEST, NO_BROKER_ID_REMARK
-        else:
-            code, remark = ResponseCode.SUCCESS, HEARTBEAT_REMARK
-            key = self._hearing.beat(channel_id, header, header.broker_id)
-            if header.epoch is not None:
-                self._submitter.saw_epoch(key, header.epoch, is_beat=True)
-        return None if request.is_oneway else RemotingCommand.response_to(request, code, remark=remark)
+            code = ResponseCode.CONTROLLER_INVALID_REQUEST
+            refusal = RemotingCommand.response_to(request, code, remark=NO_BROKER_ID_REMARK)
+            return None if request.is_oneway else refusal
+        key = self._hearing.beat(channel_id, header, header.broker_id)
+        if header.epoch is not None:
+            self._submitter.saw_epoch(key, header.epoch, is_beat=True)
+        return None if request.is_oneway else self._prepared.heartbeat
 
     def _metadata(self, _channel_id: int, request: RemotingCommand) -> RemotingCommand:
         settings = self._config.settings
@@ -246,9 +251,13 @@ class Handlers:
 
     # Reads of the leader.
 
-    def _get_replica_info(self, channel_id: int, request: RemotingCommand) -> Reply:
+    def _get_replica_info(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer:
         name = headers.GetReplicaInfoRequestHeader.from_ext(request.ext).broker_name
-        return reads.get_replica_info(self._machine.state, name, self._cluster(channel_id, request, name))
+        cluster = self._cluster(channel_id, request, name)
+        group = self._machine.state.find_one(name, cluster)
+        if group is not None:
+            return self._prepared.replica_info(group)
+        return reads.get_replica_info(self._machine.state, name, cluster)
 
     def _get_sync_state_data(self, _channel_id: int, request: RemotingCommand) -> Reply:
         is_alive = self._hearing.table.is_alive
@@ -258,23 +267,27 @@ class Handlers:
         header = headers.GetNextBrokerIdRequestHeader.from_ext(request.ext)
         return reads.get_next_broker_id(self._machine.state, header.cluster_name, header.broker_name)
 
-    def _register_unchanged(self, channel_id: int, request: RemotingCommand) -> Reply | None:
+    def _register_unchanged(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer | None:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
-        reply = self._unchanged(header)
-        if reply is None or reply.code != ResponseCode.SUCCESS:
-            return reply
+        group = self._unchanged(header)
         # Who registers is alive. It may be the master, whom the answer names only while it is.
-        return self._unchanged(header) if self._registered(channel_id, request, header) else reply
+        if isinstance(group, Group) and self._registered(channel_id, request, header):
+            group = self._unchanged(header)
+        if not isinstance(group, Group):
+            return group
+        master_alive = reads.has_living_master(group, self._hearing.table.is_alive)
+        return self._prepared.registration(
+            group, header.cluster_name, header.broker_name, master_alive=master_alive
+        )
 
-    def _unchanged(self, header: headers.RegisterBrokerToControllerRequestHeader) -> Reply | None:
-        return reads.register_unchanged(
+    def _unchanged(self, header: headers.RegisterBrokerToControllerRequestHeader) -> Group | Reply | None:
+        return reads.registered_so(
             self._machine.state,
             cluster=header.cluster_name,
             broker_name=header.broker_name,
             broker_id=header.broker_id,
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
-            is_alive=self._hearing.table.is_alive,
         )
 
     def _registered(

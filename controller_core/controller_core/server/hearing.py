@@ -59,10 +59,11 @@ class Hearing:
 
         `channel_id` is its own connection, or `NO_CHANNEL_ID`.
         """
+        alive = self.table.is_alive(key)
+        if alive and channel_id == NO_CHANNEL_ID:
+            return False
         group = self._state.get(key.group)
         if group is None or key.broker_id not in group.replicas:
-            return False
-        if channel_id == NO_CHANNEL_ID and self.table.is_alive(key):
             return False
         revived = self.table.touch(key, channel_id, self._clock.now_ms(), address=address)
         if revived:
@@ -92,10 +93,7 @@ class Hearing:
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group; empty if they named none."""
-        clusters = {
-            key.cluster for key in self.table.keys_of_channel(channel_id) if key.broker_name == broker_name
-        }
-        return clusters.pop() if len(clusters) == 1 else ""
+        return self.table.cluster_of(channel_id, broker_name)
 
     def beat_of(self, key: ReplicaKey) -> Beat | None:
         """Return what people are shown of a member's newest heartbeat."""

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
@@ -20,7 +21,9 @@ from controller_core.server.http_errors import HttpError, json_response
 
 _LEADER_WITHIN_S: Final = 1.0
 _POLL_S: Final = 0.02
-MEMBER_ACTIONS: Final = ("add", "promote", "remove")
+MEMBER_ACTIONS: Final = ("add", "promote", "remove", "replace")
+REPLACED_MAX: Final = 64
+"""Names in each list of a replacement."""
 
 T = TypeVar("T")
 
@@ -74,6 +77,14 @@ class ChangesView(Protocol):
         """
         ...
 
+    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> views.Json | None:
+        """Replace controllers by learners in one joint change; None if leadership was handed over instead.
+
+        Raises:
+            HttpError: it was refused, or its end is not known.
+        """
+        ...
+
 
 class Changes:
     """Serves the paths that change something."""
@@ -117,6 +128,10 @@ class Changes:
         actions = [name for name in MEMBER_ACTIONS if name in body]
         if len(actions) != 1:
             raise HttpError(400, f"exactly one of {', '.join(MEMBER_ACTIONS)} must be given", field="body")
+        if actions[0] == "replace":
+            meant = _body_field(body, "replace", dict)
+            value = await self._controller.replace_members(_names(meant, "add"), _names(meant, "remove"))
+            return await self._redirect(request) or _handed_on() if value is None else json_response(value)
         member = _body_field(body, actions[0], str)
         value = await self._controller.change_members(actions[0], member)
         # A leader that was to be removed has handed leadership over: the next one removes it.
@@ -184,6 +199,23 @@ async def _body(request: web.Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object", field="body")
     return value
+
+
+def _names(meant: dict[str, Any], field: str) -> tuple[str, ...]:
+    """Return one list of names of a replacement; without it, nobody."""
+    value = meant.get(field, [])
+    if (
+        not isinstance(value, list)
+        or len(value) > REPLACED_MAX
+        or not all(isinstance(one, str) for one in value)
+    ):
+        raise HttpError(400, f"must be a list of at most {REPLACED_MAX} names", field=field, value=value)
+    return tuple(value)
+
+
+def _handed_on() -> web.Response:
+    """Answer that leadership went to another node and came back: nothing has changed."""
+    return HttpError(503, "leadership was handed over and came back; try again").response()
 
 
 def _body_field(body: dict[str, Any], name: str, kind: type[T]) -> T:

@@ -24,6 +24,7 @@ from controller_core.channel.errors import ChannelError, ConnectError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.answers import NOT_LEADER_REMARK, not_leader
+from controller_core.server.deadlines import Deadlines
 from controller_core.server.forwarding import FATE_UNKNOWN_FIELD, Forwarder, is_forwarded
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 
@@ -69,6 +70,7 @@ class LeaderRule:
         self._node = node
         self._self_id = self_id
         self._forwarder = forwarder
+        self._deadlines = Deadlines(ANSWER_WITHIN_S)
 
     async def serve(
         self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
@@ -80,11 +82,15 @@ class LeaderRule:
             here: serves it on this node, which then leads.
             cluster: says what the sender's heartbeats named, for the leader to know; empty if nothing.
         """
+        deadline = self._deadlines.begin()
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                return await self._serve(request, here, cluster)
-        except TimeoutError:
+            return await self._serve(request, here, cluster)
+        except asyncio.CancelledError:
+            if not deadline.passed or _cancelled_by_another_too():
+                raise
             return not_leader(request)
+        finally:
+            deadline.met()
 
     async def _serve(
         self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
@@ -121,6 +127,12 @@ class LeaderRule:
                 "the leader that was asked lost its office before the request was applied"
             )
         return None
+
+
+def _cancelled_by_another_too() -> bool:
+    """Take back the cancellation of a deadline; say whether somebody else asks for one as well."""
+    task = asyncio.current_task()
+    return task is not None and task.uncancel() > 0
 
 
 def _fate_unknown(request: RemotingCommand) -> RemotingCommand:

@@ -18,7 +18,8 @@ class GroupsMachine:
     def __init__(self) -> None:
         self.state = GroupsState()
         self._observers: list[Callable[[Outcome], None]] = []
-        self._bell = asyncio.Event()
+        self._bell: asyncio.Event | None = None
+        """There while somebody waits: most entries are applied with nobody listening."""
 
     def observe(self, observer: Callable[[Outcome], None]) -> None:
         """Call `observer` after each applied command, on every node."""
@@ -48,9 +49,12 @@ class GroupsMachine:
 
     async def news(self) -> None:
         """Wait until events were added after this call."""
+        if self._bell is None:
+            self._bell = asyncio.Event()
         await self._bell.wait()
 
     def _ring(self) -> None:
-        # Why a fresh event each time: those who wait now wake, those who come later wait for the next news.
-        bell, self._bell = self._bell, asyncio.Event()
-        bell.set()
+        # Why it is forgotten: those who wait now wake, those who come later wait for the next news.
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.set()

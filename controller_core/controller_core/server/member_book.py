@@ -8,7 +8,8 @@ any setting.
     AddLearner id, context            the member is written, or written anew
     AddNode id (promotion), context   the same; without a context the book stays as it is
     UpdateNode id, context            the member is written anew; Raft's membership stays as it is
-    RemoveNode id                     the member is struck out
+    RemoveNode id                     the member is struck out; in a joint change when that is left, for until then the
+                                      member votes in the old half and must be reached
 
 The incarnation is what keeps a lost store from voting again. It is chosen when a store is made and is written here once
 the member has shown itself; from then on whoever comes under that name with another store is refused (`peer_links`).
@@ -22,6 +23,7 @@ from typing import Final
 import msgspec
 
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeType, ConfChangeV2
+from controller_core.raft.types import ConfState
 
 _MAGIC: Final = b"RMQHAMB1"
 _SIZE_BYTES: Final = 4
@@ -75,18 +77,21 @@ class MemberBook:
 
     __hash__ = None  # type: ignore[assignment] # compared by content, and nobody keys by it
 
-    def changed(self, change: ConfChange | ConfChangeV2) -> "MemberBook":
-        """Return the book after a change of membership.
+    def changed(self, change: ConfChange | ConfChangeV2, state: ConfState) -> "MemberBook":
+        """Return the book after a change of membership, which led to `state`.
 
         Raises:
             MemberBookError: the context is none that this version knows.
         """
         members = dict(self._members)
+        gone: set[int] = set(members) if change.as_v2().leaves_joint() else set()
         for single in change.as_v2().changes:
             if single.type is ConfChangeType.REMOVE_NODE:
-                members.pop(single.node_id, None)
+                gone.add(single.node_id)
             elif change.context:
                 members[single.node_id] = decode_member(change.context)
+        for raft_id in gone - {*state.voters, *state.voters_outgoing, *state.learners, *state.learners_next}:
+            members.pop(raft_id, None)
         return MemberBook(members)
 
 

@@ -4,12 +4,13 @@ The leader knows how far each member is; another node tells who they are, and nu
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from controller_core.server.config import Settings
 from controller_core.server.http_errors import HttpError
 from controller_core.server.members import Members
-from controller_core.server.membership import Membership, MembershipError
+from controller_core.server.membership import Membership, MembershipError, NotYetError
 from controller_core.server.node import Node
 from controller_core.server.node_types import (
     NodeStatus,
@@ -69,13 +70,51 @@ class MembersView:
             async with asyncio.timeout(CHANGE_WITHIN_S):
                 await self._change(action, member)
         except MembershipError as error:
-            raise HttpError(409, str(error), field=action, value=error.value) from error
+            raise HttpError(_status(error), str(error), field=action, value=error.value) from error
         except PeerListError as error:
             raise HttpError(400, str(error), field=action, value=member) from error
         except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
             text = str(error) or "time-out"
             raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
         return self.json()
+
+    async def replace(self, add: Sequence[str], remove: Sequence[str]) -> Json | None:
+        """Make learners voters and remove members in one joint change; return the members as they are then.
+
+        A leader that is to go hands leadership to a voter that stays, if there is one, and returns None: that one can do it
+        without an election in between.
+
+        Raises:
+            HttpError: 409, it makes no sense; 503, it cannot be done yet, or its end is not known.
+        """
+        try:
+            async with asyncio.timeout(CHANGE_WITHIN_S):
+                if await self._handed_over(remove):
+                    return None
+                await self._replace(add, remove)
+        except MembershipError as error:
+            raise HttpError(_status(error), str(error), field=error.field, value=error.value) from error
+        except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
+            text = str(error) or "time-out"
+            raise HttpError(503, f"the change was not made, or its end is not known: {text}") from error
+        return self.json()
+
+    async def _replace(self, add: Sequence[str], remove: Sequence[str]) -> None:
+        if self._membership is None:
+            raise MembershipError("this node has no peers to speak to", "add", ",".join(add))
+        await self._membership.replace(add, remove)
+
+    async def _handed_over(self, remove: Sequence[str]) -> bool:
+        names = {peer.raft_id: peer.name for peer in self._members.peers()}
+        progress = self._node.status().progress
+        staying = [
+            (progress[voter].recent_active, progress[voter].match, voter)
+            for voter in self._node.conf_state.voters
+            if names.get(voter) not in remove and voter in progress
+        ]
+        if self._settings.self_id not in remove or not staying:
+            return False
+        return await self._node.transfer_leadership(max(staying)[-1])
 
     async def _change(self, action: str, member: str) -> None:
         if self._membership is None:
@@ -90,3 +129,8 @@ class MembersView:
                     raise MembershipError("leads, and nobody else took over in time", "name", member)
             case _:
                 await self._membership.remove(member)
+
+
+def _status(error: MembershipError) -> int:
+    """Return 503 for what may pass by itself, 409 for what does not."""
+    return 503 if isinstance(error, NotYetError) else 409

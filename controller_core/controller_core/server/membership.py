@@ -3,6 +3,7 @@
     add       a learner; it must answer and have no log, and is written with its address and its store
     promote   a learner that has nearly all of the log becomes a voter
     remove    anybody but the last voter; a leader hands leadership over first
+    replace   learners become voters and others go in one joint change (`replacing`)
 
 One at a time; Raft needs a majority to apply each. What would leave a cluster without a living majority is refused: it
 could not be undone.
@@ -13,10 +14,11 @@ time, and where they are, whenever that changes. So moving a node is editing its
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
-from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
+from controller_core.raft.confchange.changes import ConfChange, ConfChangeType, ConfChangeV2
 from controller_core.raft.tracker.progress import ProgressState
 from controller_core.raft.types import NodeId
 from controller_core.server.logs import bind
@@ -34,6 +36,7 @@ from controller_core.server.node_types import (
 from controller_core.server.peer_codec import Greeting, Refusal, Reply
 from controller_core.server.peer_list import PEERS_MAX, Peer
 from controller_core.server.peer_rules import Identity, Known
+from controller_core.server.replacing import ReplacementError, replacement
 
 PROMOTE_LAG_MAX_ENTRIES: Final = 1_000
 """How far behind the leader a learner may be when it becomes a voter: about what heartbeats bring in a moment."""
@@ -54,6 +57,10 @@ class MembershipError(Exception):
         super().__init__(text)
         self.field = field
         self.value = value
+
+
+class NotYetError(MembershipError):
+    """A change is refused for what may pass by itself: somebody is behind, or not heard from."""
 
 
 class PeerWatch(Protocol):
@@ -112,7 +119,8 @@ class Membership:
         """Add a learner.
 
         Raises:
-            MembershipError: it is a member, does not answer, or has a log already.
+            NotYetError: it does not answer, or another change is under way.
+            MembershipError: it is a member, or has a log already.
         """
         known = self.members.peers()
         if self.members.named(peer.name) is not None:
@@ -123,7 +131,7 @@ class Membership:
             raise MembershipError(f"there are {PEERS_MAX} members, which is the most", "member", peer.name)
         reply = await self._ask(peer, self._own.greeting(peer.raft_id, "", asks=True))
         if reply is None:
-            raise MembershipError("does not answer; start it first", "member", f"{peer.name}-{peer.address}")
+            raise NotYetError("does not answer; start it first", "member", f"{peer.name}-{peer.address}")
         if reply.why != Refusal.EMPTY:  # FOUNDING too: it has begun a cluster of its own.
             reason = reply.reason or "it has a log; start it with an empty store"
             raise MembershipError(f"cannot be added: {reason}", "member", peer.name)
@@ -162,6 +170,33 @@ class Membership:
             await self._until(lambda status: _no_quorum(status, voters), name)
         await self._change(ConfChangeType.REMOVE_NODE, peer.raft_id, None)
 
+    async def replace(self, add: Sequence[str], remove: Sequence[str]) -> None:
+        """Make learners voters and remove members, all in one joint change; return when its old half is left behind.
+
+        This node may be among those that go: it leads until they have gone.
+
+        Raises:
+            NotYetError: a learner is too far behind, or too few live of the voters before or after.
+            MembershipError: it makes no sense; the error names the field and the value.
+        """
+        known = {peer.name: peer.raft_id for peer in self.members.peers()}
+        state = self._node.conf_state
+        try:
+            meant = replacement(state, known, add, remove)
+        except ReplacementError as error:
+            raise MembershipError(str(error), error.field, error.value) from error
+        await self._look_who_lives()
+        for name in add:
+            peer = self._named(name)
+            await self._until(partial(_behind, peer=peer), name, "add")
+        for field, voters in (("remove", state.voters), ("add", meant.voters)):
+            names = ",".join(add if field == "add" else remove)
+            await self._until(partial(_no_quorum, voters=voters), names, field)
+        await self._put(meant.change(), ",".join(add))
+        while self._node.conf_state.voters_outgoing:  # noqa: ASYNC110 - the leader leaves it by itself, and nobody tells
+            await asyncio.sleep(_POLL_S)
+        _log.info("members were replaced", extra=bind(added=",".join(add), removed=",".join(remove)))
+
     def _named(self, name: str) -> Peer:
         peer = self.members.named(name)
         if peer is None:
@@ -172,22 +207,29 @@ class Membership:
         """Wait for as long as Raft takes to notice that somebody is gone."""
         await asyncio.sleep(self._node.config.election_timeout_ms / 1000)
 
-    async def _until(self, problem: Callable[[NodeStatus], str | None], name: str) -> None:
+    async def _until(
+        self, problem: Callable[[NodeStatus], str | None], name: str, field: str = "name"
+    ) -> None:
         """Wait a moment for a problem to go away: Raft forgets who lives once an election timeout."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + ACTIVE_WITHIN_S
         while (text := problem(self._node.status())) is not None:
             if loop.time() > deadline_s:
-                raise MembershipError(text, "name", name)
+                raise NotYetError(text, field, name)
             await asyncio.sleep(_POLL_S)
 
     async def _change(self, kind: ConfChangeType, raft_id: int, member: Member | None) -> None:
         context = b"" if member is None else encode_member(member)
-        try:
-            await self._node.change_members(ConfChange(kind, NodeId(raft_id), context))
-        except (ChangeUnderWayError, ChangeRefusedError) as error:
-            raise MembershipError(str(error), "name", f"n{raft_id - 1}") from error
+        await self._put(ConfChange(kind, NodeId(raft_id), context), f"n{raft_id - 1}")
         _log.info("the membership has changed", extra=bind(change=kind.name, node=f"n{raft_id - 1}"))
+
+    async def _put(self, change: ConfChange | ConfChangeV2, name: str) -> None:
+        try:
+            await self._node.change_members(change)
+        except ChangeUnderWayError as error:
+            raise NotYetError(str(error), "name", name) from error
+        except ChangeRefusedError as error:
+            raise MembershipError(str(error), "name", name) from error
 
     # What the leader writes by itself.
 

@@ -9,7 +9,7 @@ Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -77,7 +77,9 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # else each counter has a second series; untyped upstream
         self._registry = CollectorRegistry(auto_describe=False)
-        self._requests = _Requests()
+        self._requests = _Counts[tuple[int, int | None]](
+            "rmqha_requests", "Remoting requests by code and result.", ("code", "result"), _request_labels
+        )
         self._registry.register(self._requests)
         self._elections = Counter(
             "rmqha_elections",
@@ -85,11 +87,14 @@ class Metrics:
             ("result", "cause"),
             registry=self._registry,
         )
-        commits = Counter(
-            "rmqha_controller_commit", "Commands proposed by this node.", ("result",), registry=self._registry
+        self._commits = _Counts[str](
+            "rmqha_controller_commit",
+            "Commands proposed by this node.",
+            ("result",),
+            lambda result: (result,),
         )
-        self._applied = commits.labels("applied")
-        self._commits = commits
+        self._commits.count("applied", 0)
+        self._registry.register(self._commits)
 
     def observe(self, node: Callable[[], NodeNumbers], groups: Callable[[], Iterable[GroupNumbers]]) -> None:
         """Show the gauges of the node and its groups, read by these functions at each scrape."""
@@ -97,7 +102,7 @@ class Metrics:
 
     def request(self, code: int, response_code: int | None) -> None:
         """Count one request; `response_code` None is a oneway."""
-        self._requests.count(code, response_code)
+        self._requests.count((code if code in _CODES else _OTHER, response_code))
 
     def election(self, result: str, cause: str) -> None:
         """Count one election: `elected`, `kept` or `failed`."""
@@ -105,7 +110,7 @@ class Metrics:
 
     def commit(self, result: str) -> None:
         """Count one proposed command: `applied`, `not_leader`, `dropped` or `lost`."""
-        (self._applied if result == "applied" else self._commits.labels(result)).inc()
+        self._commits.count(result)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -114,32 +119,45 @@ class Metrics:
 
 _CODES = frozenset(int(code) for code in RequestCode)
 _OTHER: Final = -1
+_Kind = TypeVar("_Kind")
 
 
-class _Requests(Collector):
-    """Counts requests in a plain dict, a tenth of what a labelled `Counter` costs; every request is counted."""
+class _Counts(Collector, Generic[_Kind]):
+    """Counts in a plain dict, a tenth of what a labelled `Counter` costs; only on the event loop, which answers scrapes too."""
 
-    def __init__(self) -> None:
-        # Bounded: the codes of the protocol, times the handful of answers that each may get.
-        self._counts: dict[tuple[int, int | None], int] = {}
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], values: Callable[[_Kind], tuple[str, ...]]
+    ) -> None:
+        """Describe what is counted.
 
-    def count(self, code: int, response_code: int | None) -> None:
-        """Count one request; only on the event loop, where scrapes are answered too."""
-        key = (code if code in _CODES else _OTHER, response_code)
-        self._counts[key] = self._counts.get(key, 0) + 1
+        Args:
+            name: of the family, without `_total`.
+            text: its help.
+            labels: their names.
+            values: the labels of a kind; several kinds may have the same. Kinds are to be bounded by who counts.
+        """
+        self._name, self._text, self._labels, self._values = name, text, labels, values
+        self._counts: dict[_Kind, int] = {}
+
+    def count(self, kind: _Kind, by: int = 1) -> None:
+        """Count one of a kind; by 0, show it before the first."""
+        self._counts[kind] = self._counts.get(kind, 0) + by
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """Give the counts of now, by code and kind of result."""
-        totals: dict[tuple[str, str], int] = {}
-        for (code, response_code), count in self._counts.items():
-            labels = ("other" if code == _OTHER else str(code), _result(response_code))
-            totals[labels] = totals.get(labels, 0) + count
-        family = CounterMetricFamily(
-            "rmqha_requests", "Remoting requests by code and result.", labels=("code", "result")
-        )
-        for labels, total in totals.items():
-            family.add_metric(labels, total)
+        """Give the counts of now."""
+        totals: dict[tuple[str, ...], int] = {}
+        for kind, count in self._counts.items():
+            values = self._values(kind)
+            totals[values] = totals.get(values, 0) + count
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for values, total in totals.items():
+            family.add_metric(values, total)
         yield family
+
+
+def _request_labels(kind: tuple[int, int | None]) -> tuple[str, str]:
+    code, response_code = kind
+    return ("other" if code == _OTHER else str(code), _result(response_code))
 
 
 def _result(response_code: int | None) -> str:

@@ -22,7 +22,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from controller_core.raft.confchange.changes import ConfChange
+from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
 from controller_core.raft.errors import PeerMessageError, RaftError
 from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
 from controller_core.raft.raw_node import RawNode
@@ -128,14 +128,14 @@ class Node:
 
     # -- what callers want
 
-    async def propose(self, data: bytes) -> object:
-        """Put a command into the log and return what applying it here gave.
+    def propose(self, data: bytes) -> asyncio.Future[object]:
+        """Put a command into the log; the future is what applying it here gave.
 
         Raises:
             ValueError: the command is empty; Raft keeps empty entries for itself.
             NotLeaderError: this node does not lead; nothing happened.
             ProposalDroppedError: too many commands wait, or leadership is being handed over; nothing happened.
-            ProposalLostError: leadership was lost meanwhile; whether it will be applied is unknown.
+            ProposalLostError: as the future's error: leadership was lost meanwhile; whether it will be applied is unknown.
         """
         if not data:
             raise ValueError("a command must not be empty")
@@ -144,7 +144,7 @@ class Node:
             raise ProposalDroppedError(f"{self.config.proposals_max} commands are waiting")
         future = self._callers.proposals.add(data)
         self._bell.set()
-        return await future
+        return future
 
     async def read_barrier(self) -> None:
         """Return once the state machine here holds everything that was acknowledged anywhere before this call.
@@ -178,8 +178,8 @@ class Node:
         within_s = TRANSFER_ELECTION_TIMEOUTS * self.config.election_timeout_ms / 1000
         return await came_about(self, self.config.node_id, target, within_s)
 
-    async def change_members(self, change: ConfChange) -> ConfState:
-        """Change the membership by one member, and return it once the change is applied here.
+    async def change_members(self, change: ConfChange | ConfChangeV2) -> ConfState:
+        """Change the membership, and return it once the change is applied here; a joint one is then entered, not left.
 
         Raises:
             NotLeaderError: this node does not lead; nothing happened.

@@ -5,7 +5,7 @@ node, and none of them knows it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from controller_core.groups.history import EventsPage
@@ -197,6 +197,10 @@ class NodeView:
     async def change_members(self, action: str, member: str) -> views.Json:
         """Add, promote or remove a controller."""
         return await self._members_view.change(action, member)
+
+    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> views.Json | None:
+        """Replace controllers by learners in one joint change; None if leadership was handed over instead."""
+        return await self._members_view.replace(add, remove)
 
     def groups_json(self) -> list[views.Json]:
         """Return all broker groups in order of their names."""

@@ -21,6 +21,7 @@ Never here: who is told. The notices of an applied election say it.
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
@@ -59,7 +60,11 @@ class _Delivery:
 class Notifier:
     """Delivers notices; `on_sent` is told of each notice once, when it was first written to its broker's socket."""
 
-    def __init__(self, on_sent: Callable[[RoleNotice], None]) -> None:
+    def __init__(
+        self, on_sent: Callable[[RoleNotice], None], broker_ssl: ssl.SSLContext | None = None
+    ) -> None:
+        """Start without a connection; with `broker_ssl` brokers are dialled in TLS."""
+        self._broker_ssl = broker_ssl
         self._on_sent = on_sent
         self._deliveries: dict[str, _Delivery] = {}
         self._by_member: dict[ReplicaKey, _Delivery] = {}
@@ -189,7 +194,7 @@ class Notifier:
         if self._is_connected(address):
             return self._connections[address]
         host, _, port = address.rpartition(":")
-        connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S)
+        connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl)
         if self._is_connected(address):
             connection.close()  # somebody else's dial was quicker
             return self._connections[address]

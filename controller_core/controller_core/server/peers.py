@@ -83,6 +83,7 @@ class PeerTransport:
         self._client_ssl = client_ssl
         self._receiver: Receiver | None = None
         self._server: asyncio.Server | None = None
+        self._stopped = False
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
@@ -189,6 +190,10 @@ class PeerTransport:
 
     async def stop(self) -> None:
         """Close everything; messages under way are lost."""
+        # First, that no peer dials in anew meanwhile: it would go on talking to a node that is no more.
+        self._stopped = True
+        if self._server is not None:
+            self._server.close()
         tasks = list(self._dialling.values())
         self._dialling.clear()
         for task in tasks:
@@ -200,7 +205,6 @@ class PeerTransport:
         await asyncio.gather(*(link.closed for link in links))
         self._links.clear()
         if self._server is not None:
-            self._server.close()
             await self._server.wait_closed()
 
     def _accept(self) -> IncomingLink:
@@ -210,7 +214,7 @@ class PeerTransport:
 
     def _made(self, link: IncomingLink) -> None:
         # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
-        if len(self._incoming) >= INCOMING_MAX:
+        if self._stopped or len(self._incoming) >= INCOMING_MAX:
             link.close()
             return
         self._incoming.add(link)

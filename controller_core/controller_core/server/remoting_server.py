@@ -21,6 +21,7 @@ from controller_core.channel.errors import ConnectionClosedError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
+from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.handlers import Handlers
 from controller_core.server.hearing import NO_CHANNEL_ID, Hearing
 from controller_core.server.metrics import Metrics, PortNumbers
@@ -88,11 +89,14 @@ class RemotingServer:
 
     def _on_request(
         self, channel_id: int, connection: Connection, request: RemotingCommand
-    ) -> RemotingCommand | None:
+    ) -> RemotingCommand | PreparedAnswer | None:
         try:
             answer = self._handlers.handle(channel_id, request)
         except RemotingProtocolError as error:
             answer = _failure(request, error)
+        if isinstance(answer, PreparedAnswer):
+            self._metrics.request(request.code, answer.command.code)
+            return answer
         if answer is None or isinstance(answer, RemotingCommand):
             self._metrics.request(request.code, None if answer is None else answer.code)
             return answer

@@ -11,7 +11,8 @@ the new master needs longer than `RECORD_SOON_S` to act. They are for the record
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -49,7 +50,7 @@ T = TypeVar("T")
 class Proposer(Protocol):
     """What this asks of the node."""
 
-    async def propose(self, data: bytes) -> object:
+    def propose(self, data: bytes) -> Awaitable[object]:
         """Put a command into the log and return what applying it gave."""
         ...
 
@@ -80,8 +81,9 @@ class Submitting:
         *,
         alive_of: AliveOf,
         may_notify: Callable[[], bool],
+        broker_ssl: ssl.SSLContext | None = None,
     ) -> None:
-        self.notifier = Notifier(self._noticed)
+        self.notifier = Notifier(self._noticed, broker_ssl)
         self.changes = RoleChanges(self.notifier)
         self.guards = WriteGuards(
             state=state,
@@ -100,7 +102,7 @@ class Submitting:
         self._watches: dict[ReplicaKey, _Watch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def submit(self, command: AnyCommand) -> Outcome:
+    def submit(self, command: AnyCommand) -> Coroutine[Any, Any, Outcome]:
         """Propose a command, return what applying it led to, and tell brokers of a new master.
 
         Raises:
@@ -108,8 +110,9 @@ class Submitting:
             ProposalDroppedError: the log could not take it; nothing happened.
             ProposalLostError: leadership was lost meanwhile; whether it happened is not known.
         """
-        if not isinstance(command, ElectMaster):
-            return await self._propose(command)
+        return self._elect_to_the_end(command) if isinstance(command, ElectMaster) else self._propose(command)
+
+    async def _elect_to_the_end(self, command: ElectMaster) -> Outcome:
         # In a task of its own: a caller that gives up must not leave brokers untold.
         return await asyncio.shield(self._start(self._elect(command)))
 

@@ -5,6 +5,8 @@
     peers     peerTlsCertPath is given         always, and it must verify, on both ends
     HTTP      httpTlsCertPath is given         if it has one, and httpTlsTrustCertPath is given
 
+Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's address.
+
 A context lives as long as the process and takes new certificates into itself when their files have changed: what is
 open stays as it was, new handshakes use the new ones. Files are tried on a context of their own first, so a half-written
 pair changes nothing and is tried again. New authorities are added; one that shall no longer be trusted goes with a restart.
@@ -119,6 +121,7 @@ class Tls:
         """
         self.remoting_server = _remoting_server(settings)
         self.remoting_client = _remoting_client(settings)
+        self.broker_client = _broker_client(settings)
         peers = (settings.peer_tls_cert_path, settings.peer_tls_key_path, settings.peer_tls_trust_path)
         self.peer_server = self.peer_client = None
         if any(peers):
@@ -144,6 +147,7 @@ class Tls:
         every = (
             self.remoting_server,
             self.remoting_client,
+            self.broker_client,
             self.peer_server,
             self.peer_client,
             self.http_server,
@@ -193,3 +197,20 @@ def _remoting_client(settings: Settings) -> Certificates | None:
     verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
     files = (settings.tls_server_cert_path, settings.tls_server_key_path, trust)
     return Certificates("tls.server.certPath", *files, False, verify)
+
+
+def _broker_client(settings: Settings) -> Certificates | None:
+    """Return how brokers are dialled; None for plain TCP."""
+    if not settings.tls_enable:
+        return None
+    cert, key, trust = (
+        settings.tls_client_cert_path,
+        settings.tls_client_key_path,
+        settings.tls_client_trust_path,
+    )
+    if cert or key:
+        _all_given("tls.client.certPath", (cert, key), "tls.client.keyPath")
+    if not trust:
+        _log.warning("without tls.client.trustCertPath the brokers' certificates are not verified")
+    verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
+    return Certificates("tls.client.certPath", cert, key, trust, False, verify, check_hostname=False)

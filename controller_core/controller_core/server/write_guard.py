@@ -5,7 +5,8 @@ counts the master alone and says "stored", and the message is gone when that bro
 5.5.0: 5 of 12 switchovers under load lost 1 to 4 messages when all members were told at once, 1 of 26 when the old
 master was told first.) So, before the election is proposed:
 
-    ask the master for its minInSyncReplicas (26)              cannot: go on without a guard, as RocketMQ does, and say so
+    ask the master for its minInSyncReplicas (26)              nobody there, or it will not say: go on without a guard, as
+                                                               RocketMQ does; no answer, twice: the election is refused (2012)
     note it in the replicated state (RaiseWriteGuard)
     set it out of reach (25): new writes are refused           no answer: the election is refused (2012)
     wait until every slave of the set has all of the log (907) not in time: the election is refused (2012)
@@ -33,7 +34,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from controller_core.channel.errors import ChannelError
+from controller_core.channel.errors import CallTimeoutError, ChannelError, ConnectionClosedError
 from controller_core.groups.commands import (
     AnyCommand,
     ElectMaster,
@@ -183,13 +184,8 @@ class WriteGuards:
     async def _raised(self, group: Group, master_id: int, address: str) -> bool:
         """Stop the master's writes, after noting it; return False if it cannot be done and the election goes on without."""
         member = ReplicaKey(*group.key, master_id)
-        try:
-            setting = await self._setting_of(address)
-        except TROUBLE as error:
-            _log.warning(
-                "a living master is replaced without a write guard: it does not tell its settings",
-                extra=_bind(member, error=str(error)),
-            )
+        setting = await self._told(group, member, address)
+        if setting is None:
             return False
         note = RaiseWriteGuard(
             cluster=group.key.cluster,
@@ -206,6 +202,31 @@ class WriteGuards:
         except TROUBLE as error:
             raise SwitchoverRefusedError(_refusal(group, str(error))) from error
         return True
+
+    async def _told(self, group: Group, member: ReplicaKey, address: str) -> int | None:
+        """Return the master's setting; None where nobody listens at its address, and where it refuses to tell.
+
+        Raises:
+            SwitchoverRefusedError: it listens and gives no answer: it may still write.
+        """
+        try:
+            return await self._setting_asked_twice(address)
+        except (CallTimeoutError, ConnectionClosedError) as error:
+            raise SwitchoverRefusedError(_refusal(group, str(error))) from error
+        except TROUBLE as error:
+            _log.warning(
+                "a living master is replaced without a write guard: it does not tell its settings",
+                extra=_bind(member, error=str(error)),
+            )
+            return None
+
+    async def _setting_asked_twice(self, address: str) -> int:
+        """Ask anew where no answer came: a broker may stand still, and a notice that is repeated closes our connection."""
+        try:
+            return await self._setting_of(address)
+        except (CallTimeoutError, ConnectionClosedError):
+            self._forget(address)
+            return await self._setting_of(address)
 
     async def _drained(self, address: str, *, slaves: int) -> None:
         """Wait until the log's end was seen twice unchanged, and every slave of the set has it."""
