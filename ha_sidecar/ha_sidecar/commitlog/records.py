@@ -36,10 +36,13 @@ SECTOR_BYTES: Final = 512
 
 _HEAD: Final = struct.Struct(">II")
 _MESSAGE: Final = struct.Struct(">IIIiiqqI")
+_COMMON: Final = struct.Struct(">III16xqI44xi")
+"""Of a message whose hosts are IPv4: total, magic, body CRC, own offset, flags, length of the body."""
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _FLAG_BORN_HOST_V6: Final = 0x10
 _FLAG_STORE_HOST_V6: Final = 0x20
+_FLAGS_V6: Final = _FLAG_BORN_HOST_V6 | _FLAG_STORE_HOST_V6
 _CRC_MASK: Final = 0x7FFFFFFF
 _LENGTHS_BYTES: Final = 68
 """Bytes before the body's length, without the two hosts."""
@@ -96,6 +99,34 @@ def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -
     if end - at < total:
         return _check_torn(data, at, end, offset)
     return _check_message(data, at, total, magic, offset)
+
+
+def sure_message_bytes(data: Bytes, view: memoryview, at: int, end: int, offset: int, rest_bytes: int) -> int:
+    """Return the length of the message at `at` if it is of the common form and whole beyond doubt, else 0.
+
+    Common is version 1 with IPv4 hosts, beyond doubt one whose texts hold no zero byte. `check_record`, `texts_hold_nul`
+    and `texts_lack_bytes` say nothing else of such a message; they judge whatever is 0 here. The arguments are those of
+    `check_record`; `view` is one of all of `data`.
+    """
+    if end - at < _COMMON.size:
+        return 0
+    total, magic, body_crc, own_offset, flags, body_bytes = _COMMON.unpack_from(data, at)
+    if magic != MAGIC_V1 or own_offset != offset or flags & _FLAGS_V6 or body_bytes < 0:
+        return 0
+    record_end = at + total
+    topic_at = at + _COMMON.size + body_bytes
+    if record_end > end or total > rest_bytes - BLANK_BYTES_MIN or topic_at >= record_end:
+        return 0
+    properties_at = topic_at + 1 + data[topic_at] + _SHORT.size
+    if properties_at > record_end:
+        return 0
+    if properties_at + _SHORT.unpack_from(data, properties_at - _SHORT.size)[0] != record_end:
+        return 0
+    if data.find(b"\0", topic_at + 1, properties_at - _SHORT.size) >= 0:
+        return 0
+    if data.find(b"\0", properties_at, record_end) >= 0:
+        return 0
+    return total if zlib.crc32(view[at + _COMMON.size : topic_at]) & _CRC_MASK == body_crc else 0
 
 
 def texts_hold_nul(data: Bytes, at: int) -> bool:

@@ -15,7 +15,6 @@ whether its unused rest was received is unknown, and fetching it again keeps the
 Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: there is no consume queue here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError
@@ -23,6 +22,7 @@ from ha_sidecar.commitlog.records import (
     Record,
     RecordKind,
     check_record,
+    sure_message_bytes,
     texts_hold_nul,
     texts_lack_bytes,
 )
@@ -100,46 +100,64 @@ def check_file(layout: Layout, start_offset: int, max_offset: int) -> tuple[int,
     The end of the file, or of the log, is where a file without fault ends.
     """
     limit_offset = min(start_offset + layout.file_bytes, max_offset)
-    for offset, record in _records(layout, start_offset):
-        if offset >= limit_offset:
-            return limit_offset, record
-        if record.kind is RecordKind.BLANK:
-            return start_offset + layout.file_bytes, record
-        if record.kind is not RecordKind.MESSAGE:
-            return offset, record
-    return limit_offset, Record(RecordKind.UNUSED)
+    stop = _walk_file(layout, start_offset, limit_offset)
+    if stop.offset >= limit_offset:
+        return limit_offset, stop.record
+    if stop.record.kind is RecordKind.BLANK:
+        return start_offset + layout.file_bytes, stop.record
+    return stop.offset, stop.record
 
 
 def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
     """Walk the files and return the log's end with the verdict there; count messages and bytes into `counts`."""
     blank_offset = starts[0]
     for start_offset in starts:
-        last = (start_offset, Record(RecordKind.UNUSED))
-        for last in _records(layout, start_offset):
-            if counts is not None and last[1].kind is RecordKind.MESSAGE:
-                counts[0] += 1
-                counts[1] += last[1].length_bytes
-        if last[1].kind is not RecordKind.BLANK:
-            return (blank_offset if last[0] == start_offset else last[0]), last[1]
-        blank_offset = last[0]
+        stop = _walk_file(layout, start_offset, start_offset + layout.file_bytes)
+        if counts is not None:
+            counts[0] += stop.messages
+            counts[1] += stop.offset - start_offset
+        if stop.record.kind is not RecordKind.BLANK:
+            return (blank_offset if stop.offset == start_offset else stop.offset), stop.record
+        blank_offset = stop.offset
     return blank_offset, Record(RecordKind.UNUSED)
 
 
-def _records(layout: Layout, start_offset: int) -> Iterator[tuple[int, Record]]:
-    """Yield (offset, verdict) for each record of a file; the last one is not a message, or is the file's last."""
-    with layout.disk.content(layout.path(start_offset)) as data:
-        at = previous_at = 0
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Where a walk through one file ended, the verdict on what stands there, and how many messages came before."""
+
+    offset: int
+    record: Record
+    messages: int
+
+
+def _walk_file(layout: Layout, start_offset: int, limit_offset: int) -> _Stop:
+    """Check a file's records up to the first that is no message, or that starts at the limit or behind it."""
+    file_bytes = layout.file_bytes
+    with layout.disk.content(layout.path(start_offset)) as data, memoryview(data) as view:
+        at = previous_at = messages = 0
+        end = len(data)
         while True:
-            record = check_record(data, at, len(data), start_offset + at, layout.file_bytes - at)
-            if record.kind is RecordKind.UNUSED and at > previous_at and texts_hold_nul(data, previous_at):
-                yield start_offset + previous_at, Record(RecordKind.TORN)
-                return
-            if record.kind is RecordKind.MESSAGE and texts_lack_bytes(data, at):
-                record = Record(RecordKind.TORN)
-            yield start_offset + at, record
-            if record.kind is not RecordKind.MESSAGE:
-                return
-            previous_at, at = at, at + record.length_bytes
+            offset = start_offset + at
+            # What is beyond doubt, which is nearly all of a log, takes a third of the time.
+            length = sure_message_bytes(data, view, at, end, offset, file_bytes - at)
+            if not length:
+                record = check_record(data, at, end, offset, file_bytes - at)
+                if (
+                    record.kind is RecordKind.UNUSED
+                    and at > previous_at
+                    and texts_hold_nul(data, previous_at)
+                ):
+                    return _Stop(start_offset + previous_at, Record(RecordKind.TORN), messages - 1)
+                if record.kind is RecordKind.MESSAGE and texts_lack_bytes(data, at):
+                    record = Record(RecordKind.TORN)
+                if record.kind is not RecordKind.MESSAGE:
+                    return _Stop(offset, record, messages)
+                length = record.length_bytes
+            if offset >= limit_offset:
+                return _Stop(offset, Record(RecordKind.MESSAGE, length), messages)
+            previous_at, at = at, at + length
+            messages += 1
 
 
 def _first_record(layout: Layout, start_offset: int) -> Record:

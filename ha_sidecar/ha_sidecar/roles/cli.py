@@ -39,11 +39,9 @@ from ha_sidecar.commitlog.store import (
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.roles import companion_config, seed_config
 from ha_sidecar.roles import config as settings
-from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.follower import DivergedError
 from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
-from ha_sidecar.roles.replica import Replica
 from ha_sidecar.roles.seed import Seed, SeedError, claim
 from ha_sidecar.roles.seed_source import find_metadata, find_source
 
@@ -165,10 +163,15 @@ def _seed(options: argparse.Namespace) -> int:
 
 
 async def _replicate(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
+    # Imported here: an HTTP server takes longer to load than a small log to seed, and only those that serve need it.
+    from ha_sidecar.roles.replica import Replica
+
     await _until_signal(Replica(config, store).run())
 
 
 async def _accompany(config: companion_config.CompanionConfig) -> None:
+    from ha_sidecar.roles.companion import Companion
+
     await _until_signal(Companion(config).run())
 
 

@@ -37,7 +37,7 @@ from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
-from ha_sidecar.roles.metadata_guard import MetadataGuard, put_back
+from ha_sidecar.roles.metadata_guard import MetadataGuard, PutBack, put_back
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
@@ -162,23 +162,34 @@ class Companion:
                 master.close()
 
     async def _put_back(self, own: Asker) -> None:
-        """Give a new master the topics and groups that the last one had and it lacks; once for each change of role."""
-        good, done = self._metadata.good, []
+        """Give a new master the topics, groups and offsets that the last one had and it lacks; once for each change of role."""
+        good = self._metadata.good
+        done: dict[str, None] = {}  # an offset is a request for each queue, and named once
         if not good:
             return
         try:
             for request in put_back(await metadata.fetch(own), good):
-                await own.ask(request.code, request.header, request.body)
-                done.append(f"{request.file_name}:{request.name}")
+                if await self._put_one_back(own, request):
+                    done[f"{request.file_name}:{request.name}"] = None
         except AskError as error:
             _log.warning("putting metadata back: %s", error)
-            if error.code is None:
-                return
+            return
         self._metadata.good = {}
         if done:
             _log.warning("the new master lacked %s; put back", ", ".join(done))
             epoch = self._group_facts.master_epoch if self._group_facts is not None else None
             self._events.add("MetadataPutBack", epoch, {"names": ",".join(done)})
+
+    async def _put_one_back(self, own: Asker, request: PutBack) -> bool:
+        """Say whether the broker took it; a refusal of one keeps no other from being put back."""
+        try:
+            await own.ask(request.code, request.header, request.body)
+        except AskError as error:
+            if error.code is None:
+                raise
+            _log.warning("putting back %s %s: %s", request.file_name, request.name, error)
+            return False
+        return True
 
     def _status(self) -> dict[str, Any]:
         """Return what is known as one JSON object; null for what is not."""

@@ -127,11 +127,16 @@ def announced_address(properties: str) -> str:
 
 
 def identified(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
-    """Return the facts with the id that the controllers know the broker's address by, if it said none itself."""
+    """Return the facts with the id that the controllers know the broker's address by, if it said none itself.
+
+    Of several ids it is the one that lives, else the newest: a broker whose first application was answered too late has
+    applied again, and its first id stays with the controllers, never alive.
+    Source: ReplicasManager.register 5.5.0 (a failed applyBrokerId clears the temporary metadata).
+    """
     if broker.broker_id or group is None or not broker.address:
         return broker
-    found = [broker_id for broker_id, address, _ in group.others if address == broker.address]
-    return replace(broker, broker_id=found[0]) if found else broker
+    found = [(alive, broker_id) for broker_id, address, alive in group.others if address == broker.address]
+    return replace(broker, broker_id=max(found)[1]) if found else broker
 
 
 def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str], ...]:

@@ -34,6 +34,7 @@ CLOSED_BASE: Final = 10_000
 """Added to the setting of a closed broker; no group has so many members."""
 ROUND_S: Final = 0.25
 ROUND_TIMEOUT_S: Final = 1.0
+STOP_TIMEOUT_S: Final = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -198,7 +199,15 @@ class Fencing:
             return
         _log.error("stopping the broker: it cannot be told to take no writes")
         process = await asyncio.create_subprocess_exec(*command)
-        await process.wait()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            _log.error("the fence-stop-command has not ended within %s s and is killed", STOP_TIMEOUT_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
     def _tell(self, fence: Fence) -> None:
         _log.warning("fence %s: %s", fence.state.name, fence.reason)

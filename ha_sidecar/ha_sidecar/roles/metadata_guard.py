@@ -5,12 +5,14 @@ missing. Slaves of RocketMQ 5.3.2 to 5.4 empty their topic table on each copy: p
 are compared, of offsets the pairs of topic and group: figures move all the time, and a slave's are behind by nature.
 
 A broker that is promoted without what its master had a moment ago gets topics and groups back by the requests that mqadmin
-uses (`put_back`), never over something that is there. While it is a slave that would not last until its next copy.
+uses, consumer offsets by the one that consumers use (`put_back`), never over something that is there. While it is a slave
+that would not last until its next copy. An offset that is put back may be older than the last one that was committed, so
+messages may come twice; a group without any would begin at the end of its queues and miss some.
 
 Java writes numbers as map keys without quotes; they get some before the text is read as JSON. A text that cannot be read
 all the same says nothing, and nothing is missing because of it.
 
-Source: SlaveSynchronize.java (what a slave copies, when) 5.4.0.
+Source: SlaveSynchronize.java (what a slave copies, when), ConsumerManageProcessor.updateConsumerOffset 5.4.0.
 """
 
 import json
@@ -21,13 +23,16 @@ from typing import Any, Final
 
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.header import Header, JavaInt, JavaLong
 from ha_sidecar.roles.metadata import BY_CODE, Kind, Snapshot, holds_entries
 
 GRACE_MS: Final = 30_000
 UPDATE_AND_CREATE_GROUP: Final = 200
 TOPICS: Final = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 GROUPS: Final = BY_CODE[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG]
-COMPARED: Final = (TOPICS, GROUPS, BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET])
+OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
+COMPARED: Final = (TOPICS, GROUPS, OFFSETS)
+"""In the order in which they are put back: an offset needs its topic and its group."""
 _BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 
@@ -55,32 +60,56 @@ def lacking(slave: Snapshot, master: Snapshot) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
+class UpdateConsumerOffsetRequestHeader(Header, frozen=True):
+    """15 UPDATE_CONSUMER_OFFSET of one queue; the offset is counted in messages."""
+
+    consumer_group: str
+    topic: str
+    queue_id: JavaInt
+    commit_offset: JavaLong
+
+
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """One admin request that gives a broker a topic or a subscription group again."""
+    """One request that gives a broker a topic, a subscription group, or a group's offset in one queue again."""
 
     file_name: str
     name: str
     code: int
-    header: CreateTopicRequestHeader | None
-    body: bytes
+    header: CreateTopicRequestHeader | UpdateConsumerOffsetRequestHeader | None
+    body: bytes = b""
 
 
 def put_back(own: Snapshot, good: Snapshot) -> list[PutBack]:
-    """Return what gives a broker the topics and groups that it lacks of a good snapshot; offsets come with consumers."""
+    """Return what gives a broker what it lacks of a good snapshot, in the order in which it has to be asked for."""
     found: list[PutBack] = []
-    for file_name, name in sorted(lacking(own, good)):
-        kind = next(kind for kind in COMPARED if kind.file_name == file_name)
-        value = (_table(kind, good[kind]) or {}).get(name)
-        if not isinstance(value, dict):
-            continue
-        if kind is TOPICS:
-            header = _topic_header(name, value)
-            found.append(PutBack(file_name, name, RequestCode.UPDATE_AND_CREATE_TOPIC, header, b""))
-        elif kind is GROUPS:
-            body = json.dumps(value).encode()
-            found.append(PutBack(file_name, name, UPDATE_AND_CREATE_GROUP, None, body))
+    lacks = lacking(own, good)
+    for kind in COMPARED:
+        for name in sorted(name for file_name, name in lacks if file_name == kind.file_name):
+            value = (_table(kind, good[kind]) or {}).get(name)
+            if isinstance(value, dict):
+                found += _requests(kind, name, value)
     return found
+
+
+def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
+    if kind is TOPICS:
+        header = _topic_header(name, value)
+        return [PutBack(kind.file_name, name, RequestCode.UPDATE_AND_CREATE_TOPIC, header)]
+    if kind is GROUPS:
+        return [PutBack(kind.file_name, name, UPDATE_AND_CREATE_GROUP, None, body=json.dumps(value).encode())]
+    topic, separator, group = name.partition("@")
+    queues = [(queue, offset) for queue, offset in value.items() if isinstance(offset, int) and offset >= 0]
+    return [
+        PutBack(
+            kind.file_name,
+            name,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            UpdateConsumerOffsetRequestHeader(group, topic, int(queue), offset),
+        )
+        for queue, offset in queues
+        if separator and queue.isdigit()
+    ]
 
 
 def _topic_header(name: str, value: Mapping[str, Any]) -> CreateTopicRequestHeader:
