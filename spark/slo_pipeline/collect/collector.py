@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
+from slo_pipeline.collect.cluster import ClusterSettings, gather_cluster
 from slo_pipeline.collect.event_rows import EventLog
 from slo_pipeline.collect.followers import EventIntake, follow_file, follow_stream
 from slo_pipeline.collect.metrics import CollectorMetrics
@@ -44,11 +45,13 @@ class CollectorSettings:
         targets: the targets file.
         interval_s: time between two scrapes of a target.
         segment_s: time between two flushes.
+        cluster: what is gathered from Kubernetes itself; None: nothing.
     """
 
     targets: Path
     interval_s: float = 1.0
     segment_s: float = 60.0
+    cluster: ClusterSettings | None = None
 
 
 class Collector:
@@ -86,6 +89,9 @@ class Collector:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._watch_targets(targets, session, group))
                     group.create_task(self._flush_forever())
+                    if self._settings.cluster is not None:
+                        intake = EventIntake(self._sink, self._log, self._metrics)
+                        group.create_task(gather_cluster(self._settings.cluster, intake, self._clock))
             finally:
                 self._tasks.clear()
 

@@ -13,6 +13,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from slo_pipeline.collect.cluster import NAMESPACES_MAX, ClusterSettings
+from slo_pipeline.collect.cluster_api import ClusterApi, NoClusterError
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, served
 from slo_pipeline.collect.segments import SegmentError, SegmentStore
@@ -52,6 +54,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--http", metavar="HOST:PORT", help="serve /metrics and /livez")
     parser.add_argument("--name", default="collector", help="writer's name, one each in a directory")
+    _add_cluster_arguments(parser)
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    cluster = parser.add_argument_group("Kubernetes", "with the rights of the pod's service account")
+    cluster.add_argument(
+        "--kubernetes-events",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="copy this namespace's Events; may be repeated",
+    )
+    cluster.add_argument(
+        "--kubelet-metrics",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="every 15 s, what containers of this namespace's broker groups cost; may be repeated",
+    )
+    cluster.add_argument(
+        "--kubelet-insecure-tls", action="store_true", help="take any certificate of a kubelet"
+    )
+    cluster.add_argument("--api-server", metavar="URL", help="default: the one of the pod's cluster")
+
+
+def cluster_settings(args: argparse.Namespace) -> ClusterSettings | None:
+    """Return what is gathered from Kubernetes; None: nothing.
+
+    Raises:
+        NoClusterError: something is wanted and there is no cluster, or too many namespaces are.
+    """
+    namespaces = tuple(sorted({*args.kubernetes_events, *args.kubelet_metrics}))
+    if not namespaces:
+        return None
+    if len(namespaces) > NAMESPACES_MAX:
+        raise NoClusterError(f"{len(namespaces)} namespaces, at most {NAMESPACES_MAX} are served")
+    api = ClusterApi.of_pod(args.api_server, kubelet_certificates=not args.kubelet_insecure_tls)
+    return ClusterSettings(api, tuple(args.kubernetes_events), tuple(args.kubelet_metrics))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
     try:
         return asyncio.run(_collect(args))
-    except (SegmentError, TargetsError, AddressError, OSError) as error:
+    except (SegmentError, TargetsError, AddressError, NoClusterError, OSError) as error:
         return _refuse(str(error))
 
 
@@ -74,7 +114,7 @@ def _refuse(text: str) -> int:
 
 async def _collect(args: argparse.Namespace) -> int:
     metrics = CollectorMetrics()
-    settings = CollectorSettings(args.targets, args.interval, args.segment_seconds)
+    settings = CollectorSettings(args.targets, args.interval, args.segment_seconds, cluster_settings(args))
     with SegmentStore(args.out, args.name) as store:
         collector = Collector(settings, store, metrics)
         await asyncio.to_thread(collector.recall)

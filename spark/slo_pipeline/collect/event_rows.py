@@ -42,6 +42,15 @@ def event_row(line: bytes) -> tuple[object, ...]:
         raise EventError(f"no JSON: {error}") from error
     if not isinstance(event, dict):
         raise EventError("no JSON object")
+    return checked_row(event)
+
+
+def checked_row(event: Mapping[str, object]) -> tuple[object, ...]:
+    """Return the row of an event, in the order of the `events` schema.
+
+    Raises:
+        EventError: a field that does not fit.
+    """
     sequence, ts_ns = (_integer(event, name, required=True) for name in _REQUIRED_INTS)
     event_id, source, kind = (_text(event, name, required=True) for name in _REQUIRED_TEXTS)
     clock_id, namespace, cluster, group = (_text(event, name) or "" for name in _OPTIONAL_TEXTS)

@@ -46,17 +46,25 @@ class EventIntake:
         try:
             row = event_row(line)
         except EventError as error:
-            self.metrics.events.labels("malformed").inc()
-            _log.warning("a line is no event: %s", error)
+            self.refuse(error)
             return None
+        await self.take_row(row)
+        sequence = row[_SEQUENCE_AT]
+        return sequence if isinstance(sequence, int) else None
+
+    def refuse(self, error: EventError) -> None:
+        """Count what is no event."""
+        self.metrics.events.labels("malformed").inc()
+        _log.warning("a line is no event: %s", error)
+
+    async def take_row(self, row: tuple[object, ...]) -> None:
+        """Take a row that was checked, unless an event of its id is there."""
         await self.sink.wait_for_room("events")
-        sequence, event_id = row[_SEQUENCE_AT], str(row[_EVENT_ID_AT])
-        if self.log.take(event_id):
+        if self.log.take(str(row[_EVENT_ID_AT])):
             self.sink.add_row("events", row)
             self.metrics.events.labels("taken").inc()
         else:
             self.metrics.events.labels("known").inc()
-        return sequence if isinstance(sequence, int) else None
 
 
 async def follow_stream(target: Target, session: aiohttp.ClientSession, intake: EventIntake) -> None:

@@ -51,6 +51,9 @@ class CollectorMetrics:
         )
         self.buffered_rows = self._gauge("buffered_rows", "Rows not written yet.", "table")
         self.write_failures = self._gauge("write_failures", "Segments the disk refused since the start.")
+        self.cluster_requests = self._counter(
+            "cluster_requests", "Requests to the API server and to kubelets.", "what", "result"
+        )
         self.targets = self._gauge("targets", "Targets by kind.", "kind")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

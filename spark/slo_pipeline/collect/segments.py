@@ -118,7 +118,8 @@ class SegmentStore:
     def read_metadata(self, table: str, key: str) -> Iterator[str]:
         """Yield the value of `key` in each segment of a table that this writer's name wrote, oldest first."""
         segments = self.root.glob(f"{table}/day=*/{self.writer}@*.parquet")
-        for path in sorted(segments, key=lambda path: path.stat().st_mtime_ns):
+        # By name too: two may be of one tick of the file system's clock.
+        for path in sorted(segments, key=lambda path: (path.stat().st_mtime_ns, path.name)):
             value = (pq.read_schema(path).metadata or {}).get(key.encode())
             if value is not None:
                 yield value.decode()

@@ -42,6 +42,7 @@ BRANCHES: Final = {
         "slo_pipeline.jobs.daily",
         "compute the days that have new segments, each once, and close the old ones",
     ),
+    "executor": Branch("slo_pipeline.jobs.executor", "serve as an executor, in a pod that Spark made"),
     "serve-reports": Branch("slo_pipeline.serve.command", "show finished reports and failovers over HTTP"),
     "export": Branch(
         "slo_pipeline.jobs.export", "write objectives as Prometheus rules and OpenSLO documents"

@@ -10,7 +10,8 @@ Shape: one manifest a day, `days/YYYY-MM-DD.json`, written last, names the segme
 
 A run computes a day that has new segments, or that is to be closed. Segments that come after a day was closed are copied to
 `late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen` computes the day with them. A
-segment belongs to its folder's day, and the days beside it are read for the minutes around midnight.
+segment belongs to its folder's day, and the days beside it are read for the minutes around midnight; what a new segment
+holds of a neighbour that is closed is late there (`jobs.late`).
 Never: the clock is read here; `now` is a parameter. A segment is never moved or changed.
 """
 
@@ -25,6 +26,7 @@ from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 
+from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
 from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
 
 CLOSE_AFTER_S: Final = 7_200
@@ -125,7 +127,47 @@ def run_days(
     Returns:
         What was done, day by day.
     """
-    return [_one_day(data, tables, day, now, compute, reopened=day in reopen) for day in days_of(data)]
+    days = days_of(data)
+    for day in days:
+        _strays(data, tables, day, reopen)
+    return [_one_day(data, tables, day, now, compute, reopened=day in reopen) for day in days]
+
+
+def late_segments(tables: Path) -> set[str]:
+    """Return the segments of which nothing is in the tables, paths relative to the data directory."""
+    found: set[str] = set()
+    for path in (tables / MANIFESTS).glob("????-??-??.json"):
+        day = dt.date.fromisoformat(path.stem)
+        manifest = read_manifest(tables, day)
+        late = manifest.late if manifest is not None else {}
+        # Of a stray's segment the rest counts, in its own day.
+        found |= {name for name in late if f"/day={path.stem}/" in name}
+    return found
+
+
+def _strays(data: Path, tables: Path, day: dt.date, reopen: frozenset[dt.date]) -> None:
+    """Keep what a day's new segments hold of its closed neighbours.
+
+    First of all, while the day's manifest does not name them yet: a run that dies here finds them again.
+    """
+    closed = {
+        one: found
+        for one in (day - ONE_DAY, day + ONE_DAY)
+        if one not in reopen and (found := read_manifest(tables, one)) is not None and found.closed
+    }
+    if not closed:
+        return
+    own = read_manifest(tables, day) or Manifest()
+    if own.closed and day not in reopen:
+        # A segment that is late itself is kept whole, under its folder's day.
+        return
+    new = [name for name in segments_of(data, day) if name not in {*own.segments, *own.late}]
+    for neighbour, manifest in closed.items():
+        unread = [name for name in new if name not in {*manifest.segments, *manifest.late}]
+        strays = keep_strays(data, tables, neighbour, unread)
+        if strays:
+            manifest.late |= strays
+            _write(tables, neighbour, manifest)
 
 
 def _one_day(
@@ -135,10 +177,9 @@ def _one_day(
     present = segments_of(data, day)
     if manifest is not None and manifest.closed and not reopened:
         return _late(data, tables, day, manifest, present)
-    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC)
-    closes = now >= end + dt.timedelta(seconds=CLOSE_AFTER_S)
+    closes = now >= begin_of(day + ONE_DAY) + dt.timedelta(seconds=CLOSE_AFTER_S)
     # Until it is closed, a day is also made of the first minutes of the next one.
-    beside = segments_of(data, day + dt.timedelta(days=1))[:1]
+    beside = segments_of(data, day + ONE_DAY)[:1]
     made_of = present + beside
     if manifest is not None and not closes and not reopened and manifest.segments == made_of:
         return DayOutcome(day, "unchanged", len(present), 0)

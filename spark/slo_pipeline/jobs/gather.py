@@ -244,7 +244,10 @@ def _failover(
         ),
         steps=tuple(sorted(steps, key=lambda step: (step.us, step.size))),
         marks=tuple(
-            sorted((_mark(one) for one in marks), key=lambda mark: (mark.us, mark.kind, mark.broker_id or 0))
+            sorted(
+                (_mark(one) for one in marks),
+                key=lambda mark: (mark.us, mark.kind, mark.broker_id or 0, mark.note),
+            )
         ),
     )
 
@@ -271,8 +274,15 @@ def _mark(row: Row) -> model.Mark:
         "Truncated": f"truncated {_octets(attrs.get('bytes') or attrs.get('truncated_bytes'))}",
         "RoleChanged": f"told to follow {_broker(attrs.get('master_id'))}",
         "ElectionFailed": f"election failed: {attrs.get('reason', '?')}",
+        "KubernetesEvent": _kubernetes(attrs),
     }
     return model.Mark(row["ts"], kind, row["source"], row["broker_id"], said.get(kind, kind))
+
+
+def _kubernetes(attrs: Mapping[str, str]) -> str:
+    about = f"{attrs.get('object_kind', '?')} {attrs.get('object_name', '?')}"
+    often = f" ({attrs['count']} times)" if attrs.get("count", "1") != "1" else ""
+    return f"{about}: {attrs.get('reason', '?')}{often}: {attrs.get('message', '')}"
 
 
 def _broker(master_id: str | None) -> str:

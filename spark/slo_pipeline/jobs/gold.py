@@ -28,6 +28,7 @@ from slo_pipeline.transforms import (
     slices,
 )
 from slo_pipeline.transforms.budget import S_PER_DAY, Objective
+from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
 # How many stretches a series over the whole period has at most, about.
@@ -36,6 +37,8 @@ STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_20
 # Around a change of master, sends are kept this far from its interval, and at most this many stretches of them.
 CLOSEUP_US: Final = 11 * US_PER_S
 CLOSEUP_STRETCHES_MAX: Final = 1_500
+# Kubernetes stamps most of its Events with whole seconds, and tells what led to a change before it and after.
+KUBERNETES_AROUND_US: Final = 30 * US_PER_S
 CLOSEUP_KINDS: Final = ("RoleNotified", "HandshakeDone", "Truncated", "RoleChanged", "ElectionFailed")
 
 
@@ -199,7 +202,11 @@ def closeup_points(points: DataFrame, timed: DataFrame) -> DataFrame:
 
 
 def closeup_marks(events: DataFrame, timed: DataFrame) -> DataFrame:
-    """Pick what else was reported under the epoch of each change: failover_id, ts, kind, source, broker_id, attrs."""
+    """Pick what else was reported of each change: failover_id, ts, kind, source, broker_id, attrs.
+
+    What carries the epoch belongs to it. A Kubernetes Event knows none: those of the group around the change are shown
+    beside it, and nothing is concluded from them.
+    """
     told = events.where(F.col("kind").isin(*CLOSEUP_KINDS)).select(
         F.col("group").alias("of_group"),
         F.col("epoch").alias("of_epoch"),
@@ -210,7 +217,15 @@ def closeup_marks(events: DataFrame, timed: DataFrame) -> DataFrame:
         "attrs",
     )
     belongs = (F.col("group") == F.col("of_group")) & (F.col("epoch") == F.col("of_epoch"))
-    keys = timed.select("failover_id", "group", "epoch")
-    return told.join(F.broadcast(keys), on=belongs, how="inner").select(
-        "failover_id", "ts", "kind", "source", "broker_id", "attrs"
+    keys = timed.select("failover_id", "group", "epoch", "interval_start", "interval_end")
+    of_kubernetes = events.where((F.col("kind") == KUBERNETES_EVENT) & (F.col("group") != "")).select(
+        F.col("group").alias("of_group"), "ts", "kind", "source", "broker_id", "attrs"
     )
+    around = (F.col("group") == F.col("of_group")) & F.col("ts").between(
+        plus_us(F.col("interval_start"), -KUBERNETES_AROUND_US),
+        plus_us(F.col("interval_end"), KUBERNETES_AROUND_US),
+    )
+    shown = ("failover_id", "ts", "kind", "source", "broker_id", "attrs")
+    by_epoch = told.join(F.broadcast(keys), on=belongs, how="inner").select(*shown)
+    by_time = of_kubernetes.join(F.broadcast(keys), on=around, how="inner").select(*shown)
+    return by_epoch.unionByName(by_time)

@@ -5,7 +5,7 @@ Exit status: 0 a page was written, 2 the input cannot be used.
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.days import late_rows
+from slo_pipeline.jobs.days import late_rows, late_segments
 from slo_pipeline.jobs.gold import gold, period
 from slo_pipeline.jobs.options import add_input, add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.reports import outcome
 from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
@@ -78,9 +79,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tables",
         type=Path,
         metavar="DIR",
-        help="what `daily` keeps: its late rows go into the data-quality line",
+        help="what `daily` keeps: rows too late for their day are left out and counted in the data-quality line",
     )
     parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
+    parser.add_argument(
+        "--summary",
+        type=Path,
+        metavar="FILE",
+        help="write what the run came to there as JSON of at most 4 KiB, once the page is there",
+    )
     add_master(parser)
 
 
@@ -88,8 +95,20 @@ def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
     objectives = load(args.slo).adjusted(args.target, args.window_days)
     check_directory(args.input, *KINDS)
-    late = None if args.tables is None else sum(late_rows(args.tables).values())
-    page = make(args.input, args.out, objectives, args.title, master=args.master, late=late)
+    late, without = None, frozenset[str]()
+    if args.tables is not None:
+        late = sum(late_rows(args.tables).values())
+        without = frozenset(late_segments(args.tables))
+    page = make(
+        args.input,
+        args.out,
+        objectives,
+        args.title,
+        master=args.master,
+        late=late,
+        without=without,
+        summary=args.summary,
+    )
     sys.stdout.write(f"{page}\n")
     return 0
 
@@ -102,6 +121,8 @@ def make(
     *,
     master: str = "local[*]",
     late: int | None = None,
+    without: Collection[str] = (),
+    summary: Path | None = None,
 ) -> Path:
     """Compute a report and write its pages, its summary and its tables.
 
@@ -112,6 +133,8 @@ def make(
         title: heading of the page.
         master: where Spark runs.
         late: rows that came too late for their day, if a daily run keeps book.
+        without: segments that came too late, paths relative to `source`: a closed day says what it said when it was closed.
+        summary: where the outcome is written, if anywhere.
 
     Returns:
         The page's path.
@@ -120,7 +143,7 @@ def make(
         InputError: the directory holds nothing to report on.
     """
     spark = session(master=master, quick=is_small(source, *KINDS))
-    inputs = read_inputs(spark, source)
+    inputs = read_inputs(spark, source, without)
     over = period(inputs, objectives.timeWindow.days)
     if over is None:
         raise InputError(f"{source}: its segments hold no rows")
@@ -129,7 +152,11 @@ def make(
     made = replace(gather.report(collected, over, objectives, title), late_rows=late)
     out.mkdir(parents=True, exist_ok=True)
     write_tables(collected, out / "tables")
-    return write_pages(made, out)
+    page = write_pages(made, out)
+    if summary is not None:
+        # Not renamed into its place: what Kubernetes reads when a container has ended is mounted there.
+        summary.write_text(outcome.text(outcome.outcome(made, str(page))), encoding="ascii")
+    return page
 
 
 def write_tables(collected: Mapping[str, list[dict[str, Any]]], directory: Path) -> None:

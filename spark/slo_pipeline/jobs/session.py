@@ -23,10 +23,10 @@ CONFIGURATION: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "FATAL",
 }
+# Executors in other pods must reach the driver; those of its own process need no more than this.
+LOCAL_CONFIGURATION: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 # A job of half a minute ends before the optimising compiler has paid for itself.
 QUICK_JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -44,7 +44,8 @@ def session(
     """Return a session with the project's configuration.
 
     Args:
-        master: where it runs; executors need the same wheel installed.
+        master: where it runs; executors need the same wheel installed. What else they need is Spark's own to say, in
+            `spark-defaults.conf` of SPARK_CONF_DIR.
         name: shown in Spark's lists.
         shuffle_partitions: 2 to 4 a core is right on one machine.
         quick: start for a small input: half the processor time for a few megabytes, more than twice for many gigabytes.
@@ -52,10 +53,11 @@ def session(
     # Without this the workers are whatever `python3` the PATH holds, which has no pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.Builder().master(master).appName(name)
-    for key, value in CONFIGURATION.items():
+    for key, value in (CONFIGURATION | (LOCAL_CONFIGURATION if master.startswith("local") else {})).items():
         builder = builder.config(key, value)
     options = [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", *(QUICK_JAVA_OPTIONS if quick else ())]
-    builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
+    for where in ("driver", "executor"):
+        builder = builder.config(f"spark.{where}.extraJavaOptions", " ".join(options))
     builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
     # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it better.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)

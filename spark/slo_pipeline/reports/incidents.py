@@ -17,6 +17,8 @@ from slo_pipeline.reports.timeline import css, describe, timeline
 
 CARDS_MAX: Final = 20
 LISTED_MAX: Final = 200
+KUBERNETES: Final = "kubernetes"
+KUBERNETES_LISTED_MAX: Final = 20
 STRIP_WIDTH_PX: Final = 240
 STRIP_HEIGHT_PX: Final = 12
 PHASE_BAR_PX: Final = 16
@@ -93,8 +95,26 @@ def card(report: Report, failover: Failover) -> Markup:
         parts.figure(closeup.latency_points(failover, f"{name}-sends"), _result_table(failover)),
         tag("h4", "In sync"),
         parts.figure(closeup.in_sync(failover, f"{name}-sync"), _step_table(failover)),
+        _kubernetes(failover),
         class_="card",
         id=name,
+    )
+
+
+def _kubernetes(failover: Failover) -> Markup | None:
+    """Show what Kubernetes said around the change; None where nothing was copied."""
+    told = [mark for mark in failover.marks if mark.source == KUBERNETES]
+    if not told:
+        return None
+    left = len(told) - KUBERNETES_LISTED_MAX
+    rows = [(words.clock(mark.us), mark.note) for mark in told[:KUBERNETES_LISTED_MAX]]
+    foot = ("", f"and {words.count(left, 'more Event')}") if left > 0 else None
+    return join(
+        (
+            tag("h4", "What Kubernetes said"),
+            tag("p", "Most of its Events have whole seconds, by other clocks.", class_="note"),
+            parts.table(("Time (UTC)", "Event"), rows, foot=foot),
+        )
     )
 
 

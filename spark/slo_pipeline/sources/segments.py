@@ -6,7 +6,7 @@ one row an event_id.
 Never: no schema inference (a file of another layout fails by name), and nothing is written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -77,11 +77,19 @@ def is_small(directory: Path, *kinds: str) -> bool:
     return True
 
 
-def _read(spark: SparkSession, directory: Path, kind: str, schema: pa.Schema) -> DataFrame:
+def _read(
+    spark: SparkSession, directory: Path, kind: str, schema: pa.Schema, without: Collection[str]
+) -> DataFrame:
     fields = struct_type(schema)
     if not has_segments(directory, kind):
         return spark.createDataFrame([], fields)
     frame = spark.read.schema(fields).parquet(str(directory / kind))
+    names = [Path(one).name for one in without if one.startswith(f"{kind}/")]
+    if names:
+        # A file's name is its writer's, run's and number's: no two segments of a kind have the same. Spark tells it as an
+        # URL does, but for "+", which stays and would be read as a space.
+        escaped = F.regexp_replace("_metadata.file_name", r"\+", "%2B")
+        frame = frame.where(~F.url_decode(escaped).isin(names))
     return conform(frame, schema, table=str(directory / kind))
 
 
@@ -107,15 +115,20 @@ def one_per_event(events: DataFrame) -> DataFrame:
     return numbered.where(F.col("copy") == 1).drop("copy")
 
 
-def read_inputs(spark: SparkSession, directory: Path) -> Inputs:
+def read_inputs(spark: SparkSession, directory: Path, without: Collection[str] = ()) -> Inputs:
     """Read all segments of a data directory.
+
+    Args:
+        spark: the session.
+        directory: the data directory.
+        without: segments to leave out, paths relative to the directory.
 
     Raises:
         InputError: the directory is missing or holds no segment of any kind.
     """
     check_directory(directory, *KINDS)
     return Inputs(
-        samples=_read(spark, directory, "samples", SAMPLES),
-        events=one_per_event(_read(spark, directory, "events", EVENTS)),
-        probe_ops=_read(spark, directory, "probe_ops", PROBE_OPS),
+        samples=_read(spark, directory, "samples", SAMPLES, without),
+        events=one_per_event(_read(spark, directory, "events", EVENTS, without)),
+        probe_ops=_read(spark, directory, "probe_ops", PROBE_OPS, without),
     )

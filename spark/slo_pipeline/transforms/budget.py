@@ -5,7 +5,7 @@ Shape: every bad slice is booked to exactly one thing. The first of these whose 
 
 1. the latest failover, switchover or re-election of the same master (its own interval);
 2. a known fault that moved no master: from its injection until it was healed and what it broke had time to settle;
-3. a rollout: from its start to its end;
+3. a rollout, or the restart of a member that belongs to one: from its start to its end (`transforms.rollouts`);
 4. nothing: `unexplained`.
 
 The bookings add up to the bad slices, and `check` says both numbers so that the report can print the line.
@@ -14,19 +14,18 @@ Never: a slice is not split, and not booked by guess.
 
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import BUDGET
 from slo_pipeline.transforms.elections import with_healing
+from slo_pipeline.transforms.rollouts import UNENDED_US, rollouts
 from slo_pipeline.transforms.slices import SLICE_US
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
 # What a healed fault has broken may still be felt for this long: a restarted process needs its connections again.
 FAULT_SETTLE_US: Final = 10 * US_PER_S
-# A fault or rollout whose end nobody told answers for this long.
-UNENDED_US: Final = 60 * US_PER_S
 S_PER_DAY: Final = 86_400
 
 
@@ -73,19 +72,13 @@ def causes(timed: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _rollouts(events: DataFrame) -> DataFrame:
-    """Pair each RolloutStarted with the first RolloutFinished of its group after it."""
-    told = events.where(F.col("kind").isin("RolloutStarted", "RolloutFinished"))
-    order = Window.partitionBy("cluster", "group").orderBy("ts", "event_id")
-    following = F.lead(F.struct("kind", "ts")).over(order)
-    started = told.withColumn("following", following).where(F.col("kind") == "RolloutStarted")
-    ended = F.when(F.col("following.kind") == "RolloutFinished", F.col("following.ts"))
-    return started.select(
+    return rollouts(events).select(
         "group",
         F.lit("rollout").alias("booking"),
         F.lit(None).cast("string").alias("failover_id"),
-        F.coalesce(F.col("attrs")["reason"], F.lit("rollout")).alias("detail"),
-        F.col("ts").alias("interval_start"),
-        F.coalesce(ended, plus_us(F.col("ts"), UNENDED_US)).alias("interval_end"),
+        "detail",
+        "interval_start",
+        "interval_end",
         F.lit(None).cast("bigint").alias("epoch"),
         F.lit(3).alias("rank"),
     )
