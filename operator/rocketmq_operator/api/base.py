@@ -4,7 +4,7 @@ A spec refuses fields it does not know, so that a misspelt one is never silently
 because a newer operator may have written it.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
 from rocketmq_operator.api.rules import Rule, check_rules, schema_extra
@@ -38,10 +38,15 @@ class StatusModel(BaseModel):
     )
 
 
+def kept_by(key: str) -> dict[str, JsonValue]:
+    """Return what makes the API server keep a list by a key of its items: no two have the same."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
 def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     """Return the rules a model carries in its class attribute `RULES`."""
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
     return rules
 
 
-__all__ = ["Rule", "SpecModel", "StatusModel", "rules_of", "schema_extra"]
+__all__ = ["Rule", "SpecModel", "StatusModel", "kept_by", "rules_of", "schema_extra"]

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by, schema_extra
 from rocketmq_operator.api.common import (
     NAME_LENGTH_MAX,
     PROPERTIES_MAX,
@@ -16,7 +16,7 @@ from rocketmq_operator.api.common import (
     Resources,
     Storage,
 )
-from rocketmq_operator.api.conditions import CONDITIONS_MAX, Condition
+from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.rules import unchangeable
 
 REPLICAS_MAX: Final = 7
@@ -213,13 +213,7 @@ class BrokerGroupStatus(StatusModel):
 
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Field(
-            max_length=CONDITIONS_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Ready, MasterElected, InSync, Progressing, MetadataInSync and Paused."""
     replicas: Annotated[int, Field(ge=0)] = 0
     """Brokers that exist, for the scale subresource."""
@@ -235,7 +229,7 @@ class BrokerGroupStatus(StatusModel):
         tuple[MemberStatus, ...],
         Field(
             max_length=MEMBERS_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            json_schema_extra=kept_by("name"),
         ),
     ] = ()
     """Every member."""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
 from rocketmq_operator.api.common import Resources, Storage
-from rocketmq_operator.api.conditions import CONDITIONS_MAX, Condition
+from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.rules import unchangeable
 
 VERSION_DEFAULT = "5.5.0"
@@ -92,13 +92,7 @@ class RocketMQClusterStatus(StatusModel):
 
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Field(
-            max_length=CONDITIONS_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Ready, QuorumHealthy, Progressing, VersionSound and Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that is asked for."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import StatusModel
+from rocketmq_operator.api.base import StatusModel, kept_by
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 CONDITIONS_MAX = 16
@@ -36,6 +36,12 @@ class Condition(StatusModel):
     """When `status` last changed."""
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation of the object that this was found for."""
+
+
+Conditions = Annotated[
+    tuple[Condition, ...], Field(max_length=CONDITIONS_MAX, json_schema_extra=kept_by("type"))
+]
+"""The conditions of a kind, one a type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions, generated from the models.
 
-Printer columns come from the status: a column that shows the spec tells people what they typed. A `BrokerGroup` can be
-scaled by `kubectl scale`.
+Printer columns come from the status: a column that shows the spec tells people what they typed; only the schedule of an
+`SLOReport` is nowhere else. A `BrokerGroup` can be scaled by `kubectl scale`.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,13 @@ from rocketmq_operator.api.names import (
     FAILOVER_KIND,
     GROUP,
     GROUP_KIND,
+    REPORT_KIND,
     VERSION,
     KindNames,
 )
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.schema import structural_schema
+from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 
 Json = dict[str, Any]
 OBJECT_NAME_LENGTH_MAX: Final = 40
@@ -91,6 +93,21 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _column("Took", ".status.took", priority=1),
                 _AGE,
             ),
+        ),
+        _definition(
+            REPORT_KIND,
+            (SLOReportSpec, SLOReportStatus),
+            columns=(
+                _column("Schedule", ".spec.schedule"),
+                _column("Attained", ".status.attained"),
+                _column("Budget", ".status.budgetLeft"),
+                _column("Last-Run", ".status.lastRun", "date"),
+                _column("Page", ".status.address"),
+                _column("Reason", ".status.reason"),
+                _column("Result", ".status.lastResult", priority=1),
+                _AGE,
+            ),
+            rules=(_NAME_RULE,),
         ),
     )
 
@@ -162,6 +179,7 @@ def _summary(kind: str) -> str:
         CLUSTER_KIND.kind: "Name servers and controllers that the broker groups of a namespace share.",
         GROUP_KIND.kind: "Brokers with the same log, one of them the master, and log replicas beside them.",
         FAILOVER_KIND.kind: "The record of one change of master, made by the operator.",
+        REPORT_KIND.kind: "A report of objectives and failovers, made again and again from what the collector measured.",
     }[kind]
 
 

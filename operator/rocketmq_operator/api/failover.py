@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import Rule, SpecModel, StatusModel
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.broker_group import MEMBERS_MAX
 
 Name = Annotated[str, Field(max_length=253)]
@@ -70,7 +70,7 @@ class FailoverStatus(StatusModel):
         tuple[Phase, ...],
         Field(
             max_length=PHASES_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            json_schema_extra=kept_by("name"),
         ),
     ] = ()
     """The moments that were seen, in their order."""

@@ -17,7 +17,17 @@ GROUP_LABEL: Final = f"{GROUP}/group"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 CANARY_LABEL: Final = f"{GROUP}/canary"
 """On the Service of a canary, which is not ours: the group that it probes."""
+REPORT_LABEL: Final = f"{GROUP}/slo-report"
+"""On what belongs to an SLOReport, its Jobs and their pods included: its name."""
+REPORTS_OF_LABEL: Final = f"{GROUP}/reports-of"
+"""On the Service of a report server, which is not ours: the PersistentVolumeClaim whose reports it shows."""
+EXECUTORS_LABEL: Final = f"{GROUP}/executors-account"
+"""On the same Service: the account that may make the pods of a report's executors."""
+REPORT_SERVER: Final = "report-server"
+"""Component of such a Service."""
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
+SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
+"""On a BrokerGroup: a switchover that a person asks for, `<epoch>` or `<epoch>:<member>`; see `plan.switchover`."""
 EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 """On an EndpointSlice: the master epoch by which it was decided who serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
@@ -35,3 +45,4 @@ class KindNames(NamedTuple):
 CLUSTER_KIND: Final = KindNames("RocketMQCluster", "rocketmqclusters", "rocketmqcluster", "rmqc")
 GROUP_KIND: Final = KindNames("BrokerGroup", "brokergroups", "brokergroup", "rmqbg")
 FAILOVER_KIND: Final = KindNames("Failover", "failovers", "failover", "rmqfo")
+REPORT_KIND: Final = KindNames("SLOReport", "sloreports", "sloreport", "rmqslo")

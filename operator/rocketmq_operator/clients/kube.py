@@ -13,9 +13,16 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
-from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND, FAILOVER_KIND, FIELD_MANAGER, GROUP_KIND
+from rocketmq_operator.api.names import (
+    API_VERSION,
+    CLUSTER_KIND,
+    FAILOVER_KIND,
+    FIELD_MANAGER,
+    GROUP_KIND,
+    REPORT_KIND,
+)
 from rocketmq_operator.clients.api import Json, KubeConflictError, RefusedError, UnavailableError
 from rocketmq_operator.plan.objects import API_VERSIONS
 
@@ -29,6 +36,7 @@ VERSIONS: Final[Mapping[str, str]] = {
     CLUSTER_KIND.kind: API_VERSION,
     GROUP_KIND.kind: API_VERSION,
     FAILOVER_KIND.kind: API_VERSION,
+    REPORT_KIND.kind: API_VERSION,
     "Event": "events.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
 }
@@ -43,10 +51,42 @@ def connect() -> DynamicClient:
     try:
         config.load_incluster_config()
     except config.ConfigException:
-        try:
-            config.load_kube_config()
-        except config.ConfigException as error:
-            raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+        return connect_as_person(None, None)
+    return _client()
+
+
+def connect_as_person(kubeconfig: str | None, context: str | None) -> DynamicClient:
+    """Return a client for a kubeconfig, as kubectl finds it when None, and one of its contexts. Blocks.
+
+    Raises:
+        UnavailableError: there is no configuration, or the API server does not answer.
+    """
+    try:
+        config.load_kube_config(kubeconfig, context)
+    except (config.ConfigException, OSError) as error:
+        raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+    return _client()
+
+
+def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
+    """Return the namespace that kubectl would use. Blocks.
+
+    Raises:
+        UnavailableError: there is no configuration, or it has no such context.
+    """
+    try:
+        found: Any = config.list_kube_config_contexts(kubeconfig)
+    except (config.ConfigException, OSError) as error:
+        raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+    contexts, current = found
+    wanted = context or current["name"]
+    chosen = next((one for one in contexts if one["name"] == wanted), None)
+    if chosen is None:
+        raise UnavailableError(f"no configuration for Kubernetes: there is no context {wanted}")
+    return str(chosen["context"].get("namespace") or "default")
+
+
+def _client() -> DynamicClient:
     settings = client.Configuration.get_default_copy()
     settings.connection_pool_maxsize = 2 * THREADS_MAX
     settings.retries = False
@@ -118,6 +158,22 @@ class KubeClient:
             body["kind"], lambda api: api.replace(body=body, namespace=namespace, **_TIMEOUT)
         )
 
+    async def annotate(
+        self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
+    ) -> Json:
+        """Write these annotations and no other field; None removes one."""
+        body = {"metadata": {"annotations": dict(annotations)}}
+        return await self._run(
+            kind,
+            lambda api: api.patch(
+                body=body,
+                name=name,
+                namespace=namespace,
+                content_type="application/merge-patch+json",
+                **_TIMEOUT,
+            ),
+        )
+
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Delete that very object; nothing happens if it is gone or another one has its name."""
         options = {"preconditions": {"uid": uid}} if uid else {}
@@ -146,6 +202,8 @@ class KubeClient:
         try:
             api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
             value: Json = call(api).to_dict()
+        except ResourceNotFoundError as error:
+            raise UnavailableError(f"this Kubernetes has no kind {kind} of {VERSIONS[kind]}") from error
         except NotFoundError as error:
             raise _MissingError(f"{kind}: {error.summary()}") from error
         except ConflictError as error:

@@ -7,29 +7,61 @@ import hashlib
 from typing import Final
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
+from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.actions import Delete, Designate, Plan
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import ObservedGroup
+from rocketmq_operator.plan.report_seen import ObservedReport
+from rocketmq_operator.plan.report_status import is_news
 
-REFUSALS: Final = frozenset({"NameTaken", "NoCandidate", "NoCluster", "ScaleInRefused", "StepRefused"})
+REFUSALS: Final = frozenset(
+    {
+        "NameTaken",
+        "NoAccount",
+        "NoCandidate",
+        "NoCluster",
+        "NoSource",
+        "ScaleInRefused",
+        "StepRefused",
+        "SwitchoverRefused",
+    }
+)
 NOTE_LENGTH_MAX: Final = 1_000
 
 
-async def announce(world: World, observed: ObservedGroup, plan: Plan) -> None:
+async def announce(world: World, observed: ObservedGroup | ObservedReport, plan: Plan) -> None:
     """Tell what is new about a plan; an Event that cannot be written is not missed."""
-    told = _new(observed, plan)
+    await _tell(world, observed.owner, _new(observed, plan))
+
+
+async def announce_run(world: World, observed: ObservedReport, status: SLOReportStatus) -> None:
+    """Tell of a run that failed, or that found a budget overspent, once."""
+    if is_news(observed):
+        await _tell(world, observed.owner, _new_run(status))
+
+
+async def _tell(world: World, owner: Owner, told: tuple[str, str, str] | None) -> None:
     if told is None:
         return
     reason, note, type_ = told
     try:
-        await world.kube.create(_event(world, observed.owner, reason, note, type_))
+        await world.kube.create(_event(world, owner, reason, note, type_))
     except UnavailableError:
         return
 
 
-def _new(observed: ObservedGroup, plan: Plan) -> tuple[str, str, str] | None:
+def _new_run(status: SLOReportStatus) -> tuple[str, str, str] | None:
+    conditions = {condition.type: condition for condition in status.conditions}
+    if status.last_result == "Failed":
+        return "RunFailed", f"{status.last_job}: {status.last_message}", "Warning"
+    if conditions["ObjectivesMet"].status == "False":
+        return "Overspent", conditions["ObjectivesMet"].message, "Warning"
+    return None
+
+
+def _new(observed: ObservedGroup | ObservedReport, plan: Plan) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
     if plan.wait is not None and plan.wait.reason == "StepRefused":
         step = None

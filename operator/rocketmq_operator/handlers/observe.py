@@ -19,12 +19,15 @@ from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
     CLUSTER_LABEL,
+    COMPONENT_LABEL,
     FAILOVER_KIND,
     GROUP_KIND,
     GROUP_LABEL,
 )
+from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.clients.api import Canaries, Controllers, Json, Kube, UnavailableError
 from rocketmq_operator.plan import names
+from rocketmq_operator.plan.cluster_children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import (
     ControllersSeen,
@@ -34,12 +37,13 @@ from rocketmq_operator.plan.observed import (
     ObservedCluster,
     ObservedGroup,
     by_key,
+    cluster_ip,
     failover_seen,
     group_seen,
     pod_seen,
 )
 
-S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec)
+S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec)
 CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
 GROUP_KINDS: Final = (
     "Service",
@@ -77,6 +81,16 @@ class World:
     canaries: Canaries
 
 
+async def staying(world: World, kind: str, namespace: str, name: str) -> Json | None:
+    """Return a resource, None if it is gone or going.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+    resource = await world.kube.get(kind, namespace, name)
+    return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
+
+
 async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCluster | None:
     """Return what is there of a cluster, None if it is gone or going.
 
@@ -84,8 +98,8 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         InvalidSpecError: its spec breaks a rule.
         UnavailableError: the API server does not answer.
     """
-    resource = await world.kube.get(CLUSTER_KIND.kind, namespace, name)
-    if resource is None or "deletionTimestamp" in resource["metadata"]:
+    resource = await staying(world, CLUSTER_KIND.kind, namespace, name)
+    if resource is None:
         return None
     spec = cluster_spec(resource)
     lists = await asyncio.gather(
@@ -98,7 +112,7 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
     token = token_of(secret) or world.new_token()
     return ObservedCluster(
         now=world.now(),
-        owner=_owner(resource, CLUSTER_KIND.kind),
+        owner=owner_of(resource, CLUSTER_KIND.kind),
         generation=resource["metadata"].get("generation", 0),
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
@@ -117,17 +131,26 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         InvalidSpecError: its spec or its cluster's breaks a rule.
         UnavailableError: the API server does not answer.
     """
-    resource = await world.kube.get(GROUP_KIND.kind, namespace, name)
-    if resource is None or "deletionTimestamp" in resource["metadata"]:
+    resource = await staying(world, GROUP_KIND.kind, namespace, name)
+    if resource is None:
         return None
-    spec = _validated(BrokerGroupSpec, resource)
+    spec = validated(BrokerGroupSpec, resource)
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, secret), (*children, pods, records) = await asyncio.gather(
+    (cluster, secret), services, (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             world.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+        ),
+        # Why by component: by the cluster's label alone come the Services of all its groups too.
+        asyncio.gather(
+            *(
+                world.kube.find(
+                    "Service", namespace, {CLUSTER_LABEL: spec.cluster, COMPONENT_LABEL: component}
+                )
+                for component in (CONTROLLER, NAME_SERVER)
+            )
         ),
         asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
     )
@@ -137,17 +160,19 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
     )
     return ObservedGroup(
         now=world.now(),
-        owner=_owner(resource, GROUP_KIND.kind),
+        owner=owner_of(resource, GROUP_KIND.kind),
         generation=resource["metadata"].get("generation", 0),
         spec=spec,
         status=status,
         cluster=cluster_,
+        cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
         children=by_key(item for items in children for item in items),
         pods={pod.name: pod for pod in map(pod_seen, pods)},
         controllers_heard=heard,
         group=group,
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
+        annotations=resource["metadata"].get("annotations", {}),
     )
 
 
@@ -161,10 +186,11 @@ async def controllers_for(world: World, observed: ObservedGroup) -> Controllers:
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:
     """Return a cluster's spec; raise `InvalidSpecError`."""
-    return _validated(RocketMQClusterSpec, resource)
+    return validated(RocketMQClusterSpec, resource)
 
 
-def _validated(model: type[S], resource: Json) -> S:
+def validated(model: type[S], resource: Json) -> S:
+    """Return a resource's spec; raise `InvalidSpecError`."""
     try:
         return model.model_validate(resource.get("spec") or {})
     except ValidationError as error:
@@ -182,7 +208,8 @@ def _labels(item: Json) -> Mapping[str, str]:
     return labels
 
 
-def _owner(resource: Json, kind: str) -> Owner:
+def owner_of(resource: Json, kind: str) -> Owner:
+    """Return a resource as the owner of its children."""
     metadata = resource["metadata"]
     return Owner(API_VERSION, kind, metadata["name"], metadata["namespace"], metadata["uid"])
 

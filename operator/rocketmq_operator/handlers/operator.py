@@ -11,7 +11,17 @@ from typing import Any, Final, Protocol
 
 import kopf
 
-from rocketmq_operator.api.names import CLUSTER_KIND, CLUSTER_LABEL, GROUP, GROUP_KIND, GROUP_LABEL, VERSION
+from rocketmq_operator.api.names import (
+    CLUSTER_KIND,
+    CLUSTER_LABEL,
+    GROUP,
+    GROUP_KIND,
+    GROUP_LABEL,
+    REPORT_KIND,
+    REPORT_LABEL,
+    SWITCHOVER_ANNOTATION,
+    VERSION,
+)
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan.observed import pod_seen
@@ -43,6 +53,10 @@ class Watched:
     on_cluster: ClusterWatch
 
 
+Known = dict[Resource, tuple[int, str]]
+"""Of each resource the generation and the switchover asked for that it was woken for."""
+
+
 class EndlessDelays:
     """kopf's delays between tries of a call: growing, then the same for ever. Without a length, kopf never gives up."""
 
@@ -56,7 +70,7 @@ class EndlessDelays:
 def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     """Return kopf's registry with our handlers."""
     registry = kopf.OperatorRegistry()
-    generations: dict[Resource, int] = {}
+    known: Known = {}
 
     @kopf.on.login(registry=registry)
     async def login(**arguments: Any) -> Any:  # noqa: ANN401 - kopf's own types
@@ -73,14 +87,14 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
             watched.on_cluster.gone(resource.namespace, resource.name)
         else:
             watched.on_cluster.there(resource.namespace, resource.name, dict(body))
-        _wake_if_new(watched, generations, resource, body, type)
+        _wake_if_new(watched, known, resource, body, type)
 
     @kopf.on.event(GROUP, VERSION, GROUP_KIND.plural, registry=registry)
     async def on_group(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
         resource = _resource(GROUP_KIND.kind, body)
         if type == "DELETED":
             watched.takeover.forget(resource.namespace, resource.name)
-        _wake_if_new(watched, generations, resource, body, type)
+        _wake_if_new(watched, known, resource, body, type)
 
     @kopf.on.event("pods", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
     async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
@@ -90,7 +104,20 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     async def on_set(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
         _wake_owner(watched, dict(body))
 
+    _watch_reports(registry, watched, known)
     return registry
+
+
+def _watch_reports(registry: kopf.OperatorRegistry, watched: Watched, known: Known) -> None:
+    @kopf.on.event(GROUP, VERSION, REPORT_KIND.plural, registry=registry)
+    async def on_report(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        _wake_if_new(watched, known, _resource(REPORT_KIND.kind, body), body, type)
+
+    @kopf.on.event("batch", "v1", "jobs", labels={REPORT_LABEL: kopf.PRESENT}, registry=registry)
+    async def on_run(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
+        metadata = body["metadata"]
+        name = metadata["labels"][REPORT_LABEL]
+        watched.work.wake(Resource(REPORT_KIND.kind, metadata["namespace"], name))
 
 
 def apply_settings(settings: kopf.OperatorSettings) -> None:
@@ -125,19 +152,21 @@ def _wake_owner(watched: Watched, body: dict[str, Any]) -> None:
 
 def _wake_if_new(
     watched: Watched,
-    generations: dict[Resource, int],
+    known: Known,
     resource: Resource,
     body: Mapping[str, Any],
     type_: str | None,
 ) -> None:
-    """Wake for a new spec, not for the status that we write ourselves."""
-    generation = body["metadata"].get("generation", 0)
+    """Wake for a new spec or a person's wish, not for the status that we write ourselves."""
+    metadata = body["metadata"]
+    asked = metadata.get("annotations", {}).get(SWITCHOVER_ANNOTATION, "")
+    news = (metadata.get("generation", 0), asked)
     if type_ == "DELETED":
-        generations.pop(resource, None)
-    elif generations.get(resource) == generation:
+        known.pop(resource, None)
+    elif known.get(resource) == news:
         return
     else:
-        generations[resource] = generation
+        known[resource] = news
     watched.work.wake(resource)
 
 

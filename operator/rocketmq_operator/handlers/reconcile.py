@@ -6,14 +6,14 @@ canaries measured is asked for (`measuring`).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from rocketmq_operator.api.conditions import Condition, found, merge
-from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND
+from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND, GROUP_KIND, REPORT_KIND
 from rocketmq_operator.clients.api import Json, Kube, RefusedError
-from rocketmq_operator.handlers.events import announce
+from rocketmq_operator.handlers.events import announce, announce_run
 from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
@@ -22,10 +22,14 @@ from rocketmq_operator.handlers.observe import (
     observe_cluster,
     observe_group,
 )
+from rocketmq_operator.handlers.observe_report import observe_report
 from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step, Wait
 from rocketmq_operator.plan.cluster_steps import cluster_plan
 from rocketmq_operator.plan.group_steps import group_plan
 from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.report_seen import ObservedReport
+from rocketmq_operator.plan.report_status import report_status
+from rocketmq_operator.plan.report_steps import report_plan
 from rocketmq_operator.plan.status import cluster_status, group_status
 
 STEPS_PER_PASS_MAX: Final = 100
@@ -33,6 +37,10 @@ RECHECK_S: Final = 1.0
 """After a pass that waits for something."""
 RESYNC_S: Final = 10.0
 """After a pass that left nothing to do: what a watch missed is seen then."""
+REPORT_RESYNC_S: Final = 60.0
+"""The same for a report: nobody waits for it, and a watch tells of its Jobs."""
+Observed = ObservedCluster | ObservedGroup | ObservedReport
+Looked = TypeVar("Looked", ObservedCluster, ObservedGroup, ObservedReport)
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -63,49 +71,68 @@ async def reconcile(shell: Shell, kind: str, namespace: str, name: str) -> float
         NotLeadingError: another operator acts.
         UnavailableError: a peer does not answer.
     """
-    one_pass = _cluster_pass if kind == CLUSTER_KIND.kind else _group_pass
     try:
-        return await one_pass(shell, namespace, name)
+        return await _PASSES[kind](shell, namespace, name)
     except InvalidSpecError as error:
         await _write_invalid(shell, kind, namespace, name, error)
         return RESYNC_S
 
 
-async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None:
+async def _worked_off(
+    shell: Shell,
+    look: Callable[[], Awaitable[Looked | None]],
+    plan_of: Callable[[Looked], Plan],
+    takes_time: Callable[[Step], bool] = lambda _: False,
+) -> tuple[Looked, Plan] | None:
+    """Look, carry out the first step, and look again, until nothing is left to do now.
+
+    Args:
+        shell: what a pass needs.
+        look: observes the resource; None when it is gone.
+        plan_of: its plan.
+        takes_time: says of which steps the next look right now would only see the beginning.
+
+    Returns:
+        The last look and its plan, which says why a step was refused; None when the resource is gone.
+    """
     steps_left = STEPS_PER_PASS_MAX
-    while (observed := await observe_cluster(shell.world, namespace, name)) is not None:
-        plan = cluster_plan(observed)
+    while (observed := await look()) is not None:
+        plan = plan_of(observed)
         if not plan.steps or not steps_left:
-            break
+            return observed, plan
         refused = await _carry_out(shell, observed, plan.steps[0])
         if refused is not None:
-            plan = Plan(plan.steps, refused)
-            break
+            return observed, Plan(plan.steps, refused)
         steps_left -= 1
-    else:
+        if takes_time(plan.steps[0]):
+            return observed, plan
+    return None
+
+
+async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None:
+    worked_off = await _worked_off(shell, lambda: observe_cluster(shell.world, namespace, name), cluster_plan)
+    if worked_off is None:
         return None
+    observed, plan = worked_off
     status = cluster_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     return _next_pass(plan)
 
 
 async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
-    steps_left = STEPS_PER_PASS_MAX
-    while (observed := await observe_group(shell.world, namespace, name)) is not None:
-        shell.on_group(observed)
-        plan = group_plan(observed)
-        if not plan.steps or not steps_left:
-            break
-        refused = await _carry_out(shell, observed, plan.steps[0])
-        if refused is not None:
-            plan = Plan(plan.steps, refused)
-            break
-        steps_left -= 1
-        if not isinstance(plan.steps[0], Apply | ApplyStatus):
-            # Why: a restart and a switchover take their time; the next look right now would only see them begin.
-            break
-    else:
+    async def look() -> ObservedGroup | None:
+        observed = await observe_group(shell.world, namespace, name)
+        if observed is not None:
+            shell.on_group(observed)
+        return observed
+
+    # A restart and a switchover take their time.
+    worked_off = await _worked_off(
+        shell, look, group_plan, takes_time=lambda step: not isinstance(step, Apply | ApplyStatus)
+    )
+    if worked_off is None:
         return None
+    observed, plan = worked_off
     await announce(shell.world, observed, plan)
     status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
@@ -115,6 +142,25 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
     return _next_pass(plan)
 
 
+async def _report_pass(shell: Shell, namespace: str, name: str) -> float | None:
+    worked_off = await _worked_off(shell, lambda: observe_report(shell.world, namespace, name), report_plan)
+    if worked_off is None:
+        return None
+    observed, plan = worked_off
+    await announce(shell.world, observed, plan)
+    status = report_status(observed, plan)
+    await announce_run(shell.world, observed, status)
+    await _write_status(shell, observed, status.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return RESYNC_S if plan.steps or plan.wait is not None else REPORT_RESYNC_S
+
+
+_PASSES: Final[Mapping[str, Callable[[Shell, str, str], Awaitable[float | None]]]] = {
+    CLUSTER_KIND.kind: _cluster_pass,
+    GROUP_KIND.kind: _group_pass,
+    REPORT_KIND.kind: _report_pass,
+}
+
+
 def _next_pass(plan: Plan) -> float:
     waits = plan.wait is not None and plan.wait.reason != "Paused"
     if plan.wait is not None and plan.wait.reason == "StepRefused":
@@ -122,7 +168,7 @@ def _next_pass(plan: Plan) -> float:
     return RECHECK_S if plan.steps or waits else RESYNC_S
 
 
-async def _carry_out(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> Wait | None:
+async def _carry_out(shell: Shell, observed: Observed, step: Step) -> Wait | None:
     """Do one step; return why a peer would not have it, which a person must read in the status."""
     if not shell.may_act():
         raise NotLeadingError
@@ -137,7 +183,7 @@ async def _carry_out(shell: Shell, observed: ObservedCluster | ObservedGroup, st
     return None
 
 
-async def _do(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Step) -> None:
+async def _do(shell: Shell, observed: Observed, step: Step) -> None:
     kube = shell.world.kube
     match step:
         case Apply(body=body):
@@ -150,14 +196,14 @@ async def _do(shell: Shell, observed: ObservedCluster | ObservedGroup, step: Ste
             await _designate(shell, observed, broker_id)
 
 
-async def _designate(shell: Shell, observed: ObservedCluster | ObservedGroup, broker_id: int) -> None:
-    if isinstance(observed, ObservedCluster):
-        raise TypeError("a cluster has no master to designate")
+async def _designate(shell: Shell, observed: Observed, broker_id: int) -> None:
+    if not isinstance(observed, ObservedGroup):
+        raise TypeError(f"a {observed.owner.kind} has no master to designate")
     controllers = await controllers_for(shell.world, observed)
     await controllers.designate(observed.spec.cluster, observed.owner.name, broker_id)
 
 
-async def _write_status(shell: Shell, observed: ObservedCluster | ObservedGroup, status: Json) -> None:
+async def _write_status(shell: Shell, observed: Observed, status: Json) -> None:
     before = observed.status.model_dump(mode="json", by_alias=True, exclude_none=True)
     if status != before:
         if not shell.may_act():

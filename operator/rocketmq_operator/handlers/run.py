@@ -20,6 +20,7 @@ from rocketmq_operator.clients.api import Controllers, UnavailableError
 from rocketmq_operator.clients.canaries import CanariesClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect
+from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.handlers.leadership import Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
@@ -30,8 +31,6 @@ from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan import names
 
 TAKEOVER_THREADS: Final = 4
-HELD_AFTER_EVENT_S: Final = 1.5
-"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
 TOKEN_BYTES: Final = 32
 HEARD_MAX_S: Final = 60.0
 _LOG: Final = logging.getLogger(__name__)
@@ -180,8 +179,8 @@ class Operator:
             self._clients[key] = ControllersClient(self._session, _http_hosts(namespace, name, count), token)
         return self._clients[key]
 
-    def _hold_group(self, namespace: str, group: str) -> None:
-        self.work.hold(Resource(GROUP_KIND.kind, namespace, group), HELD_AFTER_EVENT_S)
+    def _hold_group(self, namespace: str, group: str, hold_s: float) -> None:
+        self.work.hold(Resource(GROUP_KIND.kind, namespace, group), hold_s)
 
     def _wake_group(self, namespace: str, group: str) -> None:
         self.work.wake(Resource(GROUP_KIND.kind, namespace, group))
@@ -198,7 +197,8 @@ async def run(options: Options) -> int:
         _LOG.error("%s", error)
         return 1
     kube, fast_kube = KubeClient(dynamic), KubeClient(dynamic, TAKEOVER_THREADS)
-    async with aiohttp.ClientSession() as session:
+    connector = aiohttp.TCPConnector(resolver=ServiceResolver(kube, aiohttp.ThreadedResolver()))
+    async with aiohttp.ClientSession(connector=connector) as session:
         try:
             await Operator(kube, fast_kube, session, options).run(stop)
         finally:

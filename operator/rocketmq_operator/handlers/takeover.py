@@ -30,6 +30,10 @@ from rocketmq_operator.plan.takeover import decided_by, server_of, slice_is_curr
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
 WRITE_TRIES_MAX: Final = 3
+HELD_AFTER_EVENT_S: Final = 1.5
+"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
+HELD_AFTER_DELETION_S: Final = 3.0
+"""From the deletion of the master's pod until clients have another: it hands over before it ends."""
 STANDBY_S: Final = 0.25
 """What the acting operator has in advance: it needs a tenth of that when it lives."""
 _LOG: Final = logging.getLogger(__name__)
@@ -109,7 +113,7 @@ class Takeover:
         wake: Callable[[str, str], None],
         on_moved: Callable[[float], None] = lambda _: None,
         standby_s: float = STANDBY_S,
-        hold: Callable[[str, str], None] = lambda _namespace, _group: None,
+        hold: Callable[[str, str, float], None] = lambda _namespace, _group, _hold_s: None,
     ) -> None:
         """Take what writes, and who is asked and told.
 
@@ -119,7 +123,7 @@ class Takeover:
             wake: told (namespace, group) of news.
             on_moved: told how long a move took, in seconds.
             standby_s: what the acting operator has in advance.
-            hold: told (namespace, group) before `wake`, that passes may wait until clients have their master.
+            hold: told (namespace, group, seconds) that passes may wait so long, until clients have their master.
         """
         self._kube: Final = kube
         self._may_act: Final = may_act
@@ -139,11 +143,15 @@ class Takeover:
         self._seen[key] = observed
 
     def note_pod(self, namespace: str, group: str, pod: PodSeen, *, gone: bool) -> None:
-        """Keep what a watch brought of a pod."""
+        """Keep what a watch brought of a pod; where the master begins to end, passes wait for its successor."""
         key = (namespace, group)
-        if (kept := self._seen.get(key)) is not None:
-            pods = {name: value for name, value in kept.pods.items() if name != pod.name}
-            self._seen[key] = replace(kept, pods=pods if gone else pods | {pod.name: pod})
+        if (kept := self._seen.get(key)) is None:
+            return
+        before = kept.pods.get(pod.name)
+        if pod.deleting and pod.name == kept.master and before is not None and not before.deleting:
+            self._hold(namespace, group, HELD_AFTER_DELETION_S)
+        pods = {name: value for name, value in kept.pods.items() if name != pod.name}
+        self._seen[key] = replace(kept, pods=pods if gone else pods | {pod.name: pod})
 
     def forget(self, namespace: str, group: str) -> None:
         """Drop what is kept of a group that is gone."""
@@ -158,7 +166,7 @@ class Takeover:
         started_s = asyncio.get_running_loop().time()
         news = elected(event)
         if group := event.get("group"):
-            self._hold(namespace, group)
+            self._hold(namespace, group, HELD_AFTER_EVENT_S)
             self._wake(namespace, group)
         if news is None:
             return 0

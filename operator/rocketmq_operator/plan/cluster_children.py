@@ -1,12 +1,14 @@
 """The children of a RocketMQCluster: name servers, controllers, their token.
 
 Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they become ready
-by finding each other. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
+by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its own hosts file, at addresses of Services
+that each of them has for itself. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
 differs by pod (which entry of the peers it is) and the token, which is a Secret.
 """
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -15,6 +17,15 @@ from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, quantity, selector_labels
 
+CONTROLLER: Final = "controller"
+"""Component of the controllers' objects."""
+NAME_SERVER: Final = "nameserver"
+"""Component of the name servers' objects."""
+_CONTROLLER_PORTS: Final = {
+    "remoting": names.CONTROLLER_PORT,
+    "raft": names.CONTROLLER_RAFT_PORT,
+    "http": names.CONTROLLER_HTTP_PORT,
+}
 CONTROLLER_STORE: Final = f"{names.STORE_PATH}/controller"
 _CONTROLLER_START: Final = f"""#!/bin/sh
 # Adds to the shared configuration what only this pod knows.
@@ -46,14 +57,14 @@ config={names.CONFIG_PATH}/namesrv.conf
 
 
 def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
-    """Return all children in the order in which they are made.
+    """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
         token: the token that changes of the controllers' state need; the one that exists, if there is one.
     """
-    return (*_controllers(owner, spec, token), *_name_servers(owner, spec))
+    return (*_of_controllers(owner, spec, token), *_name_servers(owner, spec))
 
 
 def java_options(wanted: Resources) -> str:
@@ -92,24 +103,43 @@ def controller_conf(owner: Owner, count: int) -> str:
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-def _controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
+def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
     name = names.controllers(owner.name)
-    selector = selector_labels("controller", owner.name)
+    selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     conf = controller_conf(owner, spec.controllers.replicas)
-    ports = {
-        "remoting": names.CONTROLLER_PORT,
-        "raft": names.CONTROLLER_RAFT_PORT,
-        "http": names.CONTROLLER_HTTP_PORT,
-    }
     secret = names.token_secret(owner.name)
-    config = child(
-        owner, "ConfigMap", name, labels=labels, data={"controller.conf": conf, "start.sh": _CONTROLLER_START}
+    return (
+        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
+        pods.headless_service(owner, name, labels, selector, _CONTROLLER_PORTS),
+        *_pod_services(owner, name, spec.controllers.replicas, labels, _CONTROLLER_PORTS),
+        pods.budget(owner, name, labels, selector),
+        child(
+            owner,
+            "ConfigMap",
+            name,
+            labels=labels,
+            data={"controller.conf": conf, "start.sh": _CONTROLLER_START},
+        ),
     )
-    template_ = template(
-        labels, digest(conf, _CONTROLLER_START), _controller_pod(spec, name, secret, ports, selector)
-    )
-    stateful_set = child(
+
+
+def controller_set(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str, str]) -> Json:
+    """Return the controllers' StatefulSet.
+
+    Args:
+        owner: the RocketMQCluster.
+        spec: its spec.
+        hosts: ClusterIP by the DNS name of each controller.
+    """
+    name = names.controllers(owner.name)
+    selector = selector_labels(CONTROLLER, owner.name)
+    labels = selector | belonging_labels(owner.name)
+    conf = controller_conf(owner, spec.controllers.replicas)
+    pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
+    pod["hostAliases"] = pods.host_aliases(hosts)
+    template_ = template(labels, digest(conf, _CONTROLLER_START), pod)
+    return child(
         owner,
         "StatefulSet",
         name,
@@ -130,24 +160,24 @@ def _controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[J
             ],
         },
     )
-    return (
-        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
-        pods.headless_service(owner, name, labels, selector, ports),
-        pods.budget(owner, name, labels, selector),
-        config,
-        stateful_set,
+
+
+def _pod_services(
+    owner: Owner, set_name: str, count: int, labels: Mapping[str, str], ports: Mapping[str, int]
+) -> tuple[Json, ...]:
+    """Return a Service for each pod of a set, by which the others reach it without DNS."""
+    return tuple(
+        pods.pod_service(owner, names.member(set_name, ordinal), labels, ports) for ordinal in range(count)
     )
 
 
-def _controller_pod(
-    spec: RocketMQClusterSpec, name: str, secret: str, ports: dict[str, int], selector: dict[str, str]
-) -> Json:
+def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector: dict[str, str]) -> Json:
     http = names.CONTROLLER_HTTP_PORT
     container = pods.container(
         "controller",
         spec.images.controller,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
-        ports,
+        _CONTROLLER_PORTS,
         env=pods.pod_name_environment(),
         resources=pods.resources(spec.controllers.resources),
         startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1),
@@ -173,7 +203,7 @@ def _controller_pod(
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
     name = names.name_servers(owner.name)
-    selector = selector_labels("nameserver", owner.name)
+    selector = selector_labels(NAME_SERVER, owner.name)
     labels = selector | belonging_labels(owner.name)
     ports = {"remoting": names.NAME_SERVER_PORT}
     conf = f"listenPort={names.NAME_SERVER_PORT}\n"
@@ -215,6 +245,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
     )
     return (
         pods.headless_service(owner, name, labels, selector, ports),
+        *_pod_services(owner, name, spec.name_servers.replicas, labels, ports),
         pods.budget(owner, name, labels, selector),
         child(
             owner,

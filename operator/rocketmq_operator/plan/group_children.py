@@ -7,6 +7,9 @@ address (`brokerIP2`), which the start script adds.
 
 Log replicas are a second StatefulSet. Their Services have selectors, because nobody ever takes them over.
 
+Members are configured with the DNS names of controllers and name servers, and find them in their own hosts file: a failover
+must not wait for a DNS server that may run on the very node that failed.
+
 Source: RocketMQ 5.4.0 BrokerConfig.java, MessageStoreConfig.java for the keys.
 """
 
@@ -59,6 +62,11 @@ _TUNED: Final[dict[str, str]] = {
     "checkSyncStateSetPeriod": "1000",
     "haMaxTimeSlaveNotCatchup": "3000",
     "haSendHeartbeatInterval": "1000",
+    # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears of the
+    # new one by its next registration only. RocketMQ's defaults are every 30 s, and 24 s in which one that does not
+    # answer holds up all: new clients were told of no master for up to two minutes. 10 s is the least that is taken.
+    "registerBrokerTimeoutMills": "3000",
+    "registerNameServerPeriod": "10000",
     "syncBrokerMetadataPeriod": "1000",
     "syncControllerMetadataPeriod": "1000",
 }
@@ -140,14 +148,9 @@ def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
 def member_service(owner: Owner, spec: BrokerGroupSpec, name: str) -> Json:
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
     labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else "broker")
-    body: Json = {"ports": pods.service_ports(BROKER_PORTS)}
     if _is_log(owner, name):
-        body = {
-            "selector": {"statefulset.kubernetes.io/pod-name": name},
-            "publishNotReadyAddresses": True,
-            "ports": pods.service_ports(_REPLICA_PORTS),
-        }
-    return child(owner, "Service", name, labels=labels, spec=body)
+        return pods.pod_service(owner, name, labels, _REPLICA_PORTS)
+    return child(owner, "Service", name, labels=labels, spec={"ports": pods.service_ports(BROKER_PORTS)})
 
 
 def fixed_children(
@@ -178,8 +181,30 @@ def fixed_children(
     )
 
 
-def broker_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, replicas: int) -> Json:
-    """Return the brokers' StatefulSet with so many replicas: fewer at a time than the spec may ask to lose."""
+def hosts_needed(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> tuple[str, ...]:
+    """Return the DNS names that members are configured with: all controllers, all name servers."""
+    return (
+        *names.controller_hosts(spec.cluster, owner.namespace, cluster.controllers.replicas),
+        *names.name_server_hosts(spec.cluster, owner.namespace, cluster.name_servers.replicas),
+    )
+
+
+def broker_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+) -> Json:
+    """Return the brokers' StatefulSet with so many replicas: fewer at a time than the spec may ask to lose.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        cluster: the spec of its cluster.
+        replicas: how many.
+        hosts: ClusterIP by DNS name, of `hosts_needed`.
+    """
     container = pods.container(
         "broker",
         cluster.rocketmq_image,
@@ -199,12 +224,18 @@ def broker_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec
     configuration = digest(
         broker_conf(owner, spec, cluster), _BROKER_START, companion_conf(owner, spec, cluster)
     )
-    pod = _pod(owner, container, pods.ROCKETMQ_USER) | {"initContainers": [companion(cluster)]}
+    pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {"initContainers": [companion(cluster)]}
     return _stateful_set(owner, spec, owner.name, "broker", replicas, (pod, configuration))
 
 
-def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, replicas: int) -> Json:
-    """Return the log replicas' StatefulSet."""
+def log_replica_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+) -> Json:
+    """Return the log replicas' StatefulSet; arguments as of `broker_set`."""
     http = names.REPLICA_HTTP_PORT
     container = pods.container(
         "log-replica",
@@ -220,16 +251,17 @@ def log_replica_set(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluste
     )
     configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
     name = names.log_set(owner.name)
-    pod = _pod(owner, container, pods.OUR_USER)
+    pod = _pod(owner, container, pods.OUR_USER, hosts)
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
 
 
-def _pod(owner: Owner, container: Json, user: int) -> Json:
+def _pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
     return {
         "automountServiceAccountToken": False,
         "securityContext": pods.pod_security(user),
         "terminationGracePeriodSeconds": pods.GRACE_S,
         "dnsConfig": pods.QUICK_DNS,
+        "hostAliases": pods.host_aliases(hosts),
         "containers": [container],
         "volumes": pods.volumes(owner.name),
     }

@@ -1,12 +1,14 @@
 """The plan of a BrokerGroup, concern by concern, the most urgent first.
 
 1. addresses: each member's Service, and who answers there (`takeover`);
-2. configuration: shared ConfigMap, headless Service, disruption budget;
-3. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
-4. rolling change: pods of an older revision are replaced one at a time (`rolling`);
-5. what is left over: Services of members that are gone;
-6. the record of failovers (`failovers`);
-7. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
+2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
+   must be known, because each pod is given them;
+3. a switchover that a person asks for (`switchover`);
+4. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
+5. rolling change: pods of an older revision are replaced one at a time (`rolling`);
+6. what is left over: Services of members that are gone;
+7. the record of failovers (`failovers`);
+8. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
 change nothing. Nothing is remembered between two looks.
@@ -17,11 +19,12 @@ from collections.abc import Iterator
 from rocketmq_operator.api.broker_group import Durability
 from rocketmq_operator.plan import names, takeover
 from rocketmq_operator.plan.actions import NOTHING, Apply, Delete, Plan, Step, Wait, child_steps, first_of
-from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims
+from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims, no_address, unknown_address
 from rocketmq_operator.plan.failovers import record_steps
 from rocketmq_operator.plan.group_children import (
     broker_set,
     fixed_children,
+    hosts_needed,
     log_replica_set,
     member_names,
     member_service,
@@ -29,6 +32,7 @@ from rocketmq_operator.plan.group_children import (
 from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
 from rocketmq_operator.plan.observed import ObservedGroup
 from rocketmq_operator.plan.rolling import hand_over, roll
+from rocketmq_operator.plan.switchover import switchover
 from rocketmq_operator.plan.takeover import Place
 
 
@@ -49,6 +53,8 @@ def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
     yield _services(observed)
     yield slices(observed)
     yield _configuration(observed)
+    yield switchover(observed)
+    yield _hosts(observed)
     yield _size(observed)
     yield roll(observed)
     yield _leftovers(observed)
@@ -86,8 +92,7 @@ def _services(observed: ObservedGroup) -> Plan:
     missing = [
         body["metadata"]["name"] for body in wanted if not observed.service_address(body["metadata"]["name"])
     ]
-    wait = Wait("NoAddress", f"Service {missing[0]} has no ClusterIP yet") if missing else None
-    return Plan(plan.steps, wait)
+    return Plan(plan.steps, no_address(missing[0]) if missing else None)
 
 
 def slices(observed: ObservedGroup) -> Plan:
@@ -125,6 +130,19 @@ def _configuration(observed: ObservedGroup) -> Plan:
     return child_steps(observed.owner, wanted, observed.children)
 
 
+def _hosts(observed: ObservedGroup) -> Plan:
+    """Wait for addresses that are not known yet: a pod made without them would be replaced at once."""
+    return Plan((), unknown_address(_known_hosts(observed)))
+
+
+def _known_hosts(observed: ObservedGroup) -> dict[str, str]:
+    """Return ClusterIP by DNS name of all that members are configured with; empty where there is none yet."""
+    if observed.cluster is None:
+        return {}
+    hosts = hosts_needed(observed.owner, observed.spec, observed.cluster)
+    return {host: observed.cluster_addresses.get(names.pod_of(host), "") for host in hosts}
+
+
 def _size(observed: ObservedGroup) -> Plan:
     """Grow at once; shrink by one member, the last, and never the master."""
     if observed.cluster is None:
@@ -132,9 +150,10 @@ def _size(observed: ObservedGroup) -> Plan:
     name = observed.owner.name
     brokers, wait, steps = _next_size(observed, name, observed.spec.replicas)
     logs, log_wait, _ = _next_size(observed, names.log_set(name), observed.spec.log_replicas)
-    wanted = [broker_set(observed.owner, observed.spec, observed.cluster, brokers)]
+    hosts = _known_hosts(observed)
+    wanted = [broker_set(observed.owner, observed.spec, observed.cluster, brokers, hosts)]
     if logs or observed.child("StatefulSet", names.log_set(name)) is not None:
-        wanted.append(log_replica_set(observed.owner, observed.spec, observed.cluster, logs))
+        wanted.append(log_replica_set(observed.owner, observed.spec, observed.cluster, logs, hosts))
     kept = [keeping_claims(body, observed.child("StatefulSet", body["metadata"]["name"])) for body in wanted]
     plan = child_steps(observed.owner, kept, observed.children)
     return Plan((*steps, *plan.steps), plan.wait or wait or log_wait)
@@ -154,7 +173,7 @@ def _next_size(
     if not observed.controllers_heard:
         return now, Wait("ControllersUnreachable", f"whether {leaving} is master cannot be known"), ()
     if observed.master == leaving:
-        handing = hand_over(observed, leaving, f"{leaving} is to be removed")
+        handing = hand_over(observed, f"{leaving} is to be removed")
         return now, handing.wait or Wait("SwitchingOver", f"{leaving} is still master"), handing.steps
     if few := _too_few_left(observed, leaving):
         return now, few, ()

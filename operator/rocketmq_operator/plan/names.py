@@ -27,6 +27,13 @@ TOKEN_PATH: Final = "/etc/rocketmq-token"  # noqa: S105 - a path
 TOKEN_KEY: Final = "token"  # noqa: S105 - a key's name
 DATA_VOLUME: Final = "data"
 
+MEASURED_PATH: Final = "/data"
+"""Where a report's pod has the volume with the measurements."""
+REPORTS_FOLDER: Final = "reports"
+"""On that volume: what the report server shows. Each report has a folder of its name."""
+OBJECTIVES_PATH: Final = "/etc/report"
+OBJECTIVES_FILE: Final = "objectives.yaml"
+
 
 def member(group: str, ordinal: int) -> str:
     """Return the name of a broker's pod and of its Service."""
@@ -68,6 +75,16 @@ def controller_hosts(cluster: str, namespace: str, count: int) -> tuple[str, ...
     return tuple(pod_host(controllers(cluster), ordinal, namespace) for ordinal in range(count))
 
 
+def name_server_hosts(cluster: str, namespace: str, count: int) -> tuple[str, ...]:
+    """Return the DNS names of all name servers."""
+    return tuple(pod_host(name_servers(cluster), ordinal, namespace) for ordinal in range(count))
+
+
+def pod_of(host: str) -> str:
+    """Return the pod, and so the Service of its own, that a DNS name of `pod_host` means."""
+    return host.partition(".")[0]
+
+
 def controller_addresses(cluster: str, namespace: str, count: int) -> str:
     """Return what brokers are given as controllerAddr: every controller by its own name, never a shared address.
 
@@ -80,8 +97,13 @@ def controller_addresses(cluster: str, namespace: str, count: int) -> str:
 
 def name_server_addresses(cluster: str, namespace: str, count: int) -> str:
     """Return what brokers and clients are given as namesrvAddr."""
-    name = name_servers(cluster)
-    return ";".join(f"{pod_host(name, ordinal, namespace)}:{NAME_SERVER_PORT}" for ordinal in range(count))
+    hosts = name_server_hosts(cluster, namespace, count)
+    return ";".join(f"{host}:{NAME_SERVER_PORT}" for host in hosts)
+
+
+def report_objectives(report: str) -> str:
+    """Return the name of the ConfigMap with a report's objectives; its CronJob has the report's own name."""
+    return f"{report}-objectives"
 
 
 def is_member(name: str, set_name: str) -> bool:

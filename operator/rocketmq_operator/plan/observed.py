@@ -113,6 +113,8 @@ class ObservedGroup:
 
     Attributes:
         cluster: the spec of its cluster, None if there is no such cluster.
+        annotations: of the BrokerGroup.
+        cluster_addresses: ClusterIP by the name of each of the cluster's own Services.
         children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
         controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
         failovers: of this group, newest first.
@@ -125,12 +127,14 @@ class ObservedGroup:
     spec: BrokerGroupSpec
     status: BrokerGroupStatus
     cluster: RocketMQClusterSpec | None
+    cluster_addresses: Mapping[str, str]
     children: Children
     pods: Mapping[str, PodSeen]
     controllers_heard: bool = False
     group: GroupSeen | None = None
     failovers: tuple[FailoverSeen, ...] = ()
     records: Mapping[str, Live] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:
         """Return a child that exists."""
@@ -139,7 +143,7 @@ class ObservedGroup:
     def service_address(self, member: str) -> str:
         """Return the ClusterIP of a member's Service, empty while there is none."""
         service = self.child("Service", member)
-        return "" if service is None else str(service["spec"].get("clusterIP", ""))
+        return "" if service is None else cluster_ip(service)
 
     def member_seen(self, member: str) -> MemberSeen | None:
         """Return what the controllers know of a member, by the address it announced."""
@@ -160,6 +164,11 @@ class ObservedGroup:
         if self.group is None or self.group.master_id is None:
             return ""
         return self.member_at(self.group.master_address)
+
+
+def cluster_ip(service: Live) -> str:
+    """Return a Service's ClusterIP, empty while it has none."""
+    return str(service["spec"].get("clusterIP", ""))
 
 
 def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:

@@ -23,7 +23,7 @@ QUICK_DNS: Final[Json] = {
     "options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "2"}],
 }
 """For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections, heartbeats too. With DNS out
-of reach that takes 20 s by the resolver's defaults."""
+of reach that takes 20 s by the resolver's defaults. What a broker always needs it finds among its `host_aliases`."""
 
 
 def pod_security(user: int) -> Json:
@@ -147,18 +147,35 @@ def headless_service(
     owner: Owner, name: str, labels: Mapping[str, str], selector: Mapping[str, str], ports: Mapping[str, int]
 ) -> Json:
     """Return a Service that gives each pod its DNS name, ready or not."""
-    return child(
-        owner,
-        "Service",
-        name,
-        labels=labels,
-        spec={
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": dict(selector),
-            "ports": service_ports(ports),
-        },
-    )
+    return _service(owner, name, labels, selector, ports, clusterIP="None")
+
+
+def pod_service(owner: Owner, name: str, labels: Mapping[str, str], ports: Mapping[str, int]) -> Json:
+    """Return a Service of one pod's name: its address stays when the pod's changes, and needs no DNS."""
+    return _service(owner, name, labels, {"statefulset.kubernetes.io/pod-name": name}, ports)
+
+
+def _service(
+    owner: Owner,
+    name: str,
+    labels: Mapping[str, str],
+    selector: Mapping[str, str],
+    ports: Mapping[str, int],
+    **rest: str,
+) -> Json:
+    """Return a Service that leads to its pods, ready or not."""
+    spec = {
+        "publishNotReadyAddresses": True,
+        "selector": dict(selector),
+        "ports": service_ports(ports),
+        **rest,
+    }
+    return child(owner, "Service", name, labels=labels, spec=spec)
+
+
+def host_aliases(addresses: Mapping[str, str]) -> list[Json]:
+    """Return what makes a pod know these hosts without asking DNS: address by host name."""
+    return [{"ip": address, "hostnames": [host]} for host, address in sorted(addresses.items())]
 
 
 def service_ports(ports: Mapping[str, int]) -> list[Json]:

@@ -2,6 +2,8 @@
 
 `Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
 and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
+
+While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
 """
 
 from datetime import datetime
@@ -86,7 +88,7 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
         selector=selector,
         version=observed.cluster.version if observed.cluster else "",
         master=_master(observed),
-        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}" if observed.group else "",
+        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}" if _known(observed) else "",
         members=members,
         plan=PlanStatus(
             steps=tuple(str(step)[:TEXT_LENGTH_MAX] for step in plan.steps[:STEPS_SHOWN_MAX]),
@@ -175,7 +177,7 @@ def _group_ready(observed: ObservedGroup, plan: Plan, members: tuple[MemberStatu
             "Ready",
             holds=None,
             reason="ControllersUnreachable",
-            message="no controller answers: roles are unknown",
+            message="no controller answers: roles are those that were last known",
         )
     master = observed.master
     if observed.group is None or not master:
@@ -224,8 +226,15 @@ def _in_sync(observed: ObservedGroup, members: tuple[MemberStatus, ...]) -> Find
     return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
 
 
+def _known(observed: ObservedGroup) -> bool:
+    """Tell whether roles are known, now or from before."""
+    return observed.group is not None or (not observed.controllers_heard and bool(observed.status.in_sync))
+
+
 def _master(observed: ObservedGroup) -> MasterStatus:
     group = observed.group
+    if not observed.controllers_heard:
+        return observed.status.master
     if group is None or group.master_id is None:
         return MasterStatus(epoch=group.master_epoch if group else 0)
     return MasterStatus(
@@ -244,14 +253,19 @@ def _member(observed: ObservedGroup, name: str) -> MemberStatus:
     seen, pod = observed.member_seen(name), observed.pods.get(name)
     slice_ = observed.child("EndpointSlice", name)
     server = (server_of(slice_) if slice_ else "") or name
+    ready = pod is not None and pod.ready and not pod.deleting
+    takeover = "" if server == name else server
+    before = next((one for one in observed.status.members if one.name == name), None)
+    if not observed.controllers_heard and before is not None:
+        return before.model_copy(update={"ready": ready, "takeover": takeover})
     return MemberStatus(
         name=name,
         role=_role(observed, name, seen),
         broker_id=seen.broker_id if seen else None,
         in_sync=seen is not None and seen.in_sync,
-        ready=pod is not None and pod.ready and not pod.deleting,
+        ready=ready,
         lag_bytes=_lag(observed, seen),
-        takeover="" if server == name else server,
+        takeover=takeover,
     )
 
 

@@ -1,0 +1,73 @@
+"""Where a host of the cluster is, as the API server knows it: the ClusterIP of its Service. DNS for all others.
+
+Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves names sees no
+controllers then, just when it should move an address.
+Shape: a resolver for aiohttp. `POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name; what it
+was last time holds while the API server gives no answer.
+Never: pods' own addresses. They change with every restart; a Service's stays.
+"""
+
+import asyncio
+import socket
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from rocketmq_operator.clients.api import Kube, UnavailableError
+
+ASK_TIMEOUT_S: Final = 0.5
+"""Of the second that a connection to a controller may take."""
+_NO_ADDRESS: Final = frozenset({"", "None"})
+
+
+class ServiceResolver(AbstractResolver):
+    """Asks the API server for Services, and somebody else for what is none."""
+
+    def __init__(self, kube: Kube, others: AbstractResolver) -> None:
+        """Take who knows Services, and who knows other hosts."""
+        self._kube: Final = kube
+        self._others: Final = others
+        self._known: Final[dict[str, str]] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return where a host is.
+
+        Raises:
+            OSError: nobody knows.
+        """
+        address = await self._service_address(host)
+        if address is None:
+            return await self._others.resolve(host, port, family)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+        ]
+
+    async def close(self) -> None:
+        """Close who knows other hosts."""
+        await self._others.close()
+
+    async def _service_address(self, host: str) -> str | None:
+        labels = host.split(".")
+        if len(labels) not in {3, 4} or labels[-1] != "svc":
+            return None
+        name, namespace = labels[0], labels[-2]
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                service = await self._kube.get("Service", namespace, name)
+        except (UnavailableError, TimeoutError):
+            return self._known.get(host)
+        address = "" if service is None else str(service["spec"].get("clusterIP", ""))
+        if address in _NO_ADDRESS:
+            self._known.pop(host, None)
+            return None
+        self._known[host] = address
+        return address

@@ -1,0 +1,52 @@
+"""Look at everything that the plan of an SLOReport needs, once.
+
+Children are looked up by their names and not by a label: what has such a name and belongs to somebody else must be seen too.
+"""
+
+import asyncio
+from typing import Final
+
+from rocketmq_operator.api.names import COMPONENT_LABEL, REPORT_KIND, REPORT_LABEL, REPORT_SERVER
+from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
+from rocketmq_operator.handlers.observe import World, owner_of, staying, validated
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.observed import by_key
+from rocketmq_operator.plan.report_seen import ObservedReport, runs_seen, server_seen
+
+_CLAIM: Final = "PersistentVolumeClaim"
+
+
+async def observe_report(world: World, namespace: str, name: str) -> ObservedReport | None:
+    """Return what is there of a report, None if it is gone or going.
+
+    Raises:
+        InvalidSpecError: its spec breaks a rule.
+        UnavailableError: the API server does not answer.
+    """
+    resource = await staying(world, REPORT_KIND.kind, namespace, name)
+    if resource is None:
+        return None
+    spec = validated(SLOReportSpec, resource)
+    cron_job, config, jobs, pods, services = await asyncio.gather(
+        world.kube.get("CronJob", namespace, name),
+        world.kube.get("ConfigMap", namespace, names.report_objectives(name)),
+        world.kube.find("Job", namespace, {REPORT_LABEL: name}),
+        world.kube.find("Pod", namespace, {REPORT_LABEL: name}),
+        world.kube.find("Service", namespace, {COMPONENT_LABEL: REPORT_SERVER}),
+    )
+    servers = tuple(seen for service in services if (seen := server_seen(service)) is not None)
+    meant = [spec.source.claim_name] if spec.source.claim_name else [one.claim for one in servers]
+    claims = await asyncio.gather(*(world.kube.get(_CLAIM, namespace, claim) for claim in meant))
+    newest, running = runs_seen(jobs, pods)
+    return ObservedReport(
+        now=world.now(),
+        owner=owner_of(resource, REPORT_KIND.kind),
+        generation=resource["metadata"].get("generation", 0),
+        spec=spec,
+        status=SLOReportStatus.model_validate(resource.get("status") or {}),
+        children=by_key(one for one in (cron_job, config) if one is not None),
+        servers=servers,
+        claims=frozenset(name for name, claim in zip(meant, claims, strict=True) if claim is not None),
+        newest=newest,
+        running=running,
+    )

@@ -1,0 +1,1 @@
+"""`kubectl rmqha`: what a person on call asks of a broker group, in few words."""

@@ -1,0 +1,156 @@
+"""What the plugin asks of the API server, and the one thing that it writes: the wish for a switchover.
+
+Whoever types has their own rights: nothing here goes past them, and nothing speaks to a controller or a broker.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from rocketmq_operator.api.broker_group import BrokerGroupStatus, MemberStatus
+from rocketmq_operator.api.names import FAILOVER_KIND, GROUP_KIND, GROUP_LABEL, SWITCHOVER_ANNOTATION
+from rocketmq_operator.clients.api import Json
+from rocketmq_operator.plan.switchover import Asked
+from rocketmq_operator.plugin.pictures import GroupView, newest_first
+
+POLL_S: Final = 0.2
+
+
+class RequestError(Exception):
+    """What was asked for makes no sense here; the text names what and why."""
+
+
+class Server(Protocol):
+    """What is needed of the API server; `clients.kube.KubeClient` is it."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none."""
+        ...
+
+    async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects of a kind with these labels."""
+        ...
+
+    async def annotate(
+        self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
+    ) -> Json:
+        """Write these annotations; None removes one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """A switchover that was done; `took_s` from the wish to the status that tells of it."""
+
+    group: str
+    old_master: str
+    new_master: str
+    epoch: int
+    took_s: float
+
+
+async def all_views(server: Server, namespace: str) -> list[GroupView]:
+    """Return every group of a namespace, without what is told beside it."""
+    now = datetime.now(UTC)
+    groups = await server.find(GROUP_KIND.kind, namespace, {})
+    return [GroupView(resource=group, nodes={}, failover=None, events=(), now=now) for group in groups]
+
+
+async def view_of(server: Server, namespace: str, name: str) -> GroupView:
+    """Return a group and what is told beside it.
+
+    Raises:
+        RequestError: there is no such group.
+    """
+    group = await _group(server, namespace, name)
+    mine = {GROUP_LABEL: name}
+    pods, failovers, events = await asyncio.gather(
+        server.find("Pod", namespace, mine),
+        server.find(FAILOVER_KIND.kind, namespace, mine),
+        server.find("Event", namespace, {}),
+    )
+    uid = group["metadata"].get("uid")
+    return GroupView(
+        resource=group,
+        nodes={pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods},
+        failover=next(iter(newest_first(failovers)), None),
+        events=[event for event in events if event.get("regarding", {}).get("uid") == uid],
+        now=datetime.now(UTC),
+    )
+
+
+async def failovers_of(server: Server, namespace: str, name: str | None) -> list[Json]:
+    """Return the Failovers of a group, or of all."""
+    return await server.find(FAILOVER_KIND.kind, namespace, {} if name is None else {GROUP_LABEL: name})
+
+
+async def switch_over(
+    server: Server, namespace: str, name: str, to: str, timeout_s: float
+) -> Switched | None:
+    """Ask for a switchover and wait until it is done; None if `to` is master already.
+
+    A wish that is not answered in time is taken back, so that it does not come true when nobody waits for it any more.
+
+    Raises:
+        RequestError: there is no such group or member, it cannot be master now, or it did not come in time.
+    """
+    group = await _group(server, namespace, name)
+    status = _status(group)
+    before = status.master
+    if to and to == before.name:
+        return None
+    _check(group, status, to)
+    wish = {SWITCHOVER_ANNOTATION: str(Asked(before.epoch, to))}
+    started_s = time.monotonic()
+    await server.annotate(GROUP_KIND.kind, namespace, name, wish)
+    while time.monotonic() - started_s < timeout_s:
+        status = _status(await _group(server, namespace, name))
+        if status.master.epoch > before.epoch and status.master.name:
+            took_s = time.monotonic() - started_s
+            return Switched(name, before.name, status.master.name, status.master.epoch, took_s)
+        await asyncio.sleep(POLL_S)
+    await server.annotate(GROUP_KIND.kind, namespace, name, {SWITCHOVER_ANNOTATION: None})
+    why = f": {status.plan.waiting_for}" if status.plan.waiting_for else ""
+    raise RequestError(f"{name} was not switched over within {timeout_s:g} s, the wish is taken back{why}")
+
+
+def _check(group: Json, status: BrokerGroupStatus, to: str) -> None:
+    """Refuse what the operator could not do now either."""
+    name = group["metadata"]["name"]
+    if group["spec"].get("paused"):
+        raise RequestError(f"{name} is paused (spec.paused): the operator changes nothing")
+    if not status.master.name:
+        raise RequestError(f"{name} has no master to switch over from: {status.reason or 'unknown why'}")
+    known = {member.name: member for member in status.members}
+    if to and to not in known:
+        raise RequestError(f"--to {to}: {name} has no such member; it has {', '.join(known)}")
+    if to:
+        if problem := _unfit(known[to]):
+            raise RequestError(f"--to {to}: {problem}")
+    elif all(map(_unfit, status.members)):
+        raise RequestError(f"{name} has no other broker that is ready and in sync")
+
+
+def _unfit(member: MemberStatus) -> str:
+    """Say why a member cannot be made master; empty if it can."""
+    if member.role == "Log":
+        return "a log replica cannot be master"
+    if member.role != "Slave":
+        return f"it is {member.role.lower()}, not a slave"
+    if not member.in_sync:
+        return "it is not in the SyncStateSet"
+    return "" if member.ready else "its pod is not ready"
+
+
+async def _group(server: Server, namespace: str, name: str) -> Json:
+    group = await server.get(GROUP_KIND.kind, namespace, name)
+    if group is None:
+        raise RequestError(f"there is no BrokerGroup {name} in namespace {namespace}")
+    return group
+
+
+def _status(group: Json) -> BrokerGroupStatus:
+    return BrokerGroupStatus.model_validate(group.get("status") or {})

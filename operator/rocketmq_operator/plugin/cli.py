@@ -1,0 +1,126 @@
+"""The command line of `kubectl rmqha`; kubectl finds it in PATH by its name, kubectl-rmqha.
+
+    kubectl rmqha status [GROUP]                       what a group is doing
+    kubectl rmqha switchover GROUP [--to MEMBER]       make another broker master
+    kubectl rmqha failovers [GROUP]                    every change of master, the newest first
+    kubectl rmqha explain GROUP                        what is wrong, and what to do about it
+
+Never here: what a command asks or shows.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.kube import KubeClient, connect_as_person, namespace_of_person
+from rocketmq_operator.plugin import pictures
+from rocketmq_operator.plugin.asking import (
+    RequestError,
+    Server,
+    all_views,
+    failovers_of,
+    switch_over,
+    view_of,
+)
+
+TIMEOUT_DEFAULT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command found: for people and for programs."""
+
+    lines: list[str]
+    data: Any
+
+
+Command = Callable[[Server, str, argparse.Namespace], Coroutine[Any, Any, Answer]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code: 1 where the cluster or the group is in the way."""
+    options = _parser().parse_args(arguments)
+    try:
+        dynamic = connect_as_person(options.kubeconfig, options.context)
+        namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
+        kube = KubeClient(dynamic)
+        try:
+            answer = asyncio.run(_COMMANDS[options.command](kube, namespace, options))
+        finally:
+            kube.close()
+    except (RequestError, UnavailableError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
+    common.add_argument("--context", help="of the kubeconfig; default: the current one")
+    common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
+    common.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser = argparse.ArgumentParser(
+        prog="kubectl rmqha", description="Look after RocketMQ broker groups of the RocketMQ HA Operator."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    status = commands.add_parser("status", parents=[common], help="what a group, or each, is doing")
+    status.add_argument("group", nargs="?", metavar="GROUP")
+    switchover = commands.add_parser("switchover", parents=[common], help="make another broker master")
+    switchover.add_argument("group", metavar="GROUP")
+    switchover.add_argument("--to", default="", metavar="MEMBER", help="which; default: the best")
+    switchover.add_argument(
+        "--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS", help="then it is taken back"
+    )
+    failovers = commands.add_parser("failovers", parents=[common], help="every change of master")
+    failovers.add_argument("group", nargs="?", metavar="GROUP")
+    explain = commands.add_parser("explain", parents=[common], help="what is wrong, and what to do")
+    explain.add_argument("group", metavar="GROUP")
+    return parser
+
+
+async def _status(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+    if options.group is None:
+        views = await all_views(server, namespace)
+        return Answer(pictures.list_lines(views), [view.resource for view in views])
+    view = await view_of(server, namespace, options.group)
+    data = {"brokerGroup": view.resource, "nodes": dict(view.nodes), "lastFailover": view.failover}
+    return Answer(pictures.status_lines(view), data)
+
+
+async def _switchover(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+    done = await switch_over(server, namespace, options.group, options.to, options.timeout)
+    if done is None:
+        return Answer([f"{options.group}: {options.to} is master already"], None)
+    line = (
+        f"{done.group}: {done.new_master} is master in epoch {done.epoch}, it was {done.old_master}; "
+        f"{done.took_s:.1f} s"
+    )
+    return Answer([line], asdict(done))
+
+
+async def _failovers(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+    found = await failovers_of(server, namespace, options.group)
+    return Answer(pictures.failover_lines(found, datetime.now(UTC)), pictures.newest_first(found))
+
+
+async def _explain(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+    view = await view_of(server, namespace, options.group)
+    data = {"brokerGroup": view.resource, "events": list(view.events)}
+    return Answer(pictures.explain_lines(view), data)
+
+
+_COMMANDS: Final[dict[str, Command]] = {
+    "status": _status,
+    "switchover": _switchover,
+    "failovers": _failovers,
+    "explain": _explain,
+}
