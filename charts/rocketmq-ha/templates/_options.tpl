@@ -1,0 +1,36 @@
+{{/* Name of the operator's ServiceAccount. */}}
+{{- define "rocketmq-ha.operatorAccount" -}}
+{{ .Values.operator.serviceAccount.name | default (printf "%s-operator" .Release.Name) }}
+{{- end }}
+
+{{/* Where a pod may run, but for tolerations. Takes the values of operator, measure or test. */}}
+{{- define "rocketmq-ha.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* An ingress rule of a NetworkPolicy; nothing where nobody is allowed: an empty `from` would allow everybody. Takes (list ports peers). */}}
+{{- define "rocketmq-ha.ingressRule" -}}
+{{- if index . 1 -}}
+- from:
+    {{- index . 1 | toYaml | nindent 4 }}
+  ports:
+    {{- range index . 0 }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Endpoints of a PodMonitor. Takes (list root names-of-ports). */}}
+{{- define "rocketmq-ha.metricsEndpoints" -}}
+{{- $interval := (index . 0).Values.monitoring.podMonitor.interval }}
+{{- range index . 1 }}
+- {port: {{ . }}, path: /metrics, interval: {{ $interval }}, scrapeTimeout: {{ $interval }}}
+{{- end }}
+{{- end }}
