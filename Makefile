@@ -17,9 +17,12 @@ SEEDS ?= 2000
 DAYS ?= 1
 FIRST ?= 0
 SECONDS ?= 20
+MEGABYTES ?= 512
+ROUNDS ?= 30
+SEED ?=
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha fuzz raft-scenarios conformance docs clean
+.PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -55,6 +58,9 @@ images: ## build the images of operator, controller, sidecar and spark (docker, 
 e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three nodes on this machine
 	@scripts/e2e
 
+e2e-full: .venv/.ready ## the same, and what takes longer: changes, growth, lost volumes, deletion
+	@E2E_RUN=full scripts/e2e
+
 bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut")
 	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
 
@@ -63,9 +69,8 @@ bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 
 
 bench: bench-controller ## the same
 
-bench-ha: .venv/.ready ## measure the HA port: our replica receiving, our log served, raw sendfile beside
-	@$(PYTHON) tests/bench/bench_ha_receive.py
-	@$(PYTHON) tests/bench/bench_ha_serve.py
+bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
+	@$(PYTHON) tests/bench/bench_ha.py --megabytes $(MEGABYTES)
 
 bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB beside
 	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
@@ -79,6 +84,9 @@ sim-raft: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core 
 mutants: .venv/.ready ## plant bugs in a copy of the controller, and see that each is found
 	@$(PYTHON) -m testkit.mutants
 
+kill-rounds: .venv/.ready ## kill -9 master, slave or log replica under load, ROUNDS=30 times (SEED=n), and read back
+	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
 fuzz: .venv/.ready ## look for bytes that a reader of strangers' bytes cannot bear (SECONDS=20 for each reader, KEEP=1)
 	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)
 
@@ -91,6 +99,9 @@ raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the
 
 conformance: .venv/.ready ## hold a recorded conversation with Java's controller against ours (GOLDEN=file, DIFF=1: Java runs beside)
 	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
+
+chart: .venv/.ready ## write what of the chart is generated: its Prometheus rules, the page about its values
+	@$(PYTHON) -m testkit.chart_files
 
 docs: .venv/.ready ## check that every command and link in the documents holds
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py

@@ -1,57 +1,30 @@
 """The chart: what it renders, what it refuses, and what it says; helm alone, no cluster."""
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from rocketmq_operator.plan.report_seen import server_seen
 from slo_pipeline.collect.targets import read_targets
-from testkit.kube.kubectl import KubeError, program, run
+from testkit.helm import Json, of, pods, rendered
+from testkit.kube.kubectl import KubeError, program
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "rocketmq-ha"
-HELM = program("helm")
-pytestmark = pytest.mark.skipif(HELM is None, reason="helm is not installed")
-Json = dict[str, Any]
-
-
-def _rendered(*settings: str) -> list[Json]:
-    arguments = [word for setting in settings for word in ("--set-json", setting)]
-    command = [
-        str(HELM),
-        "template",
-        "demo",
-        str(CHART),
-        "--namespace=mq",
-        "--kube-version=1.34.0",
-        *arguments,
-    ]
-    printed = asyncio.run(run(command)).decode()
-    return [value for value in yaml.safe_load_all(printed) if value]
-
-
-def _of(objects: list[Json], kind: str) -> list[Json]:
-    return [value for value in objects if value["kind"] == kind]
+pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 
 
 def _pods(objects: list[Json]) -> list[Json]:
     """Return the spec of each pod, whatever makes it."""
-    found = [value["spec"] for value in _of(objects, "Pod")]
-    found += [
-        value["spec"]["template"]["spec"] for kind in ("Deployment", "Job") for value in _of(objects, kind)
-    ]
-    found += [value["spec"]["jobTemplate"]["spec"]["template"]["spec"] for value in _of(objects, "CronJob")]
-    return found
+    return [pod["spec"] for pod in pods(objects).values()]
 
 
 def _rules(objects: list[Json], kind: str) -> list[tuple[str, str]]:
     """Return every (resource, verb) that roles of a kind grant."""
     return [
         (resource, verb)
-        for role in _of(objects, kind)
+        for role in of(objects, kind)
         for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -66,7 +39,7 @@ def test_the_charts_definitions_are_those_of_the_models() -> None:
 
 
 def test_every_pod_satisfies_the_restricted_profile() -> None:
-    pods = _pods(_rendered())
+    pods = _pods(rendered())
     assert len(pods) >= 2
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -79,7 +52,7 @@ def test_every_pod_satisfies_the_restricted_profile() -> None:
 
 
 def test_the_operator_has_no_right_to_run_programs_in_pods_or_to_list_all_it_may_change() -> None:
-    granted = _rules(_rendered(), "ClusterRole")
+    granted = _rules(rendered(), "ClusterRole")
     assert not [rule for rule in granted if "*" in rule]
     assert not [resource for resource, _ in granted if resource.startswith("pods/")]
     assert ("secrets", "watch") not in granted
@@ -88,14 +61,14 @@ def test_the_operator_has_no_right_to_run_programs_in_pods_or_to_list_all_it_may
 
 
 def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:
-    objects = _rendered('operator.watchNamespaces=["shop","pay"]')
+    objects = rendered('operator.watchNamespaces=["shop","pay"]')
     assert {resource for resource, _ in _rules(objects, "ClusterRole")} == {
         "customresourcedefinitions",
         "namespaces",
     }
-    roles = {role["metadata"].get("namespace") for role in _of(objects, "Role")}
+    roles = {role["metadata"].get("namespace") for role in of(objects, "Role")}
     assert {"shop", "pay"} <= roles
-    (deployment,) = _of(objects, "Deployment")
+    (deployment,) = of(objects, "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [word for word in arguments if word.startswith("--namespace=")] == [
         "--namespace=shop",
@@ -106,7 +79,7 @@ def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:
 def test_a_registry_is_put_before_every_image_of_ours() -> None:
     images = {
         container["image"]
-        for pod in _pods(_rendered('images.registry="registry.example.com/"', 'images.tag="1.2.3"'))
+        for pod in _pods(rendered('images.registry="registry.example.com/"', 'images.tag="1.2.3"'))
         for container in pod["containers"]
     }
     ours = {image for image in images if "rocketmq-ha/" in image}
@@ -133,12 +106,12 @@ def test_a_registry_is_put_before_every_image_of_ours() -> None:
 )
 def test_a_wrong_value_is_refused_by_its_name(setting: str, words: list[str]) -> None:
     with pytest.raises(KubeError) as refusal:
-        _rendered(setting)
+        rendered(setting)
     assert [word for word in words if word not in str(refusal.value).partition("Error:")[2]] == []
 
 
 def _targets(*settings: str) -> list[Json]:
-    (config,) = _of(_rendered("measure.enabled=true", *settings), "ConfigMap")
+    (config,) = of(rendered("measure.enabled=true", *settings), "ConfigMap")
     found: list[Json] = json.loads(config["data"]["targets.json"])["targets"]
     return found
 
@@ -154,8 +127,8 @@ def test_the_collector_takes_the_targets_that_are_written_for_it(tmp_path: Path)
 
 def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
     groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
-    objects = _rendered("measure.enabled=true", f"measure.groups={groups}")
-    measure = next(one for one in _of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
+    objects = rendered("measure.enabled=true", f"measure.groups={groups}")
+    measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
     containers = {one["name"]: one for one in measure["spec"]["template"]["spec"]["containers"]}
     ports = [containers[f"canary-{name}"]["ports"][0]["containerPort"] for name in ("orders", "pay")]
     scraped = {target["url"] for target in _targets(f"measure.groups={groups}")}
@@ -165,12 +138,12 @@ def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
 
 def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
     groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
-    objects = _rendered("measure.enabled=true", f"measure.groups={groups}")
-    measure = next(one for one in _of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
+    objects = rendered("measure.enabled=true", f"measure.groups={groups}")
+    measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
     pod = measure["spec"]["template"]
     services = {
         one["metadata"]["labels"]["rocketmq-ha.dev/canary"]: one
-        for one in _of(objects, "Service")
+        for one in of(objects, "Service")
         if "rocketmq-ha.dev/canary" in one["metadata"]["labels"]
     }
     assert sorted(services) == ["orders", "pay"]
@@ -186,20 +159,61 @@ def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
 
 def test_the_longest_names_make_a_name_that_a_service_may_have() -> None:
     many = [{"name": f"g{number:039d}", "replicas": 1, "logReplicas": 0} for number in range(16)]
-    objects = _rendered("measure.enabled=true", f"measure.groups={json.dumps(many)}")
+    objects = rendered("measure.enabled=true", f"measure.groups={json.dumps(many)}")
     longest_release = "r" * 53
-    names = [one["metadata"]["name"].replace("demo", longest_release, 1) for one in _of(objects, "Service")]
+    names = [one["metadata"]["name"].replace("demo", longest_release, 1) for one in of(objects, "Service")]
     assert max(map(len, names)) <= 63
     assert len(set(names)) == len(names)
 
 
 def test_the_operator_may_list_services_where_it_looks_for_canaries() -> None:
-    assert ("services", "list") in _rules(_rendered(), "ClusterRole")
-    assert ("services", "list") in _rules(_rendered('operator.watchNamespaces=["shop"]'), "Role")
+    assert ("services", "list") in _rules(rendered(), "ClusterRole")
+    assert ("services", "list") in _rules(rendered('operator.watchNamespaces=["shop"]'), "Role")
 
 
-def test_what_measures_satisfies_the_restricted_profile_and_needs_no_api() -> None:
-    pods = _pods(_rendered("measure.enabled=true"))
+def test_the_report_servers_service_leads_to_the_pod_that_holds_the_volume() -> None:
+    objects = rendered("measure.enabled=true")
+    (server,) = [
+        one for one in of(objects, "Service") if "rocketmq-ha.dev/reports-of" in one["metadata"]["labels"]
+    ]
+    seen = server_seen(server)
+    assert seen is not None
+    assert server["metadata"]["labels"]["app.kubernetes.io/component"] == "report-server"
+    assert seen.claim in {one["metadata"]["name"] for one in of(objects, "PersistentVolumeClaim")}
+    measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
+    pod = measure["spec"]["template"]
+    assert dict(seen.selector).items() <= pod["metadata"]["labels"].items()
+    claims = [
+        one["persistentVolumeClaim"]["claimName"]
+        for one in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in one
+    ]
+    assert claims == [seen.claim]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"), [((), "ClusterRole"), (('operator.watchNamespaces=["shop"]',), "Role")]
+)
+def test_the_operator_may_do_what_a_report_needs(settings: tuple[str, ...], kind: str) -> None:
+    granted = _rules(rendered(*settings), kind)
+    wanted = {
+        "sloreports": ("get", "list", "watch"),
+        "sloreports/status": ("get", "patch"),
+        "sloreports/finalizers": ("update",),
+        "cronjobs": ("get", "create", "patch"),
+        "jobs": ("get", "list", "watch"),
+        "configmaps": ("get", "create", "patch"),
+        "persistentvolumeclaims": ("get",),
+        "services": ("list",),
+        "pods": ("list",),
+    }
+    assert [
+        (one, verb) for one, verbs in wanted.items() for verb in verbs if (one, verb) not in granted
+    ] == []
+
+
+def test_what_measures_satisfies_the_restricted_profile() -> None:
+    pods = _pods(rendered("measure.enabled=true"))
     quiet = [pod for pod in pods if pod.get("automountServiceAccountToken") is False]
     assert len(quiet) >= 3  # the test's, the measuring one, the report's
     for pod in pods:
@@ -209,5 +223,5 @@ def test_what_measures_satisfies_the_restricted_profile_and_needs_no_api() -> No
 
 
 def test_nothing_is_measured_unless_asked() -> None:
-    assert [one["metadata"]["name"] for one in _of(_rendered(), "Deployment")] == ["demo-operator"]
-    assert _of(_rendered(), "PersistentVolumeClaim") == []
+    assert [one["metadata"]["name"] for one in of(rendered(), "Deployment")] == ["demo-operator"]
+    assert of(rendered(), "PersistentVolumeClaim") == []

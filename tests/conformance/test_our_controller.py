@@ -4,7 +4,7 @@ import pytest
 
 from testkit.conformance import __main__ as conformance
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 
 def test_ours_answers_as_the_recording_of_java_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,18 @@
-"""The release that the tests of this folder share, and their order."""
+"""The release that the tests of this folder share, the load on it, and their order; all need a cluster."""
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from testkit.kube.kubectl import Cluster, KubeError
-from testkit.kube.release import NAMESPACE, Release, install, remove
+from testkit.kube.load_pod import LoadPod
+from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
+from testkit.load import LoadSettings
+
+SENDS_A_SECOND = 200
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,6 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     ordered = iter(sorted(here, key=lambda item: (item.path.name, item.reportinfo()[1] or 0)))
     items[:] = [next(ordered) if item in here else item for item in items]
+    if not os.environ.get("RMQHA_KUBECONFIG"):
+        for item in here:
+            item.add_marker(pytest.mark.skip(reason="RMQHA_KUBECONFIG names no kubeconfig"))
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +35,13 @@ def release() -> Iterator[Release]:
         pytest.fail(str(error), pytrace=False)
     yield installed
     asyncio.run(remove(cluster))
+
+
+@pytest.fixture
+async def load(release: Release, request: pytest.FixtureRequest) -> AsyncIterator[LoadPod]:
+    """Send from an unmodified Java producer on its defaults, in a pod of its own, to a topic of its own."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-")
+    pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, "main-nameserver:9876", name)
+    await pod.start(LoadSettings(threads=4, rate=SENDS_A_SECOND))
+    yield pod
+    await pod.remove()

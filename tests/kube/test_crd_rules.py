@@ -1,7 +1,4 @@
-"""The definitions on a real API server: it takes them, and its refusals name field and value.
-
-Runs where the environment variable RMQHA_KUBECONFIG names a kubeconfig; elsewhere it is skipped.
-"""
+"""The definitions on a real API server: it takes them, and its refusals name field and value."""
 
 import asyncio
 import json
@@ -18,7 +15,6 @@ from rocketmq_operator.api.names import API_VERSION
 from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
-pytestmark = pytest.mark.skipif(not KUBECONFIG, reason="RMQHA_KUBECONFIG names no kubeconfig")
 Json = dict[str, Any]
 
 

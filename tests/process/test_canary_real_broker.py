@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,7 @@ from testkit.rocketmq import Broker, BrokerPlace, NameServer
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 RATE = 20
+MISSED = "rmqha_canary_missed_slots_total"
 BOOT_S_MAX = 150.0
 Rows = list[dict[str, Any]]
 
@@ -29,9 +31,11 @@ Rows = list[dict[str, Any]]
 @pytest_asyncio.fixture
 async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
     server = NameServer(await jars(), tmp_path / "namesrv")
-    await server.start()
-    yield server
-    await server.stop()
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
 
 
 @pytest_asyncio.fixture
@@ -40,9 +44,11 @@ async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broke
     # The canary must make its topic itself, as on a broker in production.
     settings = {"brokerRole": "ASYNC_MASTER", "autoCreateTopicEnable": "false"}
     process = Broker(await jars(), place, name_server.address, settings)
-    await process.start(BOOT_S_MAX)
-    yield process
-    await process.stop()
+    try:
+        await process.start(BOOT_S_MAX)
+        yield process
+    finally:
+        await process.stop()
 
 
 def canary(directory: Path, name_server: NameServer) -> ManagedProcess:
@@ -80,6 +86,14 @@ async def wait_for_sends(directory: Path, result: str, count: int) -> None:
             await asyncio.sleep(0.2)
 
 
+async def missed_slots(probe: ManagedProcess) -> int:
+    """Return how many sends it began none of, because it stood still for a second and more, by its own count."""
+    address = probe.command[-1]
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(MISSED)))
+
+
 async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_back(
     tmp_path: Path, name_server: NameServer, broker: Broker
 ) -> None:
@@ -91,17 +105,20 @@ async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_
         before = len(sends(tmp_path, "ok"))
         await broker.start(BOOT_S_MAX)
         await wait_for_sends(tmp_path, "ok", before + 3 * RATE)
+        missed = await missed_slots(probe)
         probe.signal(signal.SIGTERM)
         assert await probe.wait(90) == 0, probe.tail()
 
     every = rows(tmp_path, "probe_ops")
     sent = sorted((row for row in every if row["op"] == "send"), key=lambda row: row["seq"])
-    # Open loop: the intended times are a grid, and no slot is left out while nothing answers.
-    steps = {
+    # Open loop: the intended times are a grid, and no slot is left out while nothing answers; those that the machine
+    # has cost are counted, and few.
+    steps = [
         round((later["intended_ts"] - earlier["intended_ts"]).total_seconds() * RATE, 3)
         for earlier, later in itertools.pairwise(sent)
-    }
-    assert steps == {1.0}
+    ]
+    assert all(step >= 1 and step.is_integer() for step in steps)
+    assert sum(steps) - len(steps) == missed <= len(sent) // 3
     assert [row["seq"] for row in sent] == list(range(sent[0]["seq"], sent[0]["seq"] + len(sent)))
     assert {row["result"] for row in sent} <= {"ok", "refused", "no_route", "timeout", "other"}
 

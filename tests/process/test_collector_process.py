@@ -101,6 +101,6 @@ async def test_a_second_collector_on_the_same_directory_is_refused(tmp_path: Pat
         await first.wait_for_text("ready", START_S_MAX)
         second = collector(tmp_path)
         second.log_path = tmp_path / "second.log"
-        await second.start()
-        assert await second.wait(START_S_MAX) == 2
+        async with second:
+            assert await second.wait(START_S_MAX) == 2
         assert "another collector" in second.output()

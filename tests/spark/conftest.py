@@ -1,5 +1,6 @@
 """One Spark session for all tests of this folder, and one story computed once."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             for rule in IGNORED:
                 item.add_marker(pytest.mark.filterwarnings(rule))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def swept() -> Iterator[None]:
+    """Have those sockets collected under the rules above, and not in the midst of another folder's test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

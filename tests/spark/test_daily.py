@@ -1,6 +1,7 @@
 """Days that add up: what two days say is what the whole says, across midnight, and late rows change nothing unseen."""
 
 import csv
+import datetime as dt
 import io
 from collections import Counter
 from dataclasses import replace
@@ -12,11 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.cli import main
+from slo_pipeline.jobs.days import late_rows, late_segments, run_days
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import gold, period
 from slo_pipeline.objectives.file import load
 from slo_pipeline.sources.segments import read_inputs
 from testkit import synthetic
+from testkit.segment_rows import event, send, us
+from testkit.synthetic import write_rows
 
 US_PER_S = 1_000_000
 MIDNIGHT_US = 1_795_219_200 * US_PER_S  # 2026-11-21
@@ -65,6 +69,28 @@ def test_two_days_add_up_to_the_whole_across_midnight(
     assert {
         (row["slo"], row["group"]): (int(row["good"]), int(row["bad"]), int(row["unknown"])) for row in status
     } == sums
+
+
+def test_a_report_leaves_out_what_came_too_late_and_counts_it(spark: SparkSession, tmp_path: Path) -> None:
+    data, tables = tmp_path / "data", tmp_path / "tables"
+    write_rows(data, "probe_ops", [send(seq, seq * 100) for seq in range(50)])
+    write_rows(data, "events", [event("BrokerRegistered", 0, broker=1)])
+    day = dt.datetime.fromtimestamp(us(0) / US_PER_S, tz=dt.UTC).date()
+    closed = dt.datetime.combine(day + dt.timedelta(days=2), dt.time(), dt.UTC)
+
+    def nothing(_: dt.date, __: Path) -> None:
+        pass
+
+    run_days(data, tables, closed, nothing)
+    before = read_inputs(spark, data).probe_ops.count()
+    (first,) = (data / "probe_ops").glob("day=*/*.parquet")
+    late = first.with_name("too late@1+1 %.parquet")
+    late.write_bytes(first.read_bytes())
+    run_days(data, tables, closed, nothing)
+    assert late_rows(tables) == {day: before}
+    assert read_inputs(spark, data).probe_ops.count() == 2 * before
+    kept = read_inputs(spark, data, late_segments(tables))
+    assert (kept.probe_ops.count(), kept.events.count()) == (before, 1)
 
 
 def _csv(capsys: pytest.CaptureFixture[str], command: list[str]) -> list[dict[str, str]]:

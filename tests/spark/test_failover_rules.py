@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.gather import rows
-from slo_pipeline.transforms import budget, elections, failovers, phases, slices
+from slo_pipeline.jobs.gold import closeup_marks
+from slo_pipeline.transforms import budget, elections, failovers, phases, rollouts, slices
 from testkit.segment_rows import Row, elected, event, inputs, send, us
 
 
@@ -176,6 +177,88 @@ def test_each_bad_second_goes_to_the_first_cause_that_it_touches(spark: SparkSes
         65_000: ("rollout", None, "new image"),
         80_000: ("unexplained", None, None),
     }
+
+
+def _restart(at_ms: int, note: str, **changes: Any) -> Row:
+    told = {"reason": "MemberRestarted", "object_kind": "BrokerGroup", "message": note}
+    return event("KubernetesEvent", at_ms, source="kubernetes", **({"attrs": told, "cluster": ""} | changes))
+
+
+def _set(at_ms: int, members: str) -> Row:
+    return event("SyncStateSetChanged", at_ms, epoch=1, attrs={"sync_state_set_after": members})
+
+
+def test_a_restart_by_the_operator_lasts_until_the_set_has_its_size_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    killing = {"reason": "Killing", "object_kind": "Pod", "message": "delete Pod orders-1 (older revision)"}
+    events = [
+        elected(0, 1, None, 1),
+        _set(1_000, "1,2,3"),
+        _restart(10_000, "delete Pod orders-1 (older revision)"),
+        _set(12_000, "1,3"),
+        # While the member is away another one comes and goes: the set is whole only at 40 s.
+        _set(20_000, "1"),
+        _set(21_000, "1,3"),
+        _set(40_000, "1,2,3"),
+        # Of another cluster with a group of the same name, of a pod alone, and of a group that is not ours.
+        _restart(50_000, "delete Pod orders-2 (older revision)", cluster="other"),
+        _restart(51_000, "x", attrs=killing),
+        _restart(52_000, "delete Pod pay-0 (older revision)", group="pay"),
+        # The set never shrinks: nobody tells the end.
+        _restart(200_000, "rubbish"),
+    ]
+    read = inputs(spark, tmp_path, events=events)
+    found = rows(rollouts.rollouts(read.events).orderBy("interval_start", "group", "detail"))
+    said = [(row["group"], row["detail"], (row["interval_end"] - us(0)) // 1_000_000) for row in found]
+    assert said == [
+        ("orders", "restart of orders-1: older revision", 40),
+        ("orders", "restart of orders-2: older revision", 110),
+        ("pay", "restart of pay-0: older revision", 112),
+        ("orders", "restart of a member", 260),
+    ]
+
+
+def test_a_bad_second_of_a_restart_is_the_rollouts_and_a_later_one_nobodys(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [
+        elected(0, 1, None, 1),
+        _set(1_000, "1,2,3"),
+        _restart(10_000, "delete Pod orders-1 (older revision)"),
+        _set(12_000, "1,3"),
+        _set(30_000, "1,2,3"),
+    ]
+    holes = (9_000, 11_000, 29_500, 31_000)
+    ops = [
+        send(seq, at, "timeout", None) if at in holes else send(seq, at)
+        for seq, at in enumerate(range(0, 40_000, 100))
+    ]
+    booked, _ = _booked(spark, tmp_path, events, ops)
+    found = {(row["slice_start"] - us(0)) // 1_000: row["booking"] for row in rows(booked)}
+    assert found == {9_000: "unexplained", 11_000: "rollout", 29_000: "rollout", 31_000: "unexplained"}
+
+
+def test_events_of_kubernetes_are_shown_with_the_changes_of_their_group_that_are_near(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def said(at_ms: int, **changes: Any) -> Row:
+        attrs = {"object_kind": "Pod", "object_name": "orders-0", "reason": "Killing", "message": "stop"}
+        told = {"source": "kubernetes", "attrs": attrs, "event_id": f"k/{at_ms}"} | changes
+        return event("KubernetesEvent", at_ms, **told)
+
+    events = [
+        elected(100_000, 2, 1, 2),
+        said(20_000),
+        said(99_000),
+        said(99_500, group="pay"),
+        said(99_600, group=""),
+        said(1_000_000),
+    ]
+    timed, _ = _timed(spark, tmp_path, events, _steady(101_000))
+    marks = closeup_marks(inputs(spark, tmp_path).events, timed)
+    found = [(row["failover_id"], row["ts"], row["source"]) for row in rows(marks)]
+    assert found == [("main/orders/2", us(99_000), "kubernetes")]
 
 
 KINDS = ("elect", "reelect", "fault", "heal", "rollout", "rolled")

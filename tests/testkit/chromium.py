@@ -76,10 +76,19 @@ class Page:
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         await self.call("Emulation.setDeviceMetricsOverride", **size)
+        # The old document answers until the new one is there, also where both are of one file.
+        await self.evaluate("window.isLeft = true")
         await self.call("Page.navigate", url=file.as_uri())
         async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-            while await self.evaluate("document.readyState + location.protocol") != "completefile:":  # noqa: ASYNC110 - the old document answers until the new one is there
+            while not await self._is_laid_out():  # noqa: ASYNC110 - a change of document takes its listeners along
                 await asyncio.sleep(_POLL_S)
+
+    async def _is_laid_out(self) -> bool:
+        try:
+            found = await self.evaluate("[!window.isLeft, document.readyState, location.protocol]")
+        except RuntimeError:
+            return False  # the one document went while it was asked, and the other has not come
+        return bool(found == [True, "complete", "file:"])
 
     async def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression on the page; the page itself need not allow scripts."""
@@ -105,17 +114,27 @@ async def browsing(directory: Path) -> AsyncIterator[Page]:
     async with ManagedProcess("chromium", command, directory / "chromium.log"):
         port = await _port(profile / "DevToolsActivePort")
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json") as answer:
-                tab = next(one for one in await answer.json() if one["type"] == "page")
-            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            url = await _tab(session, f"http://127.0.0.1:{port}/json")
+            async with session.ws_connect(url, max_msg_size=0) as socket:
                 yield Page(socket)
+
+
+async def _tab(session: aiohttp.ClientSession, url: str) -> str:
+    """Return the address of the first tab, which may come after the port."""
+    async with asyncio.timeout(_START_TIMEOUT_S):
+        while True:
+            async with session.get(url) as answer:
+                tabs = [one for one in await answer.json() if one["type"] == "page"]
+            if tabs:
+                return str(tabs[0]["webSocketDebuggerUrl"])
+            await asyncio.sleep(_POLL_S)
 
 
 async def _port(file: Path) -> int:
     async with asyncio.timeout(_START_TIMEOUT_S):
         while True:
             lines = await asyncio.to_thread(_lines, file)
-            if lines:
+            if len(lines) > 1:  # the port, then a path: the first line is whole
                 return int(lines[0])
             await asyncio.sleep(_POLL_S)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from aiohttp import web
 
+from slo_pipeline.collect.cluster import ClusterSettings
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.metrics import CollectorMetrics
 from slo_pipeline.collect.segments import SegmentStore
 
+_UNTIL_S = 60.0
 TS_NS = 1_795_262_400_000_000_000
 
 
@@ -99,9 +101,11 @@ async def serving() -> AsyncIterator[Stream]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     one.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/events"
-    yield one
-    await one.cut()
-    await runner.cleanup()
+    try:
+        yield one
+    finally:
+        await one.cut()
+        await runner.cleanup()
 
 
 def write_targets(path: Path, targets: list[dict[str, str]]) -> None:
@@ -111,19 +115,28 @@ def write_targets(path: Path, targets: list[dict[str, str]]) -> None:
 
 def kept(directory: Path) -> list[int]:
     """Return the sequences on disk, in the order of files and rows."""
-    paths = sorted(directory.glob("events/day=*/[!.]*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    # Two may have been written within one tick of the disk's clock; their names are numbered.
+    paths = sorted(
+        directory.glob("events/day=*/[!.]*.parquet"), key=lambda path: (path.stat().st_mtime_ns, path.name)
+    )
     return [sequence for path in paths for sequence in pq.ParquetFile(path).read()["sequence"].to_pylist()]
 
 
 @contextlib.asynccontextmanager
 async def collecting(
-    directory: Path, targets: list[dict[str, str]], *, flush: bool = True
+    directory: Path,
+    targets: list[dict[str, str]],
+    *,
+    flush: bool = True,
+    cluster: ClusterSettings | None = None,
 ) -> AsyncIterator[CollectorMetrics]:
     """Run a collector; without `flush` it ends as if it were killed."""
     write_targets(directory / "targets.json", targets)
     metrics = CollectorMetrics()
     with SegmentStore(directory / "out", "collector") as store:
-        settings = CollectorSettings(directory / "targets.json", interval_s=0.2, segment_s=0.3)
+        settings = CollectorSettings(
+            directory / "targets.json", interval_s=0.2, segment_s=0.3, cluster=cluster
+        )
         collector = Collector(settings, store, metrics)
         collector.recall()
         task = asyncio.create_task(collector.run())
@@ -133,13 +146,15 @@ async def collecting(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            # The threads of a killed process are gone; one of ours would write on beside the next collector.
+            await asyncio.gather(*collector._sink._flushes, return_exceptions=True)
             if flush:
                 assert await collector.flush()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds, at most five seconds."""
-    async with asyncio.timeout(5):
+    """Wait until a condition holds, far longer than any should take."""
+    async with asyncio.timeout(_UNTIL_S):
         while not condition():  # noqa: ASYNC110 - conditions are on files and counters, which signal nothing
             await asyncio.sleep(0.01)
 

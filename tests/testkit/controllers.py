@@ -20,8 +20,8 @@ from testkit.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq import write_properties
 
 _POLL_S = 0.02
-_LEADER_TIMEOUT_S = 20.0
-_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+_LEADER_TIMEOUT_S = 60.0
+_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=20.0)
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=0.5)
 _PORTS_PER_NODE = 3
 _LOG_TAIL_BYTES = 3_000
@@ -178,18 +178,21 @@ class ControllerCluster:
         """Change the membership (`add`, `promote`, `remove`) or `list` it; return the leader's answer.
 
         Raises:
-            ProcessFailedError: it was refused; the text says why.
+            ProcessFailedError: it was refused; the text says why. Or nobody answered: what became of it is not known.
         """
         url = f"http://{self.http_addresses[await self.wait_leader()]}/v1/members"
         method, body = ("GET", None) if action == "list" else ("POST", {action: member})
-        async with (
-            aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
-            session.request(method, url, json=body) as response,
-        ):
-            value = dict(await response.json())
-            if not response.ok:
-                raise ProcessFailedError(f"{value['error']} ({value['field']}: {value['value']})")
-            return value
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
+                session.request(method, url, json=body) as response,
+            ):
+                value = dict(await response.json())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ProcessFailedError(f"{url} does not answer: {error!r}") from error
+        if not response.ok:
+            raise ProcessFailedError(f"{value['error']} ({value['field']}: {value['value']})")
+        return value
 
     async def group_info(self, cluster: str, name: str, index: int | None = None) -> dict[str, Any] | None:
         """Return a broker group as the node (default: the leader) serves it over HTTP; None while unknown."""

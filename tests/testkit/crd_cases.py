@@ -8,6 +8,7 @@ Json = dict[str, Any]
 
 CLUSTER_SPEC: Json = {}
 GROUP_SPEC: Json = {"cluster": "main", "storage": {"size": "1Gi"}}
+REPORT_SPEC: Json = {"schedule": "17 * * * *"}
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Refusal:
     """One change that must be refused.
 
     Attributes:
-        kind: RocketMQCluster or BrokerGroup.
+        kind: RocketMQCluster, BrokerGroup or SLOReport.
         change: merged into a valid spec of the kind; for `update`, after that spec exists.
         words: what the answer must name: field and value.
         before: merged into the valid spec first.
@@ -41,7 +42,20 @@ def merged(base: Json, change: Json) -> Json:
 
 def base_spec(kind: str) -> Json:
     """Return a valid spec of the kind."""
-    return CLUSTER_SPEC if kind == "RocketMQCluster" else GROUP_SPEC
+    return {"RocketMQCluster": CLUSTER_SPEC, "BrokerGroup": GROUP_SPEC, "SLOReport": REPORT_SPEC}[kind]
+
+
+def objective(**change: object) -> Json:
+    """Return a spec with one objective on sends, with a change laid over it; None takes a field away."""
+    whole = {
+        "name": "sends",
+        "indicator": "send_latency",
+        "budgetingMethod": "Occurrences",
+        "targetPercent": 99.5,
+        "op": "lte",
+        "value": 20,
+    } | change
+    return {"objectives": [{key: value for key, value in whole.items() if value is not None}]}
 
 
 REFUSALS = (
@@ -104,6 +118,56 @@ REFUSALS = (
         update=True,
     ),
     Refusal("a size that is none", "BrokerGroup", {"storage": {"size": "-1Gi"}}, ("size",)),
+    Refusal("four fields", "SLOReport", {"schedule": "17 * * *"}, ("schedule", '"17 * * *"', "five fields")),
+    Refusal("a 61st minute", "SLOReport", {"schedule": "61 * * * *"}, ("schedule", "61 * * * *")),
+    Refusal("a 25th hour", "SLOReport", {"schedule": "0 25 * * *"}, ("schedule", "0 25 * * *")),
+    Refusal("an eighth day of the week", "SLOReport", {"schedule": "0 0 * * 7"}, ("schedule", "0 0 * * 7")),
+    Refusal("a word for a schedule", "SLOReport", {"schedule": "@hourly"}, ("schedule", "@hourly")),
+    Refusal("a window of half a day", "SLOReport", {"window": "36h"}, ("window", "36h", "whole days")),
+    Refusal("a window without a unit", "SLOReport", {"window": "7"}, ("window is 7:",)),
+    Refusal("a window of two years", "SLOReport", {"window": "105w"}, ("window", "105w", "366")),
+    Refusal("no executor at all", "SLOReport", {"executors": 0}, ("executors", "0")),
+    Refusal("more executors than one volume feeds", "SLOReport", {"executors": 17}, ("executors", "17")),
+    Refusal("an engine that is none", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
+    Refusal("a path out of the volume", "SLOReport", {"source": {"path": "../other"}}, ("path",)),
+    Refusal(
+        "jobs that are gone at once",
+        "SLOReport",
+        {"successfulJobsHistoryLimit": 0},
+        ("successfulJobsHistoryLimit",),
+    ),
+    Refusal("an indicator that is none", "SLOReport", objective(indicator="luck"), ("indicator", "luck")),
+    Refusal(
+        "the other method",
+        "SLOReport",
+        objective(budgetingMethod="Timeslices"),
+        ("sends", "budgetingMethod is Timeslices", "send_latency is judged by Occurrences"),
+    ),
+    Refusal(
+        "a threshold that is missing",
+        "SLOReport",
+        objective(value=None),
+        ("sends", "send_latency needs op lte and a value"),
+    ),
+    Refusal(
+        "the other side of the threshold",
+        "SLOReport",
+        objective(op="gte"),
+        ("sends", "send_latency needs op lte and a value"),
+    ),
+    Refusal(
+        "a threshold too many",
+        "SLOReport",
+        objective(indicator="durability"),
+        ("sends", "durability has no op and no value"),
+    ),
+    Refusal(
+        "slices of what is counted",
+        "SLOReport",
+        objective(timeSliceWindow="10s"),
+        ("sends", "timeSliceWindow is 10s", "only Timeslices"),
+    ),
+    Refusal("a promise of more than all", "SLOReport", objective(targetPercent=100.5), ("targetPercent",)),
 )
 ACCEPTED_CHANGES = (
     ("a volume that grows", "BrokerGroup", {"storage": {"size": "1100Mi"}}),
@@ -112,5 +176,31 @@ ACCEPTED_CHANGES = (
         "the log file's default spelt out",
         "BrokerGroup",
         {"logFileMebibytes": 1024},
+    ),
+    (
+        "a schedule of lists, ranges, steps and names",
+        "SLOReport",
+        {"schedule": "*/15,7 0-6,22 1-15/2 JAN-jun mon-fri"},
+    ),
+    ("a window of weeks", "SLOReport", {"window": "52w"}),
+    ("a window of hours", "SLOReport", {"window": "48h"}),
+    ("a promise about sends", "SLOReport", objective()),
+    (
+        "a promise about writes",
+        "SLOReport",
+        objective(
+            indicator="write_availability",
+            budgetingMethod="Timeslices",
+            op=None,
+            value=None,
+            timeSliceWindow="1s",
+        ),
+    ),
+    (
+        "a promise about members in sync",
+        "SLOReport",
+        objective(
+            indicator="in_sync_ratio", budgetingMethod="Timeslices", op="gte", value=0.66, targetPercent=100
+        ),
     ),
 )

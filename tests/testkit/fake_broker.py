@@ -20,8 +20,8 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
 
-_CALL_TIMEOUT_S = 3.0
-_DIAL_TIMEOUT_S = 1.0
+_CALL_TIMEOUT_S = 30.0
+_DIAL_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class FakeBroker:
         self.notices: list[Notice] = []
         # Whether it still says (906) that it is master.
         self.clings_to_its_role = False
+        # Where it says (906) that its log is served, host:port; None while it serves none.
+        self.ha_address: str | None = None
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -169,7 +171,7 @@ class FakeBroker:
             if not connection.is_closed:
                 connection.send_oneway(request)
 
-    async def wait_notice(self, epoch: int, timeout_s: float = 5.0) -> Notice:
+    async def wait_notice(self, epoch: int, timeout_s: float = 30.0) -> Notice:
         """Wait for a notice of at least this master epoch.
 
         Raises:
@@ -218,7 +220,8 @@ class FakeBroker:
     def _on_request(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if request.code == RequestCode.EXCHANGE_BROKER_HA_INFO:
             header = headers.ExchangeHAInfoResponseHeader(
-                master_address=self.address if self.clings_to_its_role else None
+                master_address=self.address if self.clings_to_its_role else None,
+                master_ha_address=self.ha_address,
             )
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:

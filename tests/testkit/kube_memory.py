@@ -3,7 +3,8 @@
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
 in the newest revision; owned objects go with their owner. What it does not: validate, schedule, take time. A pod is
-ready at once unless its name is in `unready`. Claims of a StatefulSet cannot change.
+ready at once unless its name is in `unready`, a Service has its address unless it is in `without_address`. Claims of a
+StatefulSet cannot change.
 
 Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
 """
@@ -41,6 +42,7 @@ class MemoryKube:
         self.crash_after: int | None = None
         self.births: dict[str, int] = {}
         self.unready: set[str] = set()
+        self.without_address: set[str] = set()
         self.on_change: Callable[[], None] = lambda: None
         self._applied: dict[tuple[str, Key], Json] = {}
         self._numbers = itertools.count(1)
@@ -78,6 +80,19 @@ class MemoryKube:
     async def replace(self, body: Json) -> Json:
         """Write an object over another."""
         return self._write("replace", body, "spec")
+
+    async def annotate(
+        self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
+    ) -> Json:
+        """Write these annotations; None removes one."""
+        kept = self.objects[kind, namespace, name]["metadata"].setdefault("annotations", {})
+        for key, value in annotations.items():
+            if value is None:
+                kept.pop(key, None)
+            else:
+                kept[key] = value
+        self.settle()
+        return copy.deepcopy(self.objects[kind, namespace, name])
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
         """Delete that very object."""
@@ -136,7 +151,7 @@ class MemoryKube:
     def settle(self) -> None:
         """Let Kubernetes' own controllers act until nothing changes."""
         for (kind, namespace, name), value in sorted(self.objects.items()):
-            if kind == "Service" and "clusterIP" not in value["spec"]:
+            if kind == "Service" and "clusterIP" not in value["spec"] and name not in self.without_address:
                 value["spec"]["clusterIP"] = (
                     f"10.96.{_number(namespace + name) % 200}.{_number(name) % 200 + 1}"
                 )
@@ -183,6 +198,7 @@ class MemoryKube:
                 | {"controller-revision-hash": revision},
                 "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
             },
+            "spec": {"nodeName": f"node-of-{name}"},
             "status": {"podIP": f"10.244.{_number(name) % 200}.{self.births[name]}"},
         }
         for template in owner["spec"].get("volumeClaimTemplates", []):

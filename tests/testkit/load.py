@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,8 +27,9 @@ from testkit.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq import java_command
 
 _SOURCES = Path(__file__).parent / "java"
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 30.0
+_PROGRAMS = ("LoadClient", "ReadBack")
+_START_TIMEOUT_S = 150.0
+_STOP_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 180.0
 _COMPILE_TIMEOUT_S = 120.0
 _NS_PER_S = 1_000_000_000
@@ -96,19 +97,20 @@ class ReadBackResult:
 
 def read_ledger(path: Path) -> list[Send]:
     """Return the sends of a ledger, in the order they ended; a torn last line (killed client) is left out."""
-    return [
-        Send(
-            sequence=line["seq"],
-            key=line["key"],
-            start_ns=line["start_ns"],
-            end_ns=line["end_ns"],
-            status=line["status"],
-            broker=line.get("broker"),
-            queue=line.get("queue"),
-            offset=line.get("offset"),
-        )
-        for line in _json_lines(path)
-    ]
+    return [_send(line) for line in _json_lines(path)]
+
+
+def _send(line: dict[str, Any]) -> Send:
+    return Send(
+        sequence=line["seq"],
+        key=line["key"],
+        start_ns=line["start_ns"],
+        end_ns=line["end_ns"],
+        status=line["status"],
+        broker=line.get("broker"),
+        queue=line.get("queue"),
+        offset=line.get("offset"),
+    )
 
 
 def summarise(sends: list[Send]) -> LoadStats:
@@ -212,6 +214,8 @@ class LoadClient:
             *("--name-server", name_server, "--topic", topic, "--ledger", str(self.ledger)),
             *(settings or LoadSettings()).arguments(),
         ]
+        self._sends: list[Send] = []
+        self._read_bytes = 0
         self.process = ManagedProcess("load client", ["java"], directory / "load.log")
 
     async def start(self) -> None:
@@ -221,6 +225,7 @@ class LoadClient:
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
         )
         self.process.command = _with_class_path(command, classes)
+        self._sends, self._read_bytes = [], 0
         await self.process.start()
         await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
 
@@ -237,8 +242,16 @@ class LoadClient:
         return self.stats()
 
     def sends(self) -> list[Send]:
-        """Return what the ledger holds now."""
-        return read_ledger(self.ledger) if self.ledger.exists() else []
+        """Return what the ledger holds now; only what is new since the last call is read."""
+        if self.ledger.exists():
+            with self.ledger.open("rb") as ledger:
+                ledger.seek(self._read_bytes)
+                # One read, cut at its last line end: read line by line, the end of a line that was half written would
+                # come as a line of its own.
+                lines = ledger.read().rpartition(b"\n")[0]
+            self._sends.extend(_send(json.loads(line)) for line in lines.splitlines())
+            self._read_bytes += len(lines) + 1 if lines else 0
+        return list(self._sends)
 
     def stats(self) -> LoadStats:
         """Return the numbers of the ledger so far."""
@@ -255,7 +268,9 @@ class LoadClient:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             sends = self.sends()
-            if sum(send.acknowledged and send.start_ns > after_ns for send in sends) >= count:
+            # They are in the order in which they ended: before the last that ended by then, none began later.
+            later = itertools.takewhile(lambda send: send.end_ns > after_ns, reversed(sends))
+            if sum(send.acknowledged and send.start_ns > after_ns for send in later) >= count:
                 return summarise(sends)
             if not self.process.running or asyncio.get_running_loop().time() > deadline:
                 raise ProcessFailedError(
@@ -302,13 +317,13 @@ async def read_back(
     return compare(sends, [line["key"] for line in _json_lines(keys_path)])
 
 
-async def compile_java(jars: Path) -> Path:
-    """Compile the Java programs against one release, once, and return the folder with their classes.
+async def compile_java(jars: Path, programs: Sequence[str] = _PROGRAMS) -> Path:
+    """Compile Java programs of `java/` against one release, once, and return the folder with their classes.
 
     Raises:
         ProcessFailedError: javac is missing or refuses the sources.
     """
-    sources = [_SOURCES / "LoadClient.java", _SOURCES / "ReadBack.java"]
+    sources = [_SOURCES / f"{program}.java" for program in programs]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     target = cache_directory().parent / "classes" / f"{jars.name}-{digest}"
     if target.is_dir():
@@ -326,7 +341,7 @@ async def compile_java(jars: Path) -> Path:
     printed, _ = await asyncio.wait_for(process.communicate(), _COMPILE_TIMEOUT_S)
     if process.returncode != 0:
         shutil.rmtree(scratch)
-        raise ProcessFailedError(f"javac refuses the load client:\n{printed.decode(errors='replace')}")
+        raise ProcessFailedError(f"javac refuses {', '.join(programs)}:\n{printed.decode(errors='replace')}")
     _publish(scratch, target)
     return target
 
@@ -345,7 +360,4 @@ def _with_class_path(command: list[str], classes: Path) -> list[str]:
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="ascii") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    yield from (json.loads(line) for line in path.read_text("ascii").rpartition("\n")[0].splitlines())

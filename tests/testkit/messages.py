@@ -20,6 +20,7 @@ def message(
     v6: bool = False,
     v2: bool = False,
     properties: bytes = b"KEYS\x01k\x02",
+    queue_offset: int = 0,
 ) -> bytes:
     """Return one message record that stands at `offset`.
 
@@ -30,6 +31,7 @@ def message(
         v6: hosts as IPv6 addresses, 12 bytes longer each.
         v2: the record form with a two byte topic length.
         properties: text of the properties, at most 32767 bytes.
+        queue_offset: its number in its queue.
     """
     host = (b"\0" * 15 + b"\1" if v6 else b"\x7f\0\0\1") + struct.pack(">i", 10911)
     topic_part = struct.pack(">h" if v2 else ">b", len(topic)) + topic
@@ -39,7 +41,7 @@ def message(
     total = 40 + len(middle) + len(tail)
     magic = MAGIC_V2 if v2 else MAGIC_V1
     crc = zlib.crc32(body) & 0x7FFFFFFF
-    head = struct.pack(">IIIiiqqi", total, magic, crc, 0, 0, 0, offset, flags)
+    head = struct.pack(">IIIiiqqi", total, magic, crc, 0, 0, queue_offset, offset, flags)
     return head + middle + tail
 
 

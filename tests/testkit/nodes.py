@@ -1,4 +1,8 @@
-"""Raft nodes over loopback in one process: what the tests of the node and of its transport share."""
+"""Raft nodes over loopback in one process: what the tests of the node and of its transport share.
+
+All of them live on one loop. A test in which a leader is to stay one runs on `loop_time.PatientUvloop`, and leaves the
+syncing to `troubled_disk.UnsyncedFiles`: else a stall of the machine or of its disk would depose it.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -6,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from controller_core.log.files import Files
 from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
@@ -14,7 +19,8 @@ from controller_core.server.node_types import NodeConfig, Store
 from controller_core.server.peers import PeerTransport
 from testkit.ports import free_port
 
-LEADER_WITHIN_S = 10.0
+LEADER_WITHIN_S = 60.0
+"""How long anything of these nodes is waited for; only a test that hangs waits so long."""
 
 
 class ListMachine:
@@ -77,11 +83,13 @@ class NodeCluster:
         make_store: Callable[[int], Store] | None = None,
         make_machine: Callable[[], ListMachine] = ListMachine,
         config: NodeConfig | None = None,
+        files: Files | None = None,
     ) -> None:
         self.ids = list(range(1, count + 1))
         self.addresses = {node_id: ("127.0.0.1", free_port()) for node_id in self.ids}
         self.members: dict[int, Member] = {}
         self._directory = directory
+        self._files = files
         self._make_machine = make_machine
         self._make_store = make_store or self._default_store
         self._config = config or NodeConfig(1)
@@ -89,8 +97,12 @@ class NodeCluster:
 
     async def __aenter__(self) -> Self:
         """Start all nodes."""
-        for node_id in self.ids:
-            await self.start(node_id)
+        try:
+            for node_id in self.ids:
+                await self.start(node_id)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -107,7 +119,11 @@ class NodeCluster:
         member = Member(node, machine, transport, store)
         node.on_fatal(member.fatal.append)
         node.on_leadership(lambda leads, term: member.leading.append((leads, term)))
-        await node.start()
+        try:
+            await node.start()
+        except BaseException:
+            await node.stop()
+            raise
         self.members[node_id] = member
         return member
 
@@ -117,7 +133,7 @@ class NodeCluster:
         for member in self.members.values():
             member.transport.set_peer(node_id, self.addresses[node_id])
         if self._directory is not None:
-            DiskStore.open(self._directory / f"n{node_id}", owner=f"test/{node_id}").close()
+            self._open(node_id, None).close()
         else:
             self._kept[node_id] = MemoryStore()
         return await self.start(node_id)
@@ -145,7 +161,12 @@ class NodeCluster:
         voters = ConfState(voters=tuple(NodeId(each) for each in self.ids))
         initial = Snapshot(LogIndex(1), Term(1), voters)
         if self._directory is not None:
-            return DiskStore.open(self._directory / f"n{node_id}", initial, owner=f"test/{node_id}")
+            return self._open(node_id, initial)
         store = self._kept.setdefault(node_id, MemoryStore(initial))
         store.reopen()
         return store
+
+    def _open(self, node_id: int, initial: Snapshot | None) -> DiskStore:
+        assert self._directory is not None
+        where, owner = self._directory / f"n{node_id}", f"test/{node_id}"
+        return DiskStore.open(where, initial, owner=owner, files=self._files)

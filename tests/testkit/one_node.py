@@ -1,10 +1,12 @@
 """One whole controller in this process: real ports on loopback, a log in memory, no peers."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller_core.groups.commands import Stamp
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.log.memory import MemoryStore
@@ -19,7 +21,34 @@ from controller_core.server.node import Node
 from controller_core.server.node_types import NodeConfig, Receiver
 from controller_core.server.tls import Tls
 from testkit.fake_broker import FakeBroker
+from testkit.patient_loop import patient_clocks
 from testkit.ports import free_ports
+
+_NS_PER_MS = 1_000_000
+_LEADS_WITHIN_S = 60.0
+
+
+class LoopClock(Clock):
+    """Goes with the running loop, so that brokers are silent as long by this clock as by that of those who beat."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._monotonic_ns, self._utc_ns = patient_clocks()
+
+    def stamp(self) -> Stamp:
+        """Read both clocks now."""
+        return Stamp(utc_ns=self._utc_ns(), monotonic_ns=self._monotonic_ns(), clock_id=self.clock_id)
+
+    def stamp_at(self, monotonic_ms: int) -> Stamp:
+        """Return the stamp of an earlier reading of the monotonic clock (milliseconds)."""
+        now = self.stamp()
+        monotonic_ns = monotonic_ms * _NS_PER_MS
+        utc_ns = now.utc_ns - (now.monotonic_ns - monotonic_ns)
+        return Stamp(utc_ns=utc_ns, monotonic_ns=monotonic_ns, clock_id=self.clock_id)
+
+    def now_ms(self) -> int:
+        """Read the monotonic clock in whole milliseconds."""
+        return self._monotonic_ns() // _NS_PER_MS
 
 
 class NoPeers:
@@ -75,14 +104,16 @@ async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[O
     initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1),)), machine.snapshot())
     node_config = NodeConfig(1, election_timeout_ms=50, heartbeat_interval_ms=10)
     node = Node(node_config, MemoryStore(initial), machine, NoPeers())
-    controller = Controller(config, Clock("unit"), node, machine, tls=Tls(config.settings))
-    await controller.start()
+    controller = Controller(config, LoopClock("unit"), node, machine, tls=Tls(config.settings))
     try:
+        await controller.start()
         remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"
         running = OneNode(controller, machine, node, config, controller.hearing, remoting, http)
         probe = running.broker()
         await probe.start(register=False)
-        await probe.replica_info_or_refusal()  # held until this node leads
+        async with asyncio.timeout(_LEADS_WITHIN_S):
+            while not node.is_leader:
+                await probe.replica_info_or_refusal()  # held for a while until this node leads
         await probe.die()
         yield running
     finally:

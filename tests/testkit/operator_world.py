@@ -1,8 +1,10 @@
 """The operator's passes over a Kubernetes and controllers in memory, until nothing is left to do."""
 
+import asyncio
 import copy
 import itertools
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from rocketmq_operator.handlers.observe import World
@@ -106,6 +108,22 @@ class OperatorWorld:
             for key, value in sorted(self.kube.objects.items())
             if key[0] != "Event"
         }
+
+
+@cache
+def pod_templates() -> dict[str, Json]:
+    """Return the pod template of each component that the operator's StatefulSets have, with every kind of member."""
+
+    async def settled() -> OperatorWorld:
+        world = OperatorWorld(group={"replicas": 2, "logReplicas": 1})
+        await world.settle()
+        return world
+
+    objects = asyncio.run(settled()).kube.objects
+    templates = [
+        value["spec"]["template"] for (kind, _, _), value in objects.items() if kind == "StatefulSet"
+    ]
+    return {one["metadata"]["labels"]["app.kubernetes.io/component"]: one for one in templates}
 
 
 def _resource(kind: str, name: str, spec: Json) -> Json:

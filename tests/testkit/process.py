@@ -93,8 +93,11 @@ class ManagedProcess:
             ProcessFailedError: it ended first, or the time is over.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        while text not in self.output():
-            if not self.running:
+        while True:
+            ended = not self.running  # before the look, so that its last words count
+            if text in self.output():
+                return
+            if ended:
                 raise ProcessFailedError(
                     f"{self.name} ended ({self.returncode}) before {text!r}:\n{self.tail()}"
                 )
@@ -124,7 +127,9 @@ class ManagedProcess:
     async def kill(self) -> None:
         """End it at once (SIGKILL) and reap it; a process that has ended is left alone."""
         if self.running:
-            self.signal(signal.SIGKILL)
+            # It may have ended and been reaped, by a thread that has not told the loop yet.
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGKILL)
             await self.wait(_STOP_TIMEOUT_S)
 
     async def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int | None:

@@ -115,7 +115,11 @@ def serving(history: str, directory: Path) -> Iterator[str]:
             yield f"http://{address}"
         finally:
             process.terminate()
-            process.wait(_READY_TIMEOUT_S)
+            try:
+                process.wait(_READY_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def asked(address: str, path: str, **options: object) -> Any:

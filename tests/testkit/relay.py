@@ -1,20 +1,26 @@
 """A TCP relay that a test can stop: what comes in waits, in both directions, and the connections stay open.
 
-For a process that is alive and well for everybody but one: the one whom it reaches only through here.
+For a process that is alive and well for everybody but one: the one whom it reaches only through here. It can tear what it
+passes on into pieces, too, for those who take a message for whole because it always came so.
 """
 
 import asyncio
 import contextlib
+import itertools
+from collections.abc import Sequence
 
 from testkit.ports import free_port
 
 _CHUNK_BYTES = 65_536
+_PIECE_PAUSE_S = 0.001
 
 
 class Relay:
     """Listens on a free port of loopback and passes on to `target`, host:port."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
+        """Describe it; with `pieces` what comes is passed on in parts of these lengths, again and again, in bytes."""
+        self._pieces = pieces
         self._target = target
         self._port = free_port()
         self.address = f"127.0.0.1:{self._port}"
@@ -56,19 +62,22 @@ class Relay:
             writer.close()
             return
         ways = [self._pass_on(reader, there_writer), self._pass_on(there_reader, writer)]
+        tasks = [asyncio.ensure_future(way) for way in ways]
         try:
-            tasks = [asyncio.ensure_future(way) for way in ways]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             for way in tasks:
                 way.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        finally:
             writer.close()
             there_writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(_CHUNK_BYTES):
+            lengths = itertools.cycle(self._pieces or [_CHUNK_BYTES])
+            while data := await reader.read(next(lengths)):
                 await self._open.wait()
                 writer.write(data)
                 await writer.drain()
+                if self._pieces:
+                    await asyncio.sleep(_PIECE_PAUSE_S)  # apart, or they would be one again

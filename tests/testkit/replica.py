@@ -1,6 +1,7 @@
 """Our log replica as a real `ha-sidecar replica` process on loopback, and what tests ask of it."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,9 @@ from testkit.controllers import command_path
 from testkit.ports import free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
-_STILL_S = 0.3
+_STILL_S = 1.0
 _POLL_S = 0.02
-_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+_HTTP_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 
 
 class LogReplica:
@@ -59,7 +60,7 @@ class LogReplica:
         """Start it; does not wait for anything."""
         await self.process.start()
 
-    async def wait_in_sync(self, timeout_s: float = 30.0) -> None:
+    async def wait_in_sync(self, timeout_s: float = 90.0) -> None:
         """Wait until it says that it is in the SyncStateSet.
 
         Raises:
@@ -72,7 +73,7 @@ class LogReplica:
                     raise ProcessFailedError(f"{self.process.name} is not in sync:\n{self.process.tail()}")
                 await asyncio.sleep(_POLL_S)
 
-    async def wait_max_offset(self, at_least: int = 0, timeout_s: float = 20.0) -> int:
+    async def wait_max_offset(self, at_least: int = 0, timeout_s: float = 60.0) -> int:
         """Wait until it holds so many bytes and, with no writer at work, stands still; return its max offset.
 
         Raises:
@@ -81,10 +82,11 @@ class LogReplica:
         async with asyncio.timeout(timeout_s):
             before = -1
             while True:
-                now = int((await self.metrics())["rmqha_ha_max_offset_bytes"])
-                if now >= at_least and now == before:
-                    return now
-                before = now
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    now = int((await self.metrics())["rmqha_ha_max_offset_bytes"])
+                    if now >= at_least and now == before:
+                        return now
+                    before = now
                 await asyncio.sleep(_STILL_S)
 
     async def events(self, after: int = 0) -> list[dict[str, Any]]:
@@ -118,6 +120,10 @@ def log_prefix_equal(one: Path, other: Path, max_offset: int) -> bool:
     """Say whether two commitlog directories hold the same bytes below `max_offset`, file by file."""
     done = 0
     for path in sorted(one.iterdir()):
+        if done >= max_offset:
+            break
+        if not (other / path.name).exists():
+            return False
         with path.open("rb") as left, (other / path.name).open("rb") as right:
             while done < max_offset:
                 length = min(1 << 20, max_offset - done)

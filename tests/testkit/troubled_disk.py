@@ -1,4 +1,8 @@
-"""The real file system with a disk that can be made full, stuck, broken or unreadable while a test runs."""
+"""The real file system with a disk that can be made full, stuck, broken or unreadable while a test runs.
+
+What is written here is not synced. A process that ends loses nothing by that, only a machine does, which is what the
+simulated disk is for; and a real disk that is busy with other things may take longer over it than an election takes.
+"""
 
 import errno
 import threading
@@ -7,26 +11,18 @@ from pathlib import Path
 from controller_core.log.files import File, OsFiles
 
 
-class TroubledFile:
-    """A real file whose disk does what `TroubledFiles` says."""
+class UnsyncedFile:
+    """A real file whose disk takes no time."""
 
-    def __init__(self, files: "TroubledFiles", inner: File) -> None:
-        self._files = files
+    def __init__(self, inner: File) -> None:
         self._inner = inner
 
     def write(self, data: bytes) -> None:
-        """Append, or find no space after half of it."""
-        if self._files.full:
-            self._inner.write(data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "full")
+        """Append."""
         self._inner.write(data)
 
     def sync(self) -> None:
-        """Sync, when and if the disk does."""
-        self._files.unstuck.wait()
-        if self._files.broken:
-            raise OSError(errno.EIO, "broken")
-        self._inner.sync()
+        """Leave it to the operating system."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file."""
@@ -37,7 +33,43 @@ class TroubledFile:
         self._inner.close()
 
 
-class TroubledFiles(OsFiles):
+class UnsyncedFiles(OsFiles):
+    """The real file system, with a disk that takes no time."""
+
+    def create(self, path: Path) -> File:
+        """Open a new file on this disk."""
+        return UnsyncedFile(super().create(path))
+
+    def append(self, path: Path) -> File:
+        """Open an old file on this disk."""
+        return UnsyncedFile(super().append(path))
+
+    def sync_directory(self, path: Path) -> None:
+        """Leave it to the operating system."""
+
+
+class TroubledFile(UnsyncedFile):
+    """A real file whose disk does what `TroubledFiles` says."""
+
+    def __init__(self, files: "TroubledFiles", inner: File) -> None:
+        super().__init__(inner)
+        self._files = files
+
+    def write(self, data: bytes) -> None:
+        """Append, or find no space after half of it."""
+        if self._files.full:
+            self._inner.write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "full")
+        self._inner.write(data)
+
+    def sync(self) -> None:
+        """Say that it is synced, when and if the disk does."""
+        self._files.unstuck.wait()
+        if self._files.broken:
+            raise OSError(errno.EIO, "broken")
+
+
+class TroubledFiles(UnsyncedFiles):
     """The real file system with a disk that can be made full, stuck or broken."""
 
     def __init__(self) -> None:

@@ -1,22 +1,23 @@
 """Holds the conversation with one controller over real connections and gives its transcript."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-from controller_core.channel import CallTimeoutError, Connection, connect
+from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.conformance.script import CLUSTER, Ask, Close, Step
 from testkit.conformance.transcript import Answer, Line, masked_metadata, settings
 
 CONNECT_TIMEOUT_S: Final = 5.0
-CALL_TIMEOUT_S: Final = 6.0
-"""Longer than the 5 s that a Java controller may wait for its log."""
-READY_TIMEOUT_S: Final = 30.0
-EVENT_TIMEOUT_S: Final = 20.0
+CALL_TIMEOUT_S: Final = 15.0
+"""Much longer than the 5 s that a Java controller may wait for its log."""
+READY_TIMEOUT_S: Final = 60.0
+EVENT_TIMEOUT_S: Final = 40.0
 """For what a controller does by itself, such as an election after a connection closed."""
-SETTLED_S: Final = 0.5
+SETTLED_S: Final = 1.0
 """How long such an answer must stay the same: Java tries a failed election three times."""
 _POLL_S: Final = 0.05
 
@@ -35,14 +36,13 @@ async def wait_until_serving(host: str, port: int) -> None:
     request = RemotingCommand.request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, ext)
     deadline_s = asyncio.get_running_loop().time() + READY_TIMEOUT_S
     while asyncio.get_running_loop().time() < deadline_s:
-        connection = await connect(host, port, CONNECT_TIMEOUT_S)
-        try:
-            if (await connection.call(request, CALL_TIMEOUT_S)).code == ResponseCode.SUCCESS:
-                return
-        except CallTimeoutError:
-            pass
-        finally:
-            connection.close()
+        with contextlib.suppress(ChannelError):
+            connection = await connect(host, port, CONNECT_TIMEOUT_S)
+            try:
+                if (await connection.call(request, CALL_TIMEOUT_S)).code == ResponseCode.SUCCESS:
+                    return
+            finally:
+                connection.close()
         await asyncio.sleep(_POLL_S)
     raise PlayError(f"{host}:{port} does not lead after {READY_TIMEOUT_S} s")
 

@@ -32,6 +32,8 @@ from controller_core.remoting.headers import (
 
 CLUSTER: Final = "c1"
 MAIN_LINK: Final = "main"
+ALIVE_MS: Final = 240_000
+"""Nobody falls silent before the conversation ends, on however slow a machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ def _sync_state(label: str, *groups: str) -> Ask:
 
 
 def _beat(label: str, group: str, broker_id: int | None, address: str, link: str = MAIN_LINK) -> Ask:
-    ext = BrokerHeartbeatRequestHeader(CLUSTER, address, group, broker_id).to_ext()
+    ext = BrokerHeartbeatRequestHeader(
+        CLUSTER, address, group, broker_id, heartbeat_timeout_mills=ALIVE_MS
+    ).to_ext()
     return Ask(label, RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, ext), link)
 
 

@@ -27,7 +27,7 @@ from testkit.process import ManagedProcess, ProcessFailedError
 
 _TOPIC = "demo"
 _WARM_UP_ACKS = 1_000
-_WARM_UP_TIMEOUT_S = 90.0
+_WARM_UP_TIMEOUT_S = 180.0
 _REPORT_TIMEOUT_S = 180.0
 # The Java client asks for routes every 30 s on its defaults. On Kubernetes the operator moves the dead master's address
 # instead; on loopback there is nobody to do that, so here the client asks more often.

@@ -6,6 +6,7 @@ under one folder, ports are chosen free, and `stop` ends whatever was started, a
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from testkit.controllers import ControllerCluster, command_path
@@ -13,6 +14,7 @@ from testkit.demo.progress import Progress
 from testkit.ports import free_port
 from testkit.process import ManagedProcess
 from testkit.relay import Relay
+from testkit.replica import LogReplica
 from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 CLUSTER = "demo"
@@ -24,7 +26,15 @@ _MAPPED_FILE_BYTES = 64 * 1024 * 1024
 class DemoCluster:
     """The processes of the demo; `brokers[i]` has index i for life, its broker id is the controllers' choice."""
 
-    def __init__(self, jars: Path, directory: Path, progress: Progress, *, relayed: bool = False) -> None:
+    def __init__(
+        self,
+        jars: Path,
+        directory: Path,
+        progress: Progress,
+        *,
+        relayed: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """Describe the cluster; nothing runs before `start`.
 
         Args:
@@ -33,19 +43,21 @@ class DemoCluster:
             progress: told of each step.
             relayed: each broker's heartbeats reach the controllers through relays of its own (`relays_of`). Its other
                 requests do not: a broker sends them to the address that the leader names.
+            settings: of both brokers, over the usual ones.
         """
         self.directory = directory
         self.data = directory / "data"
         self.fault_log = directory / "faults.jsonl"
         self._jars = jars
         self._progress = progress
+        self._settings = settings or {}
         self.controllers = ControllerCluster(directory / "controllers", nodes=3)
         self.name_server = NameServer(jars, directory / "namesrv")
         self._relays = [self._relays_to_controllers() if relayed else [] for _ in range(2)]
         self.brokers = [self._broker(index) for index in range(2)]
-        self.replica_http = f"127.0.0.1:{free_port()}"
         self.canary_http = f"127.0.0.1:{free_port()}"
-        self.replica = self._replica()
+        self.log_replica = self._replica()
+        self.replica = self.log_replica.process
         self.collector = self._collector()
         self.canary = self._canary()
 
@@ -58,6 +70,9 @@ class DemoCluster:
             **ZERO_LOSS_SETTINGS,
             **QUICK_SETTINGS,
             "mappedFileSizeCommitLog": str(_MAPPED_FILE_BYTES),
+            # A kill closes connections; a JVM that starts beside others on a small machine may stand still for seconds.
+            "controllerHeartBeatTimeoutMills": "15000",
+            **self._settings,
         }
         place = BrokerPlace(CLUSTER, GROUP, name, self.directory / name)
         return Broker(
@@ -69,24 +84,16 @@ class DemoCluster:
             or self.controllers.remoting_addresses,
         )
 
-    def _replica(self) -> ManagedProcess:
-        arguments = {
-            "--cluster": CLUSTER,
-            "--group": GROUP,
-            "--controllers": ";".join(self.controllers.remoting_addresses),
-            "--listen": f"127.0.0.1:{free_port()}",
-            "--store": str(self.directory / "replica" / "store"),
-            "--http": self.replica_http,
-            "--mapped-file-bytes": str(_MAPPED_FILE_BYTES),
-            "--heartbeat-interval-ms": "300",
-            "--heartbeat-timeout-ms": "3000",
+    def _replica(self) -> LogReplica:
+        settings = {
+            "mapped-file-bytes": str(_MAPPED_FILE_BYTES),
+            "heartbeat-interval-ms": "300",
+            "heartbeat-timeout-ms": "3000",
         }
-        command = [
-            command_path("ha-sidecar"),
-            "replica",
-            *(word for pair in arguments.items() for word in pair),
-        ]
-        return ManagedProcess(f"{GROUP}-log-0", command, self.directory / "replica" / "replica.log")
+        addresses = self.controllers.remoting_addresses
+        return LogReplica(
+            self.directory / "replica", CLUSTER, GROUP, addresses, settings, name=f"{GROUP}-log-0"
+        )
 
     def _collector(self) -> ManagedProcess:
         targets = self.directory / "targets.json"
@@ -129,7 +136,7 @@ class DemoCluster:
         return {
             **{broker.place.name: broker.metrics_url for broker in self.brokers},
             **{name: f"http://{address}/metrics" for name, address in self._controller_http().items()},
-            self.replica.name: f"http://{self.replica_http}/metrics",
+            self.replica.name: f"http://{self.log_replica.http_address}/metrics",
             "canary": f"http://{self.canary_http}/metrics",
         }
 
@@ -145,7 +152,7 @@ class DemoCluster:
 
     def write_targets(self) -> None:
         """Write the collector's list: metrics of every process, events of controllers, replica and fault log."""
-        replica_events = f"http://{self.replica_http}/v1/events"
+        replica_events = f"http://{self.log_replica.http_address}/v1/events"
         targets = [
             *({"name": name, "url": url, "kind": "metrics"} for name, url in self.metrics_urls().items()),
             *(

@@ -51,7 +51,7 @@ def _timeline(
     # A pause of the client later on, while the restarted broker takes the processors, is not the failover's.
     writable_ns = _set_reached_ns(what, events, _ACKNOWLEDGEMENT_COPIES_MIN)
     until_ns = min(what.until_ns, (writable_ns or what.until_ns) + _FIRST_SEND_WITHIN_NS)
-    gap = longest_gap(sends, what.fault_ns, until_ns)
+    gap = longest_gap(sends, what.fault_ns, until_ns) or longest_gap(sends, what.fault_ns, what.until_ns)
     return Timeline(
         title=what.title,
         fault_ns=what.fault_ns,

@@ -3,6 +3,7 @@
 A pid may be another process's by then, so one is only signalled while its command line still names the demo's folder.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -26,15 +27,20 @@ def end_kept(directory: Path) -> int:
         return 0
     pids = [pid for pid in json.loads(file.read_text()) if _is_ours(pid, directory)]
     for pid in pids:
-        os.kill(pid, signal.SIGTERM)
+        _signal(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + _STOP_TIMEOUT_S
     while any(_is_ours(pid, directory) for pid in pids) and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
     for pid in pids:
         if _is_ours(pid, directory):
-            os.kill(pid, signal.SIGKILL)
+            _signal(pid, signal.SIGKILL)
     file.unlink()
     return len(pids)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may end at any moment
+        os.kill(pid, number)
 
 
 def _is_ours(pid: int, directory: Path) -> bool:

@@ -1,6 +1,6 @@
 """The demo's cluster under a Java client's load: what tests of one fault begin and end with."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,18 +32,22 @@ class UnderLoad:
 
 
 @asynccontextmanager
-async def under_load(directory: Path, *, relayed: bool = False) -> AsyncIterator[UnderLoad]:
-    """Run the cluster with 500 sends a second, from the 500th acknowledgement on; end it afterwards.
+async def under_load(
+    directory: Path, *, relayed: bool = False, rate: int = 500, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[UnderLoad]:
+    """Run the cluster with `rate` sends a second, from the 500th acknowledgement on; end it afterwards.
 
     Args:
         directory: everything is written below it.
         relayed: see `DemoCluster`.
+        rate: sends a second.
+        settings: see `DemoCluster`.
     """
     release = await jars()
     progress = Progress()
-    cluster = DemoCluster(release, directory, progress, relayed=relayed)
-    settings = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
-    load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", settings)
+    cluster = DemoCluster(release, directory, progress, relayed=relayed, settings=settings)
+    load_settings = LoadSettings(threads=4, rate=rate, poll_name_server_ms=200)
+    load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", load_settings)
     try:
         await cluster.start()
         await wait_whole(cluster)

@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -21,7 +22,7 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * down the keys.
  *
  * <p>The end of a queue is asked for once, before reading: a reader that goes on until "nothing new for a while" cannot
- * tell a slow broker from the end. A pull that fails is repeated until the queue's time is over; then the program ends
+ * tell a slow broker from the end. A question that fails is repeated until the time is over; then the program ends
  * with status 1, because a reader that has not seen all must not look like one that found nothing.
  *
  * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --timeout-s 120.
@@ -49,7 +50,8 @@ public final class ReadBack {
         consumer.start();
         long read = 0;
         try (BufferedWriter out = Files.newBufferedWriter(Path.of(options.get("--output")), StandardCharsets.US_ASCII)) {
-            Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic);
+            Set<MessageQueue> queues =
+                answered(() -> consumer.fetchSubscribeMessageQueues(topic), "the queues of " + topic, deadlineNano);
             for (MessageQueue queue : queues) {
                 read += readQueue(consumer, queue, deadlineNano, out);
             }
@@ -62,11 +64,14 @@ public final class ReadBack {
     private static long readQueue(
             DefaultMQPullConsumer consumer, MessageQueue queue, long deadlineNano, BufferedWriter out)
             throws Exception {
-        long offset = consumer.minOffset(queue);
-        long end = consumer.maxOffset(queue);
+        long offset = answered(() -> consumer.minOffset(queue), "the start of " + queue, deadlineNano);
+        long end = answered(() -> consumer.maxOffset(queue), "the end of " + queue, deadlineNano);
         long read = 0;
         while (offset < end) {
-            PullResult result = pull(consumer, queue, offset, deadlineNano);
+            long from = offset;
+            String place = "offset " + from + " of " + queue;
+            PullResult result =
+                answered(() -> consumer.pull(queue, "*", from, BATCH_MESSAGES), place, deadlineNano);
             if (result.getPullStatus() == PullStatus.FOUND) {
                 for (MessageExt message : result.getMsgFoundList()) {
                     out.write("{\"key\":\"" + message.getKeys() + "\",\"broker\":\"" + queue.getBrokerName()
@@ -77,28 +82,27 @@ public final class ReadBack {
             // Without progress the broker has the message's index but does not serve it yet.
             if (result.getNextBeginOffset() <= offset) {
                 Thread.sleep(RETRY_MS);
-                requireTime(deadlineNano, queue, offset, null);
+                requireTime(deadlineNano, place, null);
             }
             offset = Math.max(offset, result.getNextBeginOffset());
         }
         return read;
     }
 
-    private static PullResult pull(
-            DefaultMQPullConsumer consumer, MessageQueue queue, long offset, long deadlineNano) throws Exception {
+    private static <T> T answered(Callable<T> question, String place, long deadlineNano) throws Exception {
         while (true) {
             try {
-                return consumer.pull(queue, "*", offset, BATCH_MESSAGES);
+                return question.call();
             } catch (MQClientException | RemotingException | MQBrokerException e) {
-                requireTime(deadlineNano, queue, offset, e);
+                requireTime(deadlineNano, place, e);
                 Thread.sleep(RETRY_MS);
             }
         }
     }
 
-    private static void requireTime(long deadlineNano, MessageQueue queue, long offset, Exception cause) {
+    private static void requireTime(long deadlineNano, String place, Exception cause) {
         if (System.nanoTime() > deadlineNano) {
-            throw new IllegalStateException("no time left at offset " + offset + " of " + queue, cause);
+            throw new IllegalStateException("no time left at " + place, cause);
         }
     }
 }

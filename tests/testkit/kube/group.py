@@ -73,6 +73,19 @@ class Group:
         await until(f"group {self.name} is whole", holds, timeout_s)
         return await self.view()
 
+    async def until_at_home(self, timeout_s: float = 240.0) -> GroupView:
+        """Wait until it is whole and every broker answers at its own address.
+
+        Before that an address leads to another broker, and only the operator can change that.
+        """
+        view = await self.until_whole(timeout_s)
+
+        async def holds() -> bool:
+            return all([await self.served_by(broker) == broker for broker in view.brokers])
+
+        await until(f"every broker of {self.name} has its own address", holds, timeout_s)
+        return view
+
     async def until_epoch_above(self, epoch: int, timeout_s: float = 60.0) -> GroupView:
         """Wait until a later master is in the status."""
 

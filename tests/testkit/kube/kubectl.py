@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +85,16 @@ class Cluster:
             raise KubeError("helm is not installed")
         command = [path, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments]
         return (await run(command, timeout_s=timeout_s)).decode()
+
+    async def plugin(self, *arguments: str, timeout_s: float = CALL_TIMEOUT_S) -> str:
+        """Run `kubectl rmqha` in the namespace, as kubectl finds it in PATH; return what it printed."""
+        path = program("kubectl")
+        if path is None:
+            raise KubeError("kubectl is not installed")
+        where = [f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}"]
+        scripts = Path(sys.executable).parent
+        env = {"PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+        return (await run([path, "rmqha", *arguments, *where], env=env, timeout_s=timeout_s)).decode()
 
     async def apply(self, *objects: Json) -> None:
         """Apply objects."""

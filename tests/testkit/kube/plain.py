@@ -176,12 +176,14 @@ class PlainGroup:
 
     async def until_whole(self, timeout_s: float = _READY_TIMEOUT_S) -> PlainView:
         """Wait until there is a master and both are in the set."""
+        seen: list[PlainView] = []
 
         async def holds() -> bool:
-            return (await self.view()).in_sync == _BROKERS
+            seen.append(await self.view())
+            return seen[-1].in_sync == _BROKERS
 
         await until("plain RocketMQ is whole", holds, timeout_s, poll_s=2.0)
-        return await self.view()
+        return seen[-1]
 
     async def kill_java(self, pod: str) -> int:
         """Kill a broker's Java process with SIGKILL; return the time of the kill, UTC nanoseconds."""

@@ -80,6 +80,15 @@ async def install(cluster: Cluster) -> Release:
     return Release(cluster, Group(cluster, "orders"), seconds)
 
 
+async def measure(cluster: Cluster, *settings: str) -> None:
+    """Switch the measuring part on, with more settings if there are any, and wait until it runs."""
+    upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
+    words = " ".join(f"--set {setting}" for setting in ("measure.enabled=true", *settings))
+    await as_shown(cluster, f"{upgrade} {words}")
+    deployment = "deployment/rocketmq-ha-measure"
+    await cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
+
+
 async def described(cluster: Cluster) -> str:
     """Return what a person would look at first."""
     texts = []

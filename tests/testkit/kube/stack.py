@@ -1,4 +1,4 @@
-"""Faults of nodes and of the API server, where the cluster is one of namespaces on this machine, made by its tool."""
+"""Faults of nodes, of the API server and of DNS, where the cluster is one of namespaces on this machine, made by its tool."""
 
 import os
 import signal
@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from testkit.kube.kubectl import KubeError, run
+from testkit.kube.kubectl import Cluster, KubeError, run, until
 
 VARIABLE: Final = "RMQHA_KUBE_STACK"
 """Names the tool; `make e2e` sets it when it is there."""
 _STATE: Final = "RMQHA_KUBE_STATE"
 """Names the folder in which the tool keeps the process ids of the cluster's parts; set with the tool."""
+DNS_CHANGED_S_MAX: Final = 60.0
+_DNS: Final = "k8s-app=kube-dns"
 _UNDOING: Final = {"cut": "heal", "freeze": "thaw"}
 
 
@@ -47,6 +49,26 @@ async def api_server_stopped() -> AsyncIterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def dns_stopped(cluster: Cluster) -> AsyncIterator[None]:
+    """Take the cluster's DNS servers away for as long as the context lasts."""
+    system = Cluster(cluster.kubeconfig, "kube-system")
+
+    async def servers(count: int) -> None:
+        async def holds() -> bool:
+            return len(await system.find("pods", _DNS)) == count
+
+        await system.kubectl("scale", "deployment", "coredns", f"--replicas={count}")
+        await until(f"{count} DNS servers", holds, DNS_CHANGED_S_MAX)
+
+    before = len(await system.find("pods", _DNS))
+    await servers(0)
+    try:
+        yield
+    finally:
+        await servers(before)
 
 
 def java_of(pod: str) -> int:

@@ -26,8 +26,10 @@ from slo_pipeline.canary.read_plan import ReadPlan
 from slo_pipeline.collect.metrics import served
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.collect.sink import SegmentSink
+from testkit.ports import free_port
 
 RATE = 50
+WAIT_S = 30.0
 
 
 class Group:
@@ -42,6 +44,12 @@ class Group:
         self.frozen: set[Connection] = set()
         self.clients: set[Connection] = set()
         self.late_s = 0.0
+        self.metrics = CanaryMetrics("orders")
+
+    def sent(self, result: str) -> float:
+        """Return how many of the canary's sends came to this result."""
+        labels = {"group": "orders", "result": result}
+        return self.metrics.registry.get_sample_value("rmqha_canary_send_total", labels) or 0.0
 
     def store(self, request: RemotingCommand) -> RemotingCommand:
         """Keep a message, as a healthy broker."""
@@ -100,7 +108,9 @@ def _stored(offset: int, body: bytes) -> bytes:
 @pytest.fixture
 async def group() -> AsyncIterator[Group]:
     one = Group()
-    one.broker = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", one.serve_client))
+    # Not a port that the kernel may give to somebody else while a test has it closed.
+    port = free_port()
+    one.broker = await serve("127.0.0.1", port, lambda made: setattr(made, "on_request", one.serve_client))
     one.master = f"127.0.0.1:{one.broker.port}"
     yield one
     await one.broker.close()
@@ -115,7 +125,7 @@ async def probing(
     settings = CanarySettings([("127.0.0.1", name_server.port)], "orders", "Canary", rate=RATE)
     with SegmentStore(directory, "canary-orders") as store:
         sink = SegmentSink(store)
-        canary = Canary(settings, sink, CanaryMetrics("orders"))
+        canary = Canary(settings, sink, group.metrics)
         if made is not None:
             made.append(canary)
         task = asyncio.create_task(canary.run())
@@ -129,8 +139,16 @@ async def probing(
 
 
 async def until_rows(sink: SegmentSink, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         while sink.buffered()["probe_ops"] < count:  # noqa: ASYNC110 - a buffer signals nothing
+            await asyncio.sleep(0.01)
+
+
+async def until_sent(group: Group, result: str, more: int) -> None:
+    """Wait until so many more sends came to this result."""
+    wanted = group.sent(result) + more
+    async with asyncio.timeout(WAIT_S):
+        while group.sent(result) < wanted:  # noqa: ASYNC110 - a counter signals nothing
             await asyncio.sleep(0.01)
 
 
@@ -163,9 +181,9 @@ async def test_a_silent_broker_delays_no_later_send(
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 5)
         group.answer = lambda _: None
-        await until_rows(sink, 25)
+        await until_sent(group, "timeout", 10)
         group.answer = group.store
-        await until_rows(sink, 35)
+        await until_sent(group, "ok", 10)
     sends = rows(tmp_path, "send")
     results = [row["result"] for row in sends]
     assert {"ok", "timeout"} == set(results)
@@ -186,7 +204,8 @@ async def test_a_connection_that_went_silent_is_replaced_though_the_address_stay
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 5)
         group.frozen = set(group.clients)
-        await until_rows(sink, 60)
+        await until_sent(group, "timeout", 1)
+        await until_sent(group, "ok", 25)
     results = [row["result"] for row in rows(tmp_path, "send")]
     assert "timeout" in results
     assert results[-20:] == ["ok"] * 20
@@ -210,14 +229,13 @@ async def test_a_port_that_nobody_listens_on_is_a_refusal(group: Group, tmp_path
         await until_rows(sink, 3)
         assert group.broker is not None
         await group.broker.close()
-        await until_rows(sink, 12)
+        await until_sent(group, "refused", 3)
         group.broker = await serve(
             "127.0.0.1",
             group.broker.port or int(group.master.rpartition(":")[2]),
             lambda made: setattr(made, "on_request", group.serve_client),
         )
-        before = sink.buffered()["probe_ops"]
-        await until_rows(sink, before + 5)
+        await until_sent(group, "ok", 3)
     results = [row["result"] for row in rows(tmp_path, "send")]
     assert "refused" in results
     assert (results[0], results[-1]) == ("ok", "ok")
@@ -228,9 +246,9 @@ async def test_without_a_master_there_is_no_route_and_no_waiting(group: Group, t
     async with probing(group, tmp_path) as sink:
         await until_rows(sink, 3)
         master, group.master = group.master, ""
-        await until_rows(sink, 25)
+        await until_sent(group, "no_route", 5)
         group.master = master
-        await until_rows(sink, 45)
+        await until_sent(group, "ok", 5)
     sends = rows(tmp_path, "send")
     assert {row["result"] for row in sends} == {"ok", "no_route"}
     assert {row["broker_addr"] for row in sends if row["result"] == "no_route"} == {""}
@@ -244,7 +262,7 @@ async def test_what_the_broker_says_no_with_is_kept(group: Group, tmp_path: Path
         group.answer = lambda request: RemotingCommand.response_to(
             request, ResponseCode.SYSTEM_ERROR, remark="in-sync replicas not enough"
         )
-        await until_rows(sink, 8)
+        await until_sent(group, "in_sync_replicas_not_enough", 3)
     refused = [row for row in rows(tmp_path, "send") if row["result"] != "ok"]
     assert {(row["result"], row["remark"]) for row in refused} == {
         ("in_sync_replicas_not_enough", "code 1: in-sync replicas not enough")
@@ -275,9 +293,9 @@ async def test_a_gap_is_served_with_its_length_while_the_canary_runs(
     async with probing(group, tmp_path, made) as sink:
         await until_rows(sink, 5)
         group.answer = lambda _: None
-        await until_rows(sink, 25)
+        await until_sent(group, "timeout", 10)
         group.answer = group.store
-        await until_rows(sink, 40)
+        await until_sent(group, "ok", 10)
         (canary,) = made
         async with (
             served("127.0.0.1:0", CanaryMetrics("orders").registry, {GAPS_PATH: canary.gaps}) as host,

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-import uvloop
+from testkit.loop_time import PatientUvloop
+from testkit.patient_loop import PatientLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run each test on the loop of the controller and on that of all others."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    """Run each test on the loop of the controller and on that of all others; on both a stall of the machine takes no time."""
+    return {"asyncio": PatientLoop, "uvloop": PatientUvloop}

@@ -22,7 +22,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, HeaderError, RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
 
-LIMIT_S = 2.0
+LIMIT_S = 60.0
+"""How long anything is waited for; only a test that hangs waits so long."""
+LOOK_UP_LIMIT_S = 2.0
 ASK = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": "b"})
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
@@ -254,13 +256,13 @@ async def test_dialling_a_port_where_nobody_listens_is_a_connect_error() -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(ConnectError, match=f"127.0.0.1:{port}"):
-        await connect("127.0.0.1", port, LIMIT_S)
+        with pytest.raises(ConnectError, match=f"127.0.0.1:{port}"):
+            await connect("127.0.0.1", port, LIMIT_S)
 
 
 async def test_dialling_a_name_that_does_not_exist_is_a_connect_error() -> None:
     with pytest.raises(ConnectError):
-        await connect("no-such-host.invalid", 1, LIMIT_S)
+        await connect("no-such-host.invalid", 1, LOOK_UP_LIMIT_S)
 
 
 async def test_a_server_turns_away_more_than_its_bound() -> None:
@@ -288,12 +290,12 @@ async def test_a_fleet_that_returns_at_once_is_accepted_in_a_few_turns_of_the_lo
     accepted: list[Connection] = []
     server = await serve("127.0.0.1", 0, accepted.append)
     waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
-    turns = 0
-    while len(accepted) < len(waiting) and turns < 100:
-        turns += 1
-        await asyncio.sleep(0)
-    seen = len(accepted)
+    turns = 0  # in which some were accepted: the kernel may bring the last ones a little later
+    async with asyncio.timeout(LIMIT_S):
+        while (before := len(accepted)) < len(waiting):
+            await asyncio.sleep(0)
+            turns += len(accepted) > before
     for each in waiting:
         each.close()
     await server.close()
-    assert seen == len(waiting), f"{seen} connections in {turns} turns"
+    assert turns < 100

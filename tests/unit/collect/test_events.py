@@ -127,7 +127,7 @@ async def test_a_killed_collector_neither_loses_nor_doubles_events(tmp_path: Pat
     stream.asked_after.clear()
     async with collecting(tmp_path, targets) as metrics:
         await stream.add(4)
-        await until(lambda: taken(metrics) == 4 - len(on_disk))
+        await until(lambda: taken(metrics) == 4 - len(on_disk) and len(stream.asked_after) == 2)
     assert kept(tmp_path / "out") == [1, 2, 3, 4]
     # The shared stream went on from the segments, the one of a single process began anew.
     assert sorted(stream.asked_after) == [0, len(on_disk)]

@@ -16,7 +16,7 @@ def test_a_process_of_the_demo_is_ended(tmp_path: Path) -> None:
         kept.write_down(tmp_path, [child.pid])
         # The child is ours to reap, so it stays a zombie without a command line, which counts as ended.
         assert kept.end_kept(tmp_path) == 1
-        assert child.wait(5) != 0
+        assert child.wait(60) != 0
 
 
 def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> None:

@@ -212,3 +212,17 @@ class LivenessAgainstNaive(RuleBasedStateMachine):
 
 TestLivenessAgainstNaive = LivenessAgainstNaive.TestCase
 TestLivenessAgainstNaive.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_a_connection_tells_the_cluster_of_those_who_beat_over_it() -> None:
+    table = LivenessTable()
+    table.beat(ReplicaKey("c1", "b", 1), 7, 0)
+    table.beat(ReplicaKey("c2", "other", 1), 7, 0)
+    assert (table.cluster_of(7, "b"), table.cluster_of(7, "other")) == ("c1", "c2")
+    assert (table.cluster_of(7, "nobody"), table.cluster_of(8, "b")) == ("", "")
+    table.beat(ReplicaKey("c2", "b", 1), 7, 0)
+    assert table.cluster_of(7, "b") == ""
+    table.beat(ReplicaKey("c2", "b", 1), 8, 1)
+    assert (table.cluster_of(7, "b"), table.cluster_of(8, "b")) == ("c1", "c2")
+    table.channel_closed(7, 2)
+    assert table.cluster_of(7, "b") == ""

@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
+from controller_core.groups.broker_ids import register_reply
+from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.reads import (
     get_next_broker_id,
     get_replica_info,
     get_sync_state_data,
-    register_unchanged,
+    has_living_master,
+    registered_so,
 )
-from controller_core.groups.replies import SyncStateSetView
+from controller_core.groups.replies import Reply, SyncStateSetView
 from controller_core.groups.state import GroupsState
 from testkit.groups import CLUSTER, NAME, GroupsDriver
 
@@ -91,38 +94,47 @@ def test_sync_state_data_of_a_group_that_never_had_a_master() -> None:
     assert (reply.body[0].master_id, reply.body[0].master_address, reply.body[0].in_sync) == (None, None, ())
 
 
-def registration(**changes: Any) -> dict[str, Any]:
-    return {
+def registered(driver: GroupsDriver, **changes: Any) -> Group | Reply | None:
+    same = {
         "cluster": CLUSTER,
         "broker_name": NAME,
         "broker_id": 2,
         "address": "127.0.0.1:9002",
         "log_replica": False,
-        "is_alive": lambda key: True,
-    } | changes
+    }
+    return registered_so(driver.state, **same | changes)
 
 
-def test_a_registration_that_changes_nothing_is_answered_like_one_through_the_log() -> None:
+@pytest.mark.parametrize("alive", [(1, 2, 3), (2, 3)])
+def test_a_registration_that_changes_nothing_is_answered_like_one_through_the_log(
+    alive: tuple[int, ...],
+) -> None:
     driver = GroupsDriver().group_of_three()
-    read = register_unchanged(driver.state, **registration())
-    assert read == driver.register(2, "127.0.0.1:9002", alive=(1, 2, 3)).reply
+    group = registered(driver)
+    assert isinstance(group, Group)
+    lives = has_living_master(group, lambda key: key.broker_id in alive)
+    read = register_reply(group, CLUSTER, NAME, master_alive=lives)
+    assert read == driver.register(2, "127.0.0.1:9002", alive=alive).reply
+    assert ("masterAddress" in (read.ext or {})) == (1 in alive)
 
 
-def test_a_read_registration_names_no_dead_master() -> None:
-    reply = register_unchanged(GroupsDriver().group_of_three().state, **registration(is_alive=nobody))
-    assert reply is not None
-    assert reply.ext == GROUP_EXT
+def test_a_group_without_a_master_has_no_living_one() -> None:
+    driver = GroupsDriver()
+    driver.claim(1)
+    group = driver.state.get(GroupKey(CLUSTER, NAME))
+    assert group is not None
+    assert not has_living_master(group, lambda key: True)
 
 
 @pytest.mark.parametrize("changes", [{"address": "b:2"}, {"log_replica": True}])
 def test_a_registration_that_changes_something_must_go_through_the_log(changes: dict[str, Any]) -> None:
-    assert register_unchanged(GroupsDriver().group_of_three().state, **registration(**changes)) is None
+    assert registered(GroupsDriver().group_of_three(), **changes) is None
 
 
 @pytest.mark.parametrize("changes", [{"broker_id": 9}, {"broker_name": "zz"}])
 def test_a_refused_registration_is_answered_without_the_log(changes: dict[str, Any]) -> None:
-    reply = register_unchanged(GroupsDriver().group_of_three().state, **registration(**changes))
-    assert reply is not None
+    reply = registered(GroupsDriver().group_of_three(), **changes)
+    assert isinstance(reply, Reply)
     assert reply.code == 2010
 
 

@@ -7,7 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slo_pipeline.jobs.days import DayOutcome, DaysError, late_rows, read_manifest, run_days
+from slo_pipeline.jobs.days import (
+    DayOutcome,
+    DaysError,
+    late_rows,
+    late_segments,
+    read_manifest,
+    run_days,
+)
+from slo_pipeline.jobs.late import rows_of
 
 DAY = dt.date(2026, 11, 20)
 NEXT = dt.date(2026, 11, 21)
@@ -15,6 +23,10 @@ NEXT = dt.date(2026, 11, 21)
 
 def _at(day: int, hour: int, minute: int = 0) -> dt.datetime:
     return dt.datetime(2026, 11, day, hour, minute, tzinfo=dt.UTC)
+
+
+def _rows(*times: dt.datetime) -> pa.Table:
+    return pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))})
 
 
 class _World:
@@ -28,6 +40,17 @@ class _World:
         folder = self.data / kind / f"day={day.isoformat()}"
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"value": list(range(rows))}), folder / f"{name}.parquet")
+
+    def timed(self, name: str, folder: dt.date, *times: dt.datetime, kind: str = "samples") -> None:
+        """Write a segment of rows that have times of their own, whatever its folder says."""
+        path = self.data / kind / f"day={folder.isoformat()}" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(_rows(*times), path)
+
+    def late(self, day: dt.date, kind: str = "samples") -> list[dt.datetime]:
+        """Return the times of the rows that were kept as late."""
+        found = (self.tables / f"late_{kind}" / f"day={day.isoformat()}").glob("*.parquet")
+        return sorted(one for path in found for one in pq.ParquetFile(path).read()["ts"].to_pylist())
 
     def _compute(self, day: dt.date, directory: Path) -> None:
         self.computed.append(day)
@@ -76,6 +99,73 @@ def test_rows_that_came_too_late_are_kept_once_and_counted(world: _World) -> Non
     kept = sorted(path.relative_to(world.tables) for path in world.tables.glob("late_*/day=*/*.parquet"))
     assert [path.parts[0] for path in kept] == ["late_events", "late_samples"]
     assert late_rows(world.tables) == {DAY: 7}
+
+
+LAST = dt.datetime(2026, 11, 20, 23, 59, 59, 999_999, tzinfo=dt.UTC)
+
+
+def test_a_row_belongs_to_the_day_of_its_time_to_the_microsecond() -> None:
+    rows = _rows(_at(20, 0) - dt.timedelta(microseconds=1), _at(20, 0), LAST, _at(21, 0))
+    assert rows_of(DAY, rows, "ts")["ts"].to_pylist() == [_at(20, 0), LAST]
+    assert rows_of(DAY, rows.slice(0, 0), "ts").num_rows == 0
+
+
+def test_rows_of_a_closed_day_in_the_next_days_folder_are_late_and_counted_once(world: _World) -> None:
+    world.timed("a", DAY, _at(20, 12))
+    world.timed("b", NEXT, _at(21, 1))
+    assert world.run(_at(21, 3)) == [(DAY, "closed", 0), (NEXT, "computed", 0)]
+    world.timed("stray", NEXT, _at(20, 23), LAST, _at(21, 0), _at(21, 4))
+    assert world.run(_at(21, 5)) == [(DAY, "late", 2), (NEXT, "computed", 0)]
+    assert world.late(DAY) == [_at(20, 23), LAST]
+    # The same slice once more, and the same run once more, change nothing.
+    world.timed("stray", NEXT, _at(20, 23), LAST, _at(21, 0), _at(21, 4))
+    assert world.run(_at(21, 6)) == [(DAY, "late", 2), (NEXT, "unchanged", 0)]
+    assert late_rows(world.tables) == {DAY: 2}
+    assert late_segments(world.tables) == set()
+
+
+def test_rows_of_an_open_day_in_the_next_days_folder_are_not_late(world: _World) -> None:
+    world.timed("a", DAY, _at(20, 12))
+    world.run(_at(20, 13))
+    world.timed("stray", NEXT, _at(20, 23), _at(21, 1))
+    assert world.run(_at(21, 1, 30)) == [(DAY, "computed", 0), (NEXT, "computed", 0)]
+    assert world.run(_at(21, 2)) == [(DAY, "closed", 0), (NEXT, "unchanged", 0)]
+    assert late_rows(world.tables) == {}
+
+
+def test_rows_of_a_closed_day_are_found_again_by_the_run_after_one_that_died(world: _World) -> None:
+    world.timed("a", DAY, _at(20, 12))
+    world.timed("b", NEXT, _at(21, 1))
+    world.run(_at(21, 3))
+    world.timed("stray", NEXT, _at(20, 23), _at(21, 4))
+
+    def dying(day: dt.date, directory: Path) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        run_days(world.data, world.tables, _at(21, 5), dying)
+    assert world.run(_at(21, 6)) == [(DAY, "late", 1), (NEXT, "computed", 0)]
+    assert world.late(DAY) == [_at(20, 23)]
+
+
+def test_a_reopened_day_takes_in_what_lies_in_its_neighbours_folder(world: _World) -> None:
+    world.timed("a", DAY, _at(20, 12))
+    world.timed("b", NEXT, _at(21, 1))
+    world.run(_at(21, 3))
+    world.timed("stray", NEXT, _at(20, 23), _at(21, 4))
+    world.run(_at(21, 5))
+    assert world.run(_at(21, 6), DAY) == [(DAY, "closed", 0), (NEXT, "unchanged", 0)]
+    assert late_rows(world.tables) == {}
+    assert world.late(DAY) == []
+    assert world.run(_at(21, 7)) == [(DAY, "unchanged", 0), (NEXT, "unchanged", 0)]
+
+
+def test_a_segment_that_came_too_late_is_named_whole(world: _World) -> None:
+    world.timed("a", DAY, _at(20, 12))
+    world.run(_at(22, 0))
+    world.timed("too late", DAY, _at(20, 13), kind="events")
+    assert world.run(_at(22, 1)) == [(DAY, "late", 1)]
+    assert late_segments(world.tables) == {"events/day=2026-11-20/too late.parquet"}
 
 
 def test_a_reopened_day_takes_its_late_rows_in(world: _World) -> None:

@@ -1,9 +1,15 @@
 """What a ledger of sends says: gaps, losses, duplicates."""
 
 import json
+import re
 from pathlib import Path
+from random import Random
+from threading import Thread
 
-from testkit.load import Send, compare, first_acknowledged_after, read_ledger, summarise
+from testkit.kill_rounds.rounds import MEMBERS, PAUSE_S_MAX, schedule
+from testkit.load import LoadClient, Send, compare, first_acknowledged_after, read_ledger, summarise
+
+_REST = '"key":"k","start_ns":1,"end_ns":2,"status":"SEND_OK"'
 
 
 def send(sequence: int, end_ns: int, status: str = "SEND_OK", start_ns: int | None = None) -> Send:
@@ -51,3 +57,42 @@ def test_the_torn_last_line_of_a_killed_client_is_left_out(tmp_path: Path) -> No
     path.write_text(json.dumps(line) + "\n" + '{"seq":1,"ke')
     (only,) = read_ledger(path)
     assert (only.sequence, only.queue, only.offset, only.broker) == (0, 1, 7, None)
+
+
+def test_a_line_that_is_still_being_written_is_read_when_it_is_whole_and_once(tmp_path: Path) -> None:
+    client = LoadClient(tmp_path, "127.0.0.1:1", "T", tmp_path)
+    lines = [
+        json.dumps({"seq": n, "key": f"k{n}", "start_ns": n, "end_ns": n + 1, "status": "SEND_OK"}) + "\n"
+        for n in range(3)
+    ]
+    assert client.sends() == []
+    client.ledger.write_text(lines[0] + lines[1][:9])
+    assert [one.key for one in client.sends()] == ["k0"]
+    client.ledger.write_text("".join(lines))
+    assert [one.key for one in client.sends()] == ["k0", "k1", "k2"]
+    assert client.sends() == read_ledger(client.ledger)
+
+
+def test_a_line_that_ends_while_it_is_read_is_not_torn_into_two(tmp_path: Path) -> None:
+    client = LoadClient(tmp_path, "127.0.0.1:1", "T", tmp_path)
+    halves = re.findall(r"[^:]*:?", "".join(f'{{"seq":{n},{_REST}}}\n' for n in range(2_000)))
+
+    def write() -> None:
+        with client.ledger.open("w", buffering=1) as ledger:
+            for half in halves:
+                ledger.write(half)
+                ledger.flush()
+
+    writer = Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        client.sends()
+    assert [one.sequence for one in client.sends()] == list(range(2_000))
+
+
+def test_a_seed_says_who_is_killed_when_and_each_member_is_once_in_three_rounds() -> None:
+    rounds = list(schedule(Random(4), 30))
+    assert rounds == list(schedule(Random(4), 30)) != list(schedule(Random(5), 30))
+    for first in range(0, 30, 3):
+        assert {victim for victim, _ in rounds[first : first + 3]} == set(MEMBERS)
+    assert all(0 <= pause_s <= PAUSE_S_MAX for _, pause_s in rounds)

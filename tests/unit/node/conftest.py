@@ -1,10 +1,10 @@
-"""Which event loops the node's tests run on."""
+"""Which event loop the node's tests run on."""
 
 from collections.abc import Callable
 
-import uvloop
+from testkit.loop_time import PatientUvloop
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], uvloop.Loop]]:
-    """Run the tests on the loop that `serve` uses."""
-    return {"uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], PatientUvloop]]:
+    """Run the tests on the loop that `serve` uses, on which a stall of the machine takes no time."""
+    return {"uvloop": PatientUvloop}

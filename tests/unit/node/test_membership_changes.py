@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
-from controller_core.raft.types import Message, MessageType, NodeId, Term
+from controller_core.raft.confchange.changes import (
+    ConfChange,
+    ConfChangeSingle,
+    ConfChangeTransition,
+    ConfChangeType,
+    ConfChangeV2,
+)
+from controller_core.raft.types import ConfState, Message, MessageType, NodeId, Term
 from controller_core.server.member_book import Member, encode_member
 from controller_core.server.node_types import (
     ChangeRefusedError,
@@ -16,6 +22,7 @@ from controller_core.server.node_types import (
 )
 from testkit.nodes import LEADER_WITHIN_S, NodeCluster
 from testkit.nodes import Member as RunningNode
+from testkit.troubled_disk import UnsyncedFiles
 
 
 def add(node_id: int, kind: ConfChangeType = ConfChangeType.ADD_LEARNER_NODE) -> ConfChange:
@@ -42,7 +49,7 @@ async def catch_up(member: RunningNode, count: int) -> None:
 
 
 async def test_an_empty_node_is_added_brought_up_promoted_and_removed(directory: Path | None) -> None:
-    async with NodeCluster(1, directory) as cluster:
+    async with NodeCluster(1, directory, files=UnsyncedFiles()) as cluster:
         leader = await cluster.leader()
         await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(100)))
         second = await cluster.start_empty(2)
@@ -61,12 +68,12 @@ async def test_an_empty_node_is_added_brought_up_promoted_and_removed(directory:
 
 
 async def test_a_restart_remembers_the_members_without_any_setting(directory: Path | None) -> None:
-    cluster = NodeCluster(1, directory)
+    cluster = NodeCluster(1, directory, files=UnsyncedFiles())
     async with cluster:
         leader = await cluster.leader()
         await cluster.start_empty(2)
         await leader.node.change_members(add(2))
-        await asyncio.wait_for(leader.node.make_snapshot(), 5)
+        await asyncio.wait_for(leader.node.make_snapshot(), LEADER_WITHIN_S)
         await leader.node.change_members(add(3))
         await cluster.stop(2)
         await cluster.stop(1)
@@ -83,7 +90,7 @@ async def test_a_snapshot_is_written_right_after_a_change() -> None:
         await leader.node.propose(b"x")
         for node_id in (2, 3, 4):
             await leader.node.change_members(add(node_id))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LEADER_WITHIN_S):
             while leader.store.snapshot().index < leader.node.applied_index:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.005)
         assert leader.store.snapshot().conf_state.learners == (2, 3, 4)
@@ -120,10 +127,12 @@ async def test_a_follower_changes_nothing() -> None:
 async def test_a_change_without_a_quorum_has_an_unknown_outcome() -> None:
     async with NodeCluster(3) as cluster:
         leader = await cluster.leader()
-        for node_id in [one for one in cluster.ids if one != leader.node.config.node_id]:
-            await cluster.stop(node_id)
+        others = [one for one in cluster.ids if one != leader.node.config.node_id]
+        stopping = asyncio.gather(*(cluster.stop(node_id) for node_id in others))
+        await asyncio.sleep(0)  # They take no more part, and the leader cannot know yet.
         with pytest.raises(ProposalLostError):
-            await asyncio.wait_for(leader.node.change_members(add(4)), 5)
+            await asyncio.wait_for(leader.node.change_members(add(4)), LEADER_WITHIN_S)
+        await stopping
 
 
 async def test_a_leader_that_is_removed_steps_down_and_the_others_go_on() -> None:
@@ -147,3 +156,27 @@ async def test_a_node_without_a_membership_gives_no_vote_and_stands_for_none() -
         assert empty.node.term == 0
         assert empty.node.leader_id is None
         assert empty.node.role == 2
+
+
+async def test_all_members_are_replaced_in_one_joint_change(directory: Path | None) -> None:
+    async with NodeCluster(3, directory, files=UnsyncedFiles()) as cluster:
+        leader = await cluster.leader()
+        await leader.node.propose(b"before")
+        for node_id in (4, 5, 6):
+            await cluster.start_empty(node_id)
+            await leader.node.change_members(add(node_id))
+            await catch_up(cluster.members[node_id], 1)
+        singles = [*(promote(node_id) for node_id in (4, 5, 6)), *(remove(node_id) for node_id in (1, 2, 3))]
+        joint = await leader.node.change_members(
+            ConfChangeV2(
+                tuple(ConfChangeSingle(one.type, one.node_id) for one in singles),
+                ConfChangeTransition.JOINT_IMPLICIT,
+            )
+        )
+        assert (joint.voters, joint.voters_outgoing) == ((4, 5, 6), (1, 2, 3))
+        second = await cluster.leader(other_than=leader.node.config.node_id)
+        assert second.node.conf_state == ConfState(voters=(NodeId(4), NodeId(5), NodeId(6)))
+        assert [raft_id for raft_id, _ in second.node.book.items()] == [4, 5, 6]
+        for node_id in (1, 2, 3):
+            await cluster.stop(node_id)
+        assert await second.node.propose(b"after") == 2

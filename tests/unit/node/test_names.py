@@ -50,10 +50,10 @@ async def test_those_who_ask_together_share_one_question(monkeypatch: pytest.Mon
 async def test_a_name_server_that_hangs_does_not_hide_a_known_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(names, "ANSWER_WITHIN_S", 0.01)
     server, resolver = NameServer(monkeypatch), Resolver()
     await resolver.resolve("n0.controllers", 9)
     server.open.clear()
+    monkeypatch.setattr(names, "ANSWER_WITHIN_S", 0.01)
     assert await resolver.resolve("n0.controllers", 9) == ("10.0.0.1", 9)
     assert await resolver.resolve("n0.controllers", 9) == ("10.0.0.1", 9)
     assert server.asked == ["n0.controllers"] * 2

@@ -16,13 +16,15 @@ from controller_core.log.memory import MemoryStore
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.node import Node, NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.node_types import NodeConfig, Receiver
-from testkit.nodes import ListMachine
+from testkit.nodes import LEADER_WITHIN_S, ListMachine
 
 IDS = (1, 2, 3)
 CONFIG = NodeConfig(
     1, tick_ms=4, election_timeout_ms=80, heartbeat_interval_ms=16, snapshot_entries=30, entries_kept=5
 )
 CHAOS_S = 1.2
+DONE_MIN = 6
+"""Commands acknowledged and reads answered, without which nothing was checked; chaos goes on until then."""
 FAILED = (NotLeaderError, ProposalDroppedError, ProposalLostError)
 
 
@@ -146,7 +148,7 @@ class Chaos:
         """End the trouble and wait until a command goes through and everybody has it."""
         self.network.loss = self.network.repeat = self.network.delay_max_s = 0
         self.network.cut = set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LEADER_WITHIN_S):
             while b"last" not in self.acknowledged:
                 for node in self.nodes.values():
                     with contextlib.suppress(*FAILED, TimeoutError):
@@ -168,7 +170,10 @@ async def test_what_is_acknowledged_stays_and_reads_see_it(seed: int) -> None:
     tasks = [asyncio.ensure_future(chaos.write(client)) for client in range(4)]
     tasks.append(asyncio.ensure_future(chaos.read()))
     trouble = asyncio.ensure_future(chaos.trouble())
-    done, _ = await asyncio.wait([*tasks, trouble], timeout=CHAOS_S, return_when=asyncio.FIRST_EXCEPTION)
+    everybody = [*tasks, trouble]
+    done, _ = await asyncio.wait(everybody, timeout=CHAOS_S, return_when=asyncio.FIRST_EXCEPTION)
+    while not done and min(len(chaos.acknowledged), chaos.reads) < DONE_MIN:
+        done, _ = await asyncio.wait(everybody, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
     chaos.over = True
     await trouble
     for task in tasks:
@@ -184,5 +189,4 @@ async def test_what_is_acknowledged_stays_and_reads_see_it(seed: int) -> None:
     assert logs[0] == logs[1] == logs[2]
     assert chaos.acknowledged <= set(logs[0])
     assert len(logs[0]) == len(set(logs[0])) or logs[0].count(b"last") > 1
-    assert len(chaos.acknowledged) > 5
-    assert chaos.reads > 5
+    assert min(len(chaos.acknowledged), chaos.reads) >= DONE_MIN

@@ -7,7 +7,8 @@ import pytest
 
 from controller_core.server.node import NotLeaderError, ProposalLostError
 from controller_core.server.node_types import NodeConfig
-from testkit.nodes import NodeCluster
+from testkit.nodes import LEADER_WITHIN_S, NodeCluster
+from testkit.troubled_disk import UnsyncedFiles
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -18,7 +19,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 async def test_a_thousand_commands_at_once_are_applied_everywhere_in_one_order(
     directory: Path | None,
 ) -> None:
-    async with NodeCluster(3, directory) as cluster:
+    async with NodeCluster(3, directory, files=UnsyncedFiles()) as cluster:
         leader = await cluster.leader()
         results = await asyncio.gather(
             *(leader.node.propose(f"c{number}".encode()) for number in range(1000))
@@ -30,7 +31,7 @@ async def test_a_thousand_commands_at_once_are_applied_everywhere_in_one_order(
 
 
 async def test_the_others_elect_when_the_leader_stops_and_it_comes_back(directory: Path | None) -> None:
-    async with NodeCluster(3, directory) as cluster:
+    async with NodeCluster(3, directory, files=UnsyncedFiles()) as cluster:
         first = await cluster.leader()
         await asyncio.gather(*(first.node.propose(f"a{number}".encode()) for number in range(100)))
         stopped = first.node.config.node_id
@@ -45,7 +46,7 @@ async def test_the_others_elect_when_the_leader_stops_and_it_comes_back(director
 
 
 async def test_all_nodes_restart_from_what_they_wrote(directory: Path | None) -> None:
-    cluster = NodeCluster(3, directory)
+    cluster = NodeCluster(3, directory, files=UnsyncedFiles())
     async with cluster:
         leader = await cluster.leader()
         await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(50)))
@@ -56,7 +57,7 @@ async def test_all_nodes_restart_from_what_they_wrote(directory: Path | None) ->
 
 
 async def test_a_node_alone_leads_itself(tmp_path: Path) -> None:
-    async with NodeCluster(1, tmp_path) as cluster:
+    async with NodeCluster(1, tmp_path, files=UnsyncedFiles()) as cluster:
         leader = await cluster.leader()
         assert await leader.node.propose(b"x") == 1
         await leader.node.read_barrier()
@@ -87,12 +88,13 @@ async def test_a_leader_cut_off_loses_its_office_its_lease_and_what_was_under_wa
     async with NodeCluster(3) as cluster:
         leader = await cluster.leader()
         await leader.node.propose(b"before")
-        for node_id in list(cluster.members):
-            if cluster.members[node_id] is not leader:
-                await cluster.stop(node_id)
+        others = [node_id for node_id, member in cluster.members.items() if member is not leader]
+        stopping = asyncio.gather(*(cluster.stop(node_id) for node_id in others))
+        await asyncio.sleep(0)  # They take no more part, and the leader cannot know yet.
         command = asyncio.ensure_future(leader.node.propose(b"alone"))
+        await stopping
         with pytest.raises(ProposalLostError):
-            await asyncio.wait_for(command, 5)
+            await asyncio.wait_for(command, LEADER_WITHIN_S)
         assert not leader.node.is_leader
         assert not leader.node.has_read_lease()
         assert leader.leading[-1][0] is False
@@ -125,14 +127,16 @@ async def test_a_lease_holds_under_a_quiet_leader() -> None:
 
 async def test_a_late_node_is_brought_up_by_a_snapshot(directory: Path | None) -> None:
     config = NodeConfig(1, snapshot_entries=40, entries_kept=5)
-    async with NodeCluster(3, directory, config=config) as cluster:
+    async with NodeCluster(3, directory, config=config, files=UnsyncedFiles()) as cluster:
         leader = await cluster.leader()
         late = next(node_id for node_id, member in cluster.members.items() if member is not leader)
         await cluster.stop(late)
         leader = await cluster.leader()
         for _ in range(10):
             await asyncio.gather(*(leader.node.propose(b"c" * 100) for _ in range(30)))
-        assert leader.node.status().first_index > 10
+        async with asyncio.timeout(LEADER_WITHIN_S):  # A thread writes the snapshots.
+            while leader.node.status().first_index <= 10:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
         back = await cluster.start(late)
         await cluster.settle(300)
         assert back.machine.commands == leader.machine.commands
@@ -140,7 +144,7 @@ async def test_a_late_node_is_brought_up_by_a_snapshot(directory: Path | None) -
 
 
 async def test_a_restart_from_a_snapshot_keeps_the_state(directory: Path | None) -> None:
-    cluster = NodeCluster(1, directory)
+    cluster = NodeCluster(1, directory, files=UnsyncedFiles())
     async with cluster:
         leader = await cluster.leader()
         await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(20)))
@@ -204,6 +208,6 @@ async def test_a_caller_that_gave_up_disturbs_nobody() -> None:
         given_up = asyncio.ensure_future(leader.node.propose(b"x"))
         await asyncio.sleep(0)
         given_up.cancel()
-        await asyncio.sleep(0.05)
+        await leader.node.propose(b"y")  # What was given up is applied before it, or never.
         before = len(leader.machine.commands)
-        assert await leader.node.propose(b"y") == before + 1
+        assert await leader.node.propose(b"z") == before + 1

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.log.errors import LogFailedError
+from controller_core.log.errors import LogFailedError, LogFullError
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
 from controller_core.server.node import NotLeaderError, ProposalLostError
 from controller_core.server.node_types import NodeConfig, Store
-from testkit.nodes import NodeCluster
+from testkit.nodes import LEADER_WITHIN_S, NodeCluster
 from testkit.troubled_disk import TroubledFile, TroubledFiles
 
 INITIAL = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1), NodeId(2), NodeId(3))))
@@ -44,7 +44,7 @@ async def test_a_leader_whose_disk_is_stuck_loses_its_office_and_the_others_go_o
             assert not leader.node.is_leader
             assert not leader.node.has_read_lease()
             with pytest.raises((ProposalLostError, NotLeaderError)):
-                await asyncio.wait_for(command, 3)
+                await asyncio.wait_for(command, LEADER_WITHIN_S)
         finally:
             disk.unstuck.set()
         await leader.machine.reached(len(second.machine.commands))
@@ -93,6 +93,8 @@ async def test_a_snapshot_without_space_is_given_up_and_made_later(tmp_path: Pat
         disk.create = full  # type: ignore[method-assign] # new files find no space, the log's own goes on
         for number in range(30):
             await leader.node.propose(f"c{number}".encode())
+        with pytest.raises(LogFullError):
+            await leader.node.make_snapshot()  # So none is under way any more.
         assert leader.node.status().snapshot_index == 1
         assert not leader.fatal
         disk.create = create  # type: ignore[method-assign] # and now they do
@@ -106,7 +108,7 @@ async def test_followers_of_a_slow_disk_do_not_hold_the_leader(tmp_path: Path) -
         slow = next(node_id for node_id, member in cluster.members.items() if member is not leader)
         cluster.disks[slow].unstuck.clear()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LEADER_WITHIN_S):
                 await asyncio.gather(*(leader.node.propose(f"c{number}".encode()) for number in range(200)))
             assert cluster.members[slow].node.applied_index < leader.node.applied_index
         finally:

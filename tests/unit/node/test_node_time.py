@@ -10,7 +10,7 @@ from controller_core.raft.types import ConfState, LogIndex, Message, MessageType
 from controller_core.server.node import Node
 from controller_core.server.node_types import NodeConfig, Receiver
 from testkit.loop_time import LoopTime
-from testkit.nodes import ListMachine, NodeCluster
+from testkit.nodes import LEADER_WITHIN_S, ListMachine, NodeCluster
 
 
 class SilentTransport:
@@ -56,7 +56,7 @@ async def test_a_leader_that_was_stopped_has_no_lease_when_it_wakes() -> None:
         await leader.node.propose(b"x")
         await leader.node.read_barrier()
         with LoopTime() as clock:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(LEADER_WITHIN_S):
                 while not leader.node.has_read_lease():
                     await leader.node.propose(b"x")
             clock.ahead_s = 5.0
@@ -93,14 +93,14 @@ async def test_a_new_leader_is_none_until_its_first_entry_is_applied() -> None:
     node.on_leadership(lambda leading, _: (heard.append(leading), leads.set()))
     await node.start()
     try:
-        assert await asyncio.to_thread(store.waiting.wait, 5)
+        assert await asyncio.to_thread(store.waiting.wait, LEADER_WITHIN_S)
         assert node.status().role == 3
         assert not node.is_leader
         assert not node.has_read_lease()
         assert heard == []
     finally:
         store.gate.set()
-    await asyncio.wait_for(leads.wait(), 5)
+    await asyncio.wait_for(leads.wait(), LEADER_WITHIN_S)
     assert node.is_leader
     await node.stop()
     assert heard == [True, False]

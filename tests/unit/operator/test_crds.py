@@ -12,6 +12,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatu
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
+from rocketmq_operator.api.slo_report import SLOReportSpec
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]
@@ -66,6 +67,8 @@ def test_each_node_is_structural_documented_and_bounded(node: Json) -> None:
             assert "properties" in node or "maxProperties" in node
         case "integer":
             assert node["format"] == "int64"
+        case "number":
+            assert {"minimum", "maximum"} <= set(node)
         case other:
             assert other == "boolean"
 
@@ -110,6 +113,14 @@ def test_columns_of_what_people_type_come_from_the_status(kind: str) -> None:
     assert {column["jsonPath"].split(".")[1] for column in columns} == {"status", "metadata"}
 
 
+def test_a_report_shows_when_it_is_made_and_what_came_of_it() -> None:
+    columns = DEFINITIONS["SLOReport"]["spec"]["versions"][0]["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column.get("priority")]
+    assert shown == ["Schedule", "Attained", "Budget", "Last-Run", "Page", "Reason", "Age"]
+    from_spec = {column["jsonPath"] for column in columns if column["jsonPath"].startswith(".spec")}
+    assert from_spec == {".spec.schedule"}
+
+
 def test_a_group_can_be_scaled() -> None:
     scale = DEFINITIONS["BrokerGroup"]["spec"]["versions"][0]["subresources"]["scale"]
     assert scale["specReplicasPath"].removeprefix(".spec.") in BrokerGroupSpec.model_fields
@@ -124,7 +135,11 @@ def test_a_default_of_the_schema_is_the_default_of_the_model() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_each_example_is_valid(path: Path) -> None:
-    models = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec}
+    models = {
+        "RocketMQCluster": RocketMQClusterSpec,
+        "BrokerGroup": BrokerGroupSpec,
+        "SLOReport": SLOReportSpec,
+    }
     documents = list(yaml.safe_load_all(path.read_text()))
     assert documents
     for document in documents:

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.observe import observe_group
-from rocketmq_operator.handlers.takeover import Takeover
-from rocketmq_operator.plan.observed import ObservationError, ObservedGroup, pod_seen
+from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
+from rocketmq_operator.plan.observed import ObservationError, ObservedGroup, PodSeen, pod_seen
 from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
 
@@ -22,6 +23,7 @@ class _Leader:
     def __init__(self) -> None:
         self.acts = True
         self.woken: list[tuple[str, str]] = []
+        self.held_s: list[float] = []
 
     def may_act(self) -> bool:
         return self.acts
@@ -29,12 +31,16 @@ class _Leader:
     def wake(self, namespace: str, group: str) -> None:
         self.woken.append((namespace, group))
 
+    def hold(self, namespace: str, group: str, hold_s: float) -> None:
+        assert (namespace, group) == ("shop", "orders")
+        self.held_s.append(hold_s)
+
 
 async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
     world = OperatorWorld({"logReplicas": 1})
     await world.settle()
     leader = _Leader()
-    takeover = Takeover(world.kube, leader.may_act, leader.wake, standby_s=0.05)
+    takeover = Takeover(world.kube, leader.may_act, leader.wake, standby_s=0.05, hold=leader.hold)
     observed = await observe_group(world.shell().world, "shop", "orders")
     assert observed is not None
     takeover.note_group(observed)
@@ -171,6 +177,20 @@ async def test_no_address_moves_to_a_master_that_a_watch_saw_go() -> None:
     assert world.server_of("orders-0") == "orders-0"
 
 
+async def test_passes_wait_from_the_deletion_of_the_masters_pod_until_clients_have_another() -> None:
+    world, takeover, leader = await _world()
+    for pod in ("orders-1", "orders-log-0"):
+        takeover.note_pod("shop", "orders", _ending(world, pod), gone=False)
+    assert leader.held_s == [], "who is not master may be looked at"
+    for _ in range(3):
+        takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
+    assert leader.held_s == [HELD_AFTER_DELETION_S], "one that ends for long must not hold passes for ever"
+
+
+def _ending(world: OperatorWorld, name: str) -> PodSeen:
+    return replace(pod_seen(world.get("Pod", name)), deleting=True)
+
+
 async def test_the_pass_after_a_takeover_finds_nothing_to_correct() -> None:
     world, takeover, _ = await _world()
     world.kube.unready.add("orders-0")
@@ -230,7 +250,7 @@ async def test_a_broken_stream_is_opened_again() -> None:
     seen = asyncio.Event()
     streams: Any = _Streams(_event(world, "orders-1", 2), seen)
     following = asyncio.create_task(takeover.follow("shop", streams))
-    await asyncio.wait_for(seen.wait(), 5)
+    await asyncio.wait_for(seen.wait(), 30)
     following.cancel()
     assert world.server_of("orders-0") == "orders-1"
 

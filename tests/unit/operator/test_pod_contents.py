@@ -62,7 +62,7 @@ def _run(script: str, root: Path, env: dict[str, str]) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.slo_report import SLOReportSpec
 from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
-MODELS = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec}
+MODELS = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec, "SLOReport": SLOReportSpec}
 
 
 @pytest.mark.parametrize(

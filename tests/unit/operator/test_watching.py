@@ -11,6 +11,7 @@ import aiohttp
 import kopf
 import pytest
 
+from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.operator import EndlessDelays, Watched, apply_settings, note_pod, registry_for
 from rocketmq_operator.handlers.takeover import Takeover
@@ -51,8 +52,19 @@ def _handlers(registry: kopf.OperatorRegistry) -> dict[str, Any]:
     return {handler.fn.__name__: handler.fn for handler in registry._watching.get_all_handlers()}
 
 
-def _body(name: str, generation: int, labels: dict[str, str] | None = None) -> kopf.Body:
-    metadata = {"name": name, "namespace": "shop", "generation": generation, "labels": labels or {}}
+def _body(
+    name: str,
+    generation: int,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> kopf.Body:
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "generation": generation,
+        "labels": labels or {},
+        "annotations": annotations or {},
+    }
     return kopf.Body({"metadata": metadata, "spec": {}, "status": {}})  # type: ignore[typeddict-item]  # enough of one
 
 
@@ -62,6 +74,14 @@ async def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
     for generation in (1, 1, 2):
         await on_group(type="MODIFIED", body=_body("orders", generation))
     assert work.woken == [Resource("BrokerGroup", "shop", "orders")] * 2
+
+
+async def test_a_switchover_that_is_asked_for_wakes_once() -> None:
+    watched, work, _ = _watched()
+    on_group = _handlers(registry_for(watched))["on_group"]
+    for asked in ({}, {SWITCHOVER_ANNOTATION: "7"}, {SWITCHOVER_ANNOTATION: "7", "other": "x"}):
+        await on_group(type="MODIFIED", body=_body("orders", 1, annotations=asked))
+    assert len(work.woken) == 2
 
 
 async def test_a_group_that_is_deleted_and_made_again_is_looked_at() -> None:
@@ -97,6 +117,15 @@ async def test_a_pod_wakes_whose_it_is(labels: dict[str, str], woken: tuple[str,
     assert work.woken == [Resource(*woken)]
 
 
+async def test_a_report_is_looked_at_when_its_spec_changes_and_when_a_run_of_it_does() -> None:
+    watched, work, _ = _watched()
+    handlers = _handlers(registry_for(watched))
+    for generation in (1, 1, 2):
+        await handlers["on_report"](type="MODIFIED", body=_body("weekly", generation))
+    await handlers["on_run"](body=_body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}))
+    assert work.woken == [Resource("SLOReport", "shop", "weekly")] * 3
+
+
 def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:
     settings = kopf.OperatorSettings()
     apply_settings(settings)
@@ -130,6 +159,6 @@ def test_an_operator_without_a_kubernetes_ends_and_says_why(tmp_path: Path) -> N
         "-c",
         "from rocketmq_operator.cli import main; raise SystemExit(main(['run']))",
     ]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 1
     assert "no configuration for Kubernetes" in ended.stderr

@@ -12,7 +12,7 @@ ORDERS = Resource("BrokerGroup", "shop", "orders")
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
 
@@ -60,10 +60,10 @@ async def test_a_held_resource_has_no_pass_until_the_first_hold_is_over() -> Non
     work = Work(passes.do, lambda: True)
     started_s = asyncio.get_running_loop().time()
     work.hold(ORDERS, 0.1)
-    work.hold(ORDERS, 5.0)
+    work.hold(ORDERS, 3_600.0)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
-    assert 0.1 <= asyncio.get_running_loop().time() - started_s < 1.0
+    assert asyncio.get_running_loop().time() - started_s >= 0.1
     await work.stop()
 
 

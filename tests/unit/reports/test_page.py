@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from slo_pipeline.reports.incidents import CARDS_MAX
-from slo_pipeline.reports.model import Report
+from slo_pipeline.reports.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
+from slo_pipeline.reports.model import Mark, Report
 from slo_pipeline.reports.page import render, render_failover, verdict
 from slo_pipeline.reports.style import CSS
 from testkit.sample_report import report, sample_failover
@@ -210,3 +210,17 @@ def test_a_report_without_any_failover_or_sample_says_so() -> None:
         "nobody knows whether",
     ):
         assert words in page
+
+
+def test_what_kubernetes_said_is_told_beside_a_change_and_cut_at_a_bound() -> None:
+    plain = sample_failover()
+    assert "What Kubernetes said" not in render_failover(report(), plain)
+    said = tuple(
+        Mark(plain.begin_us + at, "KubernetesEvent", "kubernetes", None, f"Pod orders-1: Killing: <{at}>")
+        for at in range(KUBERNETES_LISTED_MAX + 3)
+    )
+    page = render_failover(report(), replace(plain, marks=plain.marks + said))
+    assert "Pod orders-1: Killing: &lt;0&gt;" in page
+    assert f"&lt;{KUBERNETES_LISTED_MAX}&gt;" not in page
+    assert "and 3 more Events" in page
+    _tree(page)

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-import uvloop
 
+from testkit.loop_time import PatientUvloop
 from testkit.one_node import OneNode, one_node
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], uvloop.Loop]]:
-    """Run the tests on the loop that `serve` uses."""
-    return {"uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], PatientUvloop]]:
+    """Run the tests on the loop that `serve` uses, on which a stall of the machine takes no time."""
+    return {"uvloop": PatientUvloop}
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ async def test_an_open_stream_gets_events_as_they_happen(one: OneNode) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"http://{one.http}/v1/events") as response:
         line = asyncio.ensure_future(response.content.readline())
         async with one.broker():
-            event = json.loads(await asyncio.wait_for(line, 2.0))
+            event = json.loads(await asyncio.wait_for(line, 60.0))
     assert event["kind"] == "BrokerRegistered"
 
 
@@ -151,3 +151,13 @@ async def test_metrics_follow_the_agreement(one: OneNode) -> None:
     for name in ("term", "commit_index", "applied_index"):
         assert f"rmqha_controller_{name} " in text
     assert 'rmqha_controller_commit_total{result="applied"}' in text
+
+
+@pytest.mark.parametrize(
+    ("meant", "field"), [("n3", "replace"), ({"add": "n3"}, "add"), ({"remove": [1]}, "remove")]
+)
+async def test_a_replacement_that_is_no_lists_of_names_is_refused(
+    one: OneNode, meant: object, field: str
+) -> None:
+    status, value = await _request(one, "POST", "/v1/members", {"replace": meant})
+    assert (status, value["field"]) == (400, field)

@@ -14,6 +14,7 @@ from controller_core.server.node_types import NotLeaderError, ProposalDroppedErr
 
 READ = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": "b"})
 ALTER = RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, {"brokerName": "b"})
+WITHIN_S = 60.0
 SELF = 1
 OTHER = 2
 
@@ -50,9 +51,9 @@ class FakeForwarder:
 
 
 @pytest.fixture(autouse=True)
-def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_rule, "ANSWER_WITHIN_S", 0.3)
-    monkeypatch.setattr(leader_rule, "HOLD_S", 0.1)
+def _long_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_rule, "ANSWER_WITHIN_S", 120.0)
+    monkeypatch.setattr(leader_rule, "HOLD_S", WITHIN_S)
     monkeypatch.setattr(leader_rule, "_RETRY_S", 0.005)
 
 
@@ -85,13 +86,16 @@ async def test_a_forwarded_request_is_never_forwarded_again() -> None:
     assert forwarder.calls == []
 
 
-async def test_without_a_leader_a_request_is_held_for_a_while_then_refused() -> None:
+async def test_without_a_leader_a_request_is_held_for_a_while_then_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_rule, "HOLD_S", 0.1)
     loop = asyncio.get_running_loop()
     begin_s = loop.time()
     answer = await _serve(FakeNode(None), FakeForwarder())
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
     assert answer.remark == "The controller is not in leader state"
-    assert 0.1 <= loop.time() - begin_s < 0.25
+    assert 0.1 <= loop.time() - begin_s < 1.0
 
 
 async def test_a_held_request_is_served_once_there_is_a_leader() -> None:
@@ -145,7 +149,8 @@ async def test_a_leader_that_hangs_does_not_use_up_the_wait_for_the_next() -> No
     assert (await _serve(node, FakeForwarder(hang), READ, _answer(0))).code == 0
 
 
-async def test_an_answer_comes_in_time_whatever_hangs() -> None:
+async def test_an_answer_comes_in_time_whatever_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_rule, "ANSWER_WITHIN_S", 0.3)
     loop = asyncio.get_running_loop()
     begin_s = loop.time()
 
@@ -156,4 +161,4 @@ async def test_an_answer_comes_in_time_whatever_hangs() -> None:
     rule = LeaderRule(FakeNode(SELF), SELF, FakeForwarder())  # type: ignore[arg-type] # a stand-in with the one method used
     answer = await rule.serve(READ, never, str)
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
-    assert loop.time() - begin_s < 0.5
+    assert loop.time() - begin_s < 1.0

@@ -37,7 +37,7 @@ def log_replica(one: OneNode) -> LogReplica:
 
 
 async def replaced(one: OneNode, epoch: int) -> Group:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while one.group().master_epoch <= epoch:
             await one.machine.news()
     return one.group()

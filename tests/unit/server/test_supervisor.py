@@ -20,12 +20,13 @@ from testkit.fake_broker import FakeBroker
 from testkit.ports import free_ports
 from testkit.troubled_disk import TroubledFile, TroubledFiles
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "DISK_PAUSE_MIN_S", 0.02)
+    monkeypatch.setattr(supervisor, "DISK_PAUSE_MAX_S", 0.1)
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Supervised:
     disk: TroubledFiles
     remoting: str
     http: str
+    running: asyncio.Task[int]
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Ask over HTTP; (0, None) when nobody answers."""
@@ -72,7 +74,7 @@ async def supervised(directory: Path, disk: TroubledFiles) -> AsyncIterator[Supe
     stop = asyncio.Event()
     running = asyncio.create_task(Supervisor(LiveConfig(load(given)[0], given), disk).run(stop))
     try:
-        yield Supervised(disk, f"127.0.0.1:{port}", f"127.0.0.1:{http_port}")
+        yield Supervised(disk, f"127.0.0.1:{port}", f"127.0.0.1:{http_port}", running)
     finally:
         stop.set()
         assert await asyncio.wait_for(running, WITHIN_S) == 0
@@ -138,14 +140,14 @@ async def test_a_log_that_must_not_be_opened_ends_the_process_at_once(tmp_path: 
             raise OSError(errno.EACCES, "forbidden")
 
     with pytest.raises(LogFailedError, match="forbidden"):
-        async with supervised(tmp_path, Forbidden()):
-            await asyncio.sleep(0.1)
+        async with supervised(tmp_path, Forbidden()) as node:
+            await asyncio.wait((node.running,), timeout=WITHIN_S)
     async with supervised(tmp_path, TroubledFiles()) as node:
         await node.until_ready(200)
     _damage(tmp_path)
     with pytest.raises(LogCorruptError, match="damaged at byte 0"):
-        async with supervised(tmp_path, TroubledFiles()):
-            await asyncio.sleep(0.1)
+        async with supervised(tmp_path, TroubledFiles()) as node:
+            await asyncio.wait((node.running,), timeout=WITHIN_S)
 
 
 def _damage(directory: Path) -> None:

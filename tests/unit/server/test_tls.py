@@ -11,18 +11,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controller_core.channel.endpoints import connect
+from controller_core.channel.endpoints import ServerTls, connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.raft.types import Message, MessageType, NodeId, Term
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.config import ConfigError, load
+from controller_core.server.notifier import Notifier
 from controller_core.server.peers import PeerTransport
 from controller_core.server.tls import Certificates, Tls
 from testkit.certificates import Authority, Pair
 from testkit.one_node import OneNode, one_node
 from testkit.ports import free_port
 
+WITHIN_S = 60.0
 ALONE = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-127.0.0.1:9878"}
 ASK = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
 
@@ -45,11 +47,11 @@ async def answer(one: OneNode, client_ssl: ssl.SSLContext | None) -> int:
     """Ask once over a new connection; return the code, or -1 when the connection ended instead."""
     host, _, port = one.remoting.rpartition(":")
     try:
-        connection = await connect(host, int(port), 5.0, client_ssl=client_ssl)
+        connection = await connect(host, int(port), WITHIN_S, client_ssl=client_ssl)
     except ChannelError:
         return -1
     try:
-        return (await connection.call(ASK, 5.0)).code
+        return (await connection.call(ASK, WITHIN_S)).code
     except ChannelError:
         return -1
     finally:
@@ -192,7 +194,7 @@ async def test_controllers_hear_each_other_only_with_certificates_of_one_authori
 ) -> None:
     own = peer_tls(authority, authority.sign("n0"))
     async with peers(own, peer_tls(authority, authority.sign("n1"))) as (transport, ear):
-        assert await heard(transport, ear, 5.0)
+        assert await heard(transport, ear, WITHIN_S)
     stranger = Authority(tmp_path, "stranger")
     async with peers(own, peer_tls(stranger, stranger.sign("n2"))) as (transport, ear):
         assert not await heard(transport, ear, 0.5)
@@ -252,3 +254,41 @@ def test_a_client_that_must_be_verified_needs_somebody_to_verify_it(
     with pytest.raises(ConfigError, match="trustCertPath"):
         Tls(load({**ALONE, **given})[0])
     assert os.listdir(tmp_path)
+
+
+async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authority(
+    tmp_path: Path, authority: Authority
+) -> None:
+    (tmp_path / "other").mkdir()
+    stranger = Authority(tmp_path / "other")
+    keys = {"tls.enable": "true", "tls.client.trustCertPath": str(authority.trust)}
+    client = Tls(load(ALONE | keys)[0]).broker_client
+    assert client is not None
+    for signer, reached in ((authority, True), (stranger, False)):
+        # A name that nobody dials: brokers' names are not looked at.
+        pair = signer.sign("elsewhere")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.cert, pair.key)
+        broker = await serve("127.0.0.1", 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
+        notifier = Notifier(lambda _notice: None, client.context)
+        try:
+            address = f"127.0.0.1:{broker.port}"
+            if reached:
+                assert (
+                    await notifier.ask(address, ASK, WITHIN_S)
+                ).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            else:
+                with pytest.raises(ChannelError):
+                    await notifier.ask(address, ASK, WITHIN_S)
+        finally:
+            await notifier.stop()
+            await broker.close()
+
+
+def test_brokers_are_dialled_plain_unless_told_otherwise_and_half_a_pair_is_refused(
+    authority: Authority,
+) -> None:
+    pair = authority.sign("controller")
+    assert Tls(load(ALONE | {"tls.client.trustCertPath": str(authority.trust)})[0]).broker_client is None
+    with pytest.raises(ConfigError, match=r"tls\.client\.keyPath"):
+        Tls(load(ALONE | {"tls.enable": "true", "tls.client.certPath": str(pair.cert)})[0])

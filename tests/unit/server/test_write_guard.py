@@ -29,6 +29,7 @@ class Store:
     slave_acks: list[int] = field(default_factory=lambda: [100])
     refuses: set[int] = field(default_factory=set)
     mute: set[int] = field(default_factory=set)
+    hangs_up: int = 0
     asked: list[str] = field(default_factory=list)
     lent_to: set[int] = field(default_factory=set)
     looked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,6 +49,10 @@ class Master(FakeBroker):
         if request.code in self.store.refuses:
             return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark="not you")
         if request.code in self.store.mute:
+            return None
+        if request.code == RequestCode.GET_BROKER_CONFIG and self.store.hangs_up:
+            self.store.hangs_up -= 1
+            connection.abort()
             return None
         body = b""
         match request.code:
@@ -91,7 +96,7 @@ async def switch_over(asker: FakeBroker, to: int) -> RemotingCommand:
 
 
 async def lifted(one: OneNode) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while one.group().write_guards:
             await one.machine.news()
 
@@ -130,7 +135,7 @@ async def test_a_connection_of_a_time_when_another_answered_at_the_address_is_no
 async def test_nobody_is_elected_while_a_slave_lacks_part_of_the_log(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 2.0)
+    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 60.0)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -200,6 +205,30 @@ async def test_a_master_that_does_not_tell_its_settings_is_replaced_without_a_gu
         assert (await switch_over(new, to=2)).code == ResponseCode.SUCCESS
         assert one.group().master_id == 2
         assert old.store.setting == 2
+
+
+async def test_a_master_that_listens_and_gives_no_answer_keeps_its_office(
+    one: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_brokers, "ASK_TIMEOUT_S", 0.05)
+    async with master_of(one) as old, one.broker() as new:
+        await old.elect()
+        await old.alter((1, 2), set_epoch=1)
+        old.store.mute = {RequestCode.GET_BROKER_CONFIG}
+        answer = await switch_over(new, to=2)
+        assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        assert "Master 1 of b1 keeps its office" in (answer.remark or "")
+        assert (one.group().master_id, one.group().write_guards) == (1, {})
+
+
+async def test_a_connection_that_ends_while_a_master_is_asked_costs_no_guard(one: OneNode) -> None:
+    async with master_of(one) as old, one.broker() as new:
+        await old.elect()
+        await old.alter((1, 2), set_epoch=1)
+        old.store.hangs_up = 1
+        assert (await switch_over(new, to=2)).code == ResponseCode.SUCCESS
+        assert f"set {GUARDED}" in old.store.asked
+        assert old.store.hangs_up == 0
 
 
 async def test_a_master_that_does_not_say_whether_it_stopped_keeps_its_office(

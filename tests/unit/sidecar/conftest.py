@@ -1,6 +1,7 @@
 """What several of the sidecar's tests share: a group of answering brokers under a controller in this process."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.config import host_port
 from testkit.answering_broker import AnsweringBroker
 from testkit.one_node import OneNode, one_node
+from testkit.patient_loop import loop_factories
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests on a loop on which a stall of the machine takes no time."""
+    return loop_factories()
 
 
 @dataclass
@@ -43,7 +50,7 @@ class AnsweringGroup:
             "broker": host_port(of.address),
             "controllers": (host_port(self.node.remoting),),
             "poll_interval_ms": 50,
-            "deadline_s": 1,
+            "deadline_s": 60,
             **values,
         }
         return CompanionConfig(**given)  # type: ignore[arg-type]  # names and types are those of the fields

@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,13 @@ from hypothesis import strategies as st
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError
-from ha_sidecar.commitlog.records import RecordKind, check_record
+from ha_sidecar.commitlog.records import (
+    Record,
+    RecordKind,
+    check_record,
+    sure_message_bytes,
+    texts_hold_nul,
+)
 from ha_sidecar.commitlog.recovery import find_end, walk
 from ha_sidecar.commitlog.store import ReplicaStore, StoreError, read_epochs
 from ha_sidecar.commitlog.syncer import Syncer
@@ -258,7 +265,7 @@ def test_the_syncer_melts_many_wakes_into_few_syncs() -> None:
 
     def sync() -> int:
         entered.set()
-        assert gate.wait(5)
+        assert gate.wait(30)
         return len(seen) + 1
 
     done = threading.Event()
@@ -271,11 +278,11 @@ def test_the_syncer_melts_many_wakes_into_few_syncs() -> None:
     syncer = Syncer(sync, synced, lambda _: None)
     syncer.start()
     syncer.wake()
-    assert entered.wait(5)
+    assert entered.wait(30)
     for _ in range(50):
         syncer.wake()
     gate.set()
-    assert done.wait(5)
+    assert done.wait(30)
     syncer.stop()
     assert seen == [1, 2]
 
@@ -294,7 +301,7 @@ def test_a_failed_sync_is_final() -> None:
     syncer = Syncer(sync, lambda _o, _d: pytest.fail("a failed sync is no sync"), note)
     syncer.start()
     syncer.wake()
-    assert failed.wait(5)
+    assert failed.wait(30)
     syncer.wake()
     syncer.stop()
     assert len(failures) == 1
@@ -332,3 +339,32 @@ def test_an_atomic_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     for data in (b"first", b"second"):
         write_atomically(tmp_path / "file", data)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"second")]
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"v6": True}, {"v2": True}, {"properties": b"K\x01\x00\x02"}, {"body": b""}]
+)
+def test_the_short_way_to_a_whole_message_never_contradicts_the_long_one(form: dict[str, Any]) -> None:
+    record = message(512, **form)
+    spoilt = [
+        record[:at] + bytes([record[at] ^ bits]) + record[at + 1 :]
+        for at in range(len(record))
+        for bits in (0x01, 0x80, 0xFF)
+    ]
+    sure: list[bytes] = []
+    for data in (record, *spoilt, *(record[:length] for length in range(len(record)))):
+        with memoryview(data) as view:
+            length = sure_message_bytes(data, view, 0, len(data), 512, 4096)
+        judged = check_record(data, 0, len(data), 512, 4096)
+        if length:
+            assert judged == Record(RecordKind.MESSAGE, length)
+            assert not texts_hold_nul(data, 0)
+            sure.append(data)
+    assert (record in sure) == (form in ({}, {"body": b""}))
+
+
+def test_a_whole_message_too_near_to_the_file_s_end_is_not_sure() -> None:
+    record = message(512)
+    with memoryview(record) as view:
+        assert sure_message_bytes(record, view, 0, len(record), 512, len(record) + 8) == len(record)
+        assert sure_message_bytes(record, view, 0, len(record), 512, len(record) + 7) == 0

@@ -31,7 +31,7 @@ class _Controller:
 
 async def _opened(controllers: Controllers, count: int) -> None:
     controllers.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await controllers.count_answering(1.0) < count:  # noqa: ASYNC110 - connecting has no event
             await asyncio.sleep(0.01)
 

@@ -21,7 +21,7 @@ from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.retaining import Retaining
 from ha_sidecar.roles.view import GroupView, Role
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 TOPICS = b'{"topicConfigTable":{"T":{}}}'
 FILE_BYTES = 4096
 

@@ -1,6 +1,5 @@
 """The HA link over a real socket against a master written by hand: bytes to disk, acks after sync, ends and restarts."""
 
-import queue
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,110 +10,25 @@ import pytest
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles.link import HaLink, LinkEnd
+from ha_sidecar.roles import link as linking
+from ha_sidecar.roles.link import HaLink
 from ha_sidecar.transfer import codec
-from ha_sidecar.transfer.actions import DivergenceReason, HandshakeDone
-from ha_sidecar.transfer.codec import FrameHeader, HandshakeReply
+from ha_sidecar.transfer.actions import DivergenceReason
+from ha_sidecar.transfer.codec import FrameHeader
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.slave import NOBODY_ID
+from testkit.ha_by_hand import HandMaster, PeerClosedError
+from testkit.ha_peers import LinkNotes
 from testkit.ha_sim.disk import SimulatedDisk
 from testkit.messages import boundaries, log_bytes
 
 FILE_BYTES = 4096
-WAIT_S = 5.0
-
-
-class Master:
-    """A listening socket that speaks the master's side, step by step, on the test's thread."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(WAIT_S)
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self.peer = socket.socket()
-
-    def accept(self) -> codec.Handshake | codec.LegacyHandshake:
-        """Take the slave's connection and its handshake."""
-        self.peer.close()
-        self.peer, _ = self._listener.accept()
-        self.peer.settimeout(WAIT_S)
-        found = codec.decode_handshake(self._read(codec.HANDSHAKE_BYTES))
-        assert found is not None
-        return found[0]
-
-    def reply(self, max_offset: int, *epochs: tuple[int, int]) -> None:
-        """Answer the handshake."""
-        self.peer.sendall(codec.encode_reply(HandshakeReply(max_offset, EpochList.of(*epochs))))
-
-    def send_log(self, log: bytes, start_offset: int, epoch: int, batch_bytes: int = 333) -> None:
-        """Send log bytes in small batches, none across a file's end."""
-        at = 0
-        while at < len(log):
-            offset = start_offset + at
-            length = min(batch_bytes, len(log) - at, FILE_BYTES - offset % FILE_BYTES)
-            header = FrameHeader(length, offset, epoch, 0, offset)
-            self.peer.sendall(codec.encode_frame_header(header) + log[at : at + length])
-            at += length
-
-    def ack(self) -> int:
-        """Return the next ack."""
-        return codec.decode_ack(self._read(codec.ACK_BYTES))
-
-    def ack_of(self, offset: int) -> None:
-        """Read acks until one says `offset`; they never go back."""
-        last = -1
-        while last != offset:
-            now = self.ack()
-            assert last <= now <= offset
-            last = now
-
-    def close(self) -> None:
-        """Close everything."""
-        self.peer.close()
-        self._listener.close()
-
-    def _read(self, length: int) -> bytes:
-        data = b""
-        while len(data) < length:
-            part = self.peer.recv(length - len(data))
-            assert part, "the slave closed the connection"
-            data += part
-        return data
-
-
-class Notes:
-    """Keeps what a link reports."""
-
-    def __init__(self) -> None:
-        self.handshakes: queue.Queue[HandshakeDone] = queue.Queue()
-        self.cuts: list[tuple[int, int]] = []
-        self.caught_up: queue.Queue[int] = queue.Queue()
-        self.ends: queue.Queue[LinkEnd] = queue.Queue()
-
-    def on_handshake(self, done: HandshakeDone) -> None:
-        """Keep it."""
-        self.handshakes.put(done)
-
-    def on_truncate(self, from_offset: int, to_offset: int) -> None:
-        """Keep it."""
-        self.cuts.append((from_offset, to_offset))
-
-    def on_caught_up(self, offset: int) -> None:
-        """Keep it."""
-        self.caught_up.put(offset)
-
-    def on_end(self, end: LinkEnd) -> None:
-        """Keep it."""
-        self.ends.put(end)
-
-    def end(self) -> LinkEnd:
-        """Wait for the end."""
-        return self.ends.get(timeout=WAIT_S)
+WAIT_S = 30.0
 
 
 @pytest.fixture
-def master() -> Iterator[Master]:
-    made = Master()
+def master() -> Iterator[HandMaster]:
+    made = HandMaster(FILE_BYTES)
     yield made
     made.close()
 
@@ -126,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[ReplicaStore]:
     made.close()
 
 
-def start(master: Master, store: ReplicaStore, notes: Notes, **config: int) -> HaLink:
+def start(master: HandMaster, store: ReplicaStore, notes: LinkNotes, **config: int) -> HaLink:
     link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES, **config), notes, None)
     link.start()
     return link
@@ -137,8 +51,8 @@ def stored_bytes(store: ReplicaStore) -> bytes:
     return b"".join(path.read_bytes() for path in paths)[: store.log.max_offset]
 
 
-def test_a_log_crosses_files_and_arrives_byte_for_byte(master: Master, store: ReplicaStore) -> None:
-    log, notes = log_bytes(100, FILE_BYTES), Notes()
+def test_a_log_crosses_files_and_arrives_byte_for_byte(master: HandMaster, store: ReplicaStore) -> None:
+    log, notes = log_bytes(100, FILE_BYTES), LinkNotes()
     link = start(master, store, notes)
     assert master.accept() == codec.Handshake(2)
     master.reply(len(log), (1, 0))
@@ -152,8 +66,8 @@ def test_a_log_crosses_files_and_arrives_byte_for_byte(master: Master, store: Re
     assert store.epochs == EpochList.of((1, 0))
 
 
-def test_an_ack_waits_for_the_disk(master: Master, store: ReplicaStore) -> None:
-    log, notes = log_bytes(5, FILE_BYTES), Notes()
+def test_an_ack_waits_for_the_disk(master: HandMaster, store: ReplicaStore) -> None:
+    log, notes = log_bytes(5, FILE_BYTES), LinkNotes()
     wanted, allowed = threading.Event(), threading.Event()
 
     def sync() -> int:
@@ -169,7 +83,8 @@ def test_an_ack_waits_for_the_disk(master: Master, store: ReplicaStore) -> None:
 
     syncer = Syncer(sync, synced, lambda error: pytest.fail(str(error)))
     syncer.start()
-    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, syncer.wake)
+    # Its clock stands still: an ack that is repeated because time passed is none that this is about.
+    link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, syncer.wake, lambda: 0)
     link.set_in_sync(True)
     link.start()
     master.accept()
@@ -189,8 +104,10 @@ def test_an_ack_waits_for_the_disk(master: Master, store: ReplicaStore) -> None:
     syncer.stop()
 
 
-def test_a_diverged_tail_is_gone_from_disk_before_the_first_ack(master: Master, store: ReplicaStore) -> None:
-    common, notes = log_bytes(10, FILE_BYTES), Notes()
+def test_a_diverged_tail_is_gone_from_disk_before_the_first_ack(
+    master: HandMaster, store: ReplicaStore
+) -> None:
+    common, notes = log_bytes(10, FILE_BYTES), LinkNotes()
     cut = boundaries(common, FILE_BYTES)[6]
     new = log_bytes(8, FILE_BYTES, cut, mark=b"new")
     store.log.append(0, [memoryview(common)])
@@ -209,8 +126,8 @@ def test_a_diverged_tail_is_gone_from_disk_before_the_first_ack(master: Master, 
     assert stored_bytes(store) == common[:cut] + new
 
 
-def test_a_cut_inside_a_record_is_refused_and_nothing_is_cut(master: Master, store: ReplicaStore) -> None:
-    common, notes = log_bytes(10, FILE_BYTES), Notes()
+def test_a_cut_inside_a_record_is_refused_and_nothing_is_cut(master: HandMaster, store: ReplicaStore) -> None:
+    common, notes = log_bytes(10, FILE_BYTES), LinkNotes()
     store.log.append(0, [memoryview(common)])
     store.adopt(EpochList.of((1, 0)))
     start(master, store, notes)
@@ -220,8 +137,8 @@ def test_a_cut_inside_a_record_is_refused_and_nothing_is_cut(master: Master, sto
     assert stored_bytes(store) == common
 
 
-def test_a_second_link_resumes_where_the_first_ended(master: Master, store: ReplicaStore) -> None:
-    log, notes = log_bytes(30, FILE_BYTES), Notes()
+def test_a_second_link_resumes_where_the_first_ended(master: HandMaster, store: ReplicaStore) -> None:
+    log, notes = log_bytes(30, FILE_BYTES), LinkNotes()
     start(master, store, notes)
     master.accept()
     master.reply(len(log), (1, 0))
@@ -240,7 +157,7 @@ def test_a_second_link_resumes_where_the_first_ended(master: Master, store: Repl
     assert stored_bytes(store) == log
 
 
-def part_at_the_first_ack(master: Master, store: ReplicaStore, notes: Notes, log: bytes) -> None:
+def part_at_the_first_ack(master: HandMaster, store: ReplicaStore, notes: LinkNotes, log: bytes) -> None:
     """Have a link take up a master's log and part before it has any of it."""
     link = start(master, store, notes)
     master.accept()
@@ -249,7 +166,7 @@ def part_at_the_first_ack(master: Master, store: ReplicaStore, notes: Notes, log
     link.part()
 
 
-def parted(master: Master) -> None:
+def parted(master: HandMaster) -> None:
     """Read what is left of the acks, then the second handshake, then the end."""
     with master.peer.makefile("rb") as stream:
         left = stream.read()
@@ -260,9 +177,10 @@ def parted(master: Master) -> None:
 
 
 def test_a_link_that_parts_bears_nobodys_id_when_its_master_sees_the_end(
-    master: Master, store: ReplicaStore
+    master: HandMaster, store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, notes = log_bytes(30, FILE_BYTES), Notes()
+    monkeypatch.setattr(linking, "PART_WAIT_S", WAIT_S)
+    log, notes = log_bytes(30, FILE_BYTES), LinkNotes()
     part_at_the_first_ack(master, store, notes, log)
     parted(master)
     master.peer.close()
@@ -271,9 +189,9 @@ def test_a_link_that_parts_bears_nobodys_id_when_its_master_sees_the_end(
 
 
 def test_a_link_parts_from_a_frozen_master_and_leaves_the_words_in_its_socket(
-    master: Master, store: ReplicaStore
+    master: HandMaster, store: ReplicaStore
 ) -> None:
-    log, notes = log_bytes(30, FILE_BYTES), Notes()
+    log, notes = log_bytes(30, FILE_BYTES), LinkNotes()
     part_at_the_first_ack(master, store, notes, log)
     end = notes.end()
     assert (end.reason, end.lingers) == ("Parted", True)
@@ -283,8 +201,8 @@ def test_a_link_parts_from_a_frozen_master_and_leaves_the_words_in_its_socket(
     assert store.log.is_empty
 
 
-def test_rubbish_ends_the_link_and_leaves_the_log(master: Master, store: ReplicaStore) -> None:
-    notes = Notes()
+def test_rubbish_ends_the_link_and_leaves_the_log(master: HandMaster, store: ReplicaStore) -> None:
+    notes = LinkNotes()
     start(master, store, notes)
     master.accept()
     master.reply(100, (1, 0))
@@ -295,28 +213,31 @@ def test_rubbish_ends_the_link_and_leaves_the_log(master: Master, store: Replica
 
 
 def test_a_master_that_is_not_there_is_said_so(store: ReplicaStore) -> None:
-    notes = Notes()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-    HaLink(address, store, SlaveConfig(2, FILE_BYTES), notes, None).start()
-    end = notes.end()
+    notes = LinkNotes()
+    # Bound, so that nobody else gets the port, and not listened on.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        HaLink(bound.getsockname(), store, SlaveConfig(2, FILE_BYTES), notes, None).start()
+        end = notes.end()
     assert (end.reason, end.connected) == ("ConnectFailed", False)
 
 
-def test_a_link_stopped_before_it_connects_never_shakes_hands(master: Master, store: ReplicaStore) -> None:
-    notes = Notes()
+def test_a_link_stopped_before_it_connects_never_shakes_hands(
+    master: HandMaster, store: ReplicaStore
+) -> None:
+    notes = LinkNotes()
     link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, None)
     link.stop()
     link.start()
     assert notes.end().reason == "Stopped"
-    with pytest.raises(AssertionError, match="closed the connection"):
+    with pytest.raises(PeerClosedError):
         master.accept()
 
 
-def test_an_error_of_the_disk_is_told_apart_from_one_of_the_connection(master: Master) -> None:
+def test_an_error_of_the_disk_is_told_apart_from_one_of_the_connection(master: HandMaster) -> None:
     disk = SimulatedDisk()
     store = ReplicaStore(Path("/store"), FILE_BYTES, disk)
-    notes = Notes()
+    notes = LinkNotes()
     link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, None)
     link.start()
     master.accept()

@@ -11,6 +11,7 @@ from ha_sidecar.commitlog.store import ReplicaStore, StoreError
 from ha_sidecar.epoch import EpochList, EpochOrderError
 from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
 from testkit.messages import boundaries, log_bytes, message
+from testkit.stores import append
 
 FILE_BYTES = 1024
 DIRECTORY = Path("/store")
@@ -23,20 +24,11 @@ def opened(disk: SimulatedDisk) -> ReplicaStore:
     return ReplicaStore(DIRECTORY, FILE_BYTES, disk)
 
 
-def fill(store: ReplicaStore, data: bytes) -> None:
-    """Append, never across a file."""
-    at = 0
-    while at < len(data):
-        length = min(len(data) - at, FILE_BYTES - store.log.max_offset % FILE_BYTES)
-        store.log.append(store.log.max_offset, [memoryview(data)[at : at + length]])
-        at += length
-
-
 def filled(disk: SimulatedDisk) -> ReplicaStore:
     """Return a store with some files, in two epochs, all of it durable."""
     store = opened(disk)
     store.adopt(EpochList.of((1, 0), (4, boundaries(LOG, FILE_BYTES)[9])))
-    fill(store, LOG)
+    append(store, LOG)
     store.log.sync()
     return store
 
@@ -87,7 +79,7 @@ def test_no_record_behind_a_cut_comes_back_under_what_is_written_next() -> None:
     store = filled(disk)
     store.log.truncate(to_offset)
     # A message of the length of one that was there leaves the stale ones behind it where records start.
-    fill(store, message(to_offset, b"new".ljust(20, b".")))
+    append(store, message(to_offset, b"new".ljust(20, b".")))
     expected = content(store, disk)
     for seed in range(SURVIVORS):
         after = disk.after_power_loss(Random(seed))
@@ -110,7 +102,7 @@ def test_what_a_killed_process_left_is_durable_once_the_log_is_open_again() -> N
     disk = SimulatedDisk()
     store = opened(disk)
     store.adopt(EpochList.of((1, 0)))
-    fill(store, LOG)
+    append(store, LOG)
     assert store.log.synced_offset < len(LOG)
     again = opened(disk)
     assert again.log.synced_offset == len(LOG)
@@ -122,7 +114,7 @@ def test_what_a_killed_process_left_is_durable_once_the_log_is_open_again() -> N
 def test_only_the_newest_file_can_lose_anything() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
-    fill(store, LOG)
+    append(store, LOG)
     newest = store.log.layout.start_of(len(LOG) - 1)
     assert newest > 0
     for seed in range(SURVIVORS):
@@ -148,7 +140,7 @@ def test_a_message_that_lacks_a_sector_of_its_long_texts_ends_the_log(lost: int)
 def test_a_master_s_epoch_begins_at_its_last_whole_record() -> None:
     disk = SimulatedDisk()
     store = filled(disk)
-    fill(store, message(len(LOG))[:50])
+    append(store, message(len(LOG))[:50])
     assert list(store.open_epoch(9))[-1].start_offset == len(LOG) == store.log.max_offset
     assert store.epochs.last_epoch == 9
     again = opened(disk)
@@ -172,6 +164,6 @@ def test_an_epoch_that_has_bytes_already_cannot_be_opened_again() -> None:
 
 def test_bytes_without_an_epoch_are_nobody_s_to_continue() -> None:
     store = opened(SimulatedDisk())
-    fill(store, LOG)
+    append(store, LOG)
     with pytest.raises(StoreError, match="no epochs"):
         store.open_epoch(1)

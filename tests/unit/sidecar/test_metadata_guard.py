@@ -2,9 +2,18 @@
 
 import pytest
 
+from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.roles.metadata import BY_CODE
-from ha_sidecar.roles.metadata_guard import GRACE_MS, GROUPS, MetadataGuard, lacking, names, put_back
+from ha_sidecar.roles.metadata_guard import (
+    GRACE_MS,
+    GROUPS,
+    MetadataGuard,
+    UpdateConsumerOffsetRequestHeader,
+    lacking,
+    names,
+    put_back,
+)
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
@@ -63,7 +72,7 @@ def test_a_topic_is_put_back_with_all_that_it_was() -> None:
         b'"readQueueNums":3,"topicFilterType":"MULTI_TAG","topicName":"F","topicSysFlag":1,"writeQueueNums":2}}}'
     }
     (request,) = put_back({TOPICS: EMPTIED[TOPICS]}, good)
-    assert request.header is not None
+    assert isinstance(request.header, CreateTopicRequestHeader)
     assert (request.code, request.header.topic, request.header.attributes) == (17, "F", "+message.type=FIFO")
     assert (request.header.read_queue_nums, request.header.write_queue_nums, request.header.perm) == (3, 2, 4)
     assert (request.header.order, request.header.topic_filter_type) == (True, "MULTI_TAG")
@@ -77,8 +86,23 @@ def test_a_group_is_put_back_as_it_was_and_what_is_there_is_left_alone() -> None
     assert (request.code, request.name, request.body) == (200, "a", b'{"groupName": "a", "retryMaxTimes": 3}')
 
 
-def test_offsets_are_not_put_back() -> None:
-    assert put_back({OFFSETS: b'{"offsetTable":{}}'}, {OFFSETS: MASTER[OFFSETS]}) == []
+def test_offsets_are_put_back_queue_by_queue_where_the_group_has_none_for_the_topic() -> None:
+    requests = put_back({OFFSETS: b'{"offsetTable":{"B@g":{0:0}}}'}, {OFFSETS: MASTER[OFFSETS]})
+    (request,) = requests  # of B the broker has one; a queue at -1 has none
+    header = request.header
+    assert isinstance(header, UpdateConsumerOffsetRequestHeader)
+    assert (request.code, request.name) == (15, "A@g")
+    assert (header.topic, header.consumer_group, header.queue_id, header.commit_offset) == ("A", "g", 0, 5)
+
+
+def test_a_topic_and_its_group_are_put_back_before_the_offset_that_needs_them() -> None:
+    good = {
+        OFFSETS: b'{"offsetTable":{"A@g":{0:5}}}',
+        GROUPS: b'{"subscriptionGroupTable":{"g":{"groupName":"g"}}}',
+        TOPICS: b'{"topicConfigTable":{"A":{"perm":6}}}',
+    }
+    own = {OFFSETS: b'{"offsetTable":{}}', GROUPS: b'{"subscriptionGroupTable":{}}', TOPICS: EMPTIED[TOPICS]}
+    assert [request.name for request in put_back(own, good)] == ["A", "g", "A@g"]
 
 
 def test_an_emptied_master_does_not_spoil_what_is_put_back_from() -> None:

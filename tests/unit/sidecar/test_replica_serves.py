@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller_core.channel import Connection, connect
+from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -24,7 +25,7 @@ from testkit.ports import free_ports
 
 FILE_BYTES = 4096
 LOG = log_bytes(20, FILE_BYTES)
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 
 @dataclass
@@ -62,6 +63,10 @@ async def replica(directory: Path, *, serves: bool = True) -> AsyncIterator[Runn
         running = asyncio.ensure_future(Replica(config, store).run())
         connection = await dial("127.0.0.1", port)
         try:
+            # It answers before all of its ports are open; it registers after that.
+            async with asyncio.timeout(WAIT_S):
+                while node.machine.state.get(GroupKey("c1", "g")) is None:  # noqa: ASYNC110 - a state has no event
+                    await asyncio.sleep(0.01)
             yield Running(config, connection)
         finally:
             connection.close()

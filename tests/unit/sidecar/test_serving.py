@@ -20,9 +20,10 @@ from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from testkit.messages import boundaries, log_bytes
+from testkit.stores import append
 
 FILE_BYTES = 4096
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 
 class Source:
@@ -43,12 +44,8 @@ class Source:
 
     def write(self, data: bytes) -> None:
         """Append log bytes, never across a file's end in one go, and make them durable."""
-        view, log = memoryview(data), self.store.log
-        while len(view):
-            length = min(len(view), self.file_bytes - log.max_offset % self.file_bytes)
-            log.append(log.max_offset, [view[:length]])
-            view = view[length:]
-        log.sync()
+        append(self.store, data)
+        self.store.log.sync()
         self.server.log_grew()
 
     def open_epoch(self, epoch: int) -> None:
@@ -190,8 +187,12 @@ def test_a_slave_that_does_not_read_costs_no_other_one_and_holds_no_cut_off(tmp_
         source.write(log)
         slave = Slave(tmp_path / "slave", source)
         slave.reach(len(log))
-        (other,) = [found for found in source.server.slaves() if found.broker_id == 7]
-        assert 0 <= other.position < len(log)
+
+        def others() -> list[int]:
+            return [found.position for found in source.server.slaves() if found.broker_id == 7]
+
+        wait_until(lambda: others() and others()[0] >= 0)
+        assert others()[0] < len(log)
         slave.close()
         cutter = threading.Thread(target=source.store.log.truncate, args=(0,), daemon=True)
         cutter.start()

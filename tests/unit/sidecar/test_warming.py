@@ -41,7 +41,7 @@ async def port() -> AsyncIterator[tuple[HaPort, tuple[str, int]]]:
 async def test_it_greets_as_a_learner_without_an_id_and_leaves(port: tuple[HaPort, tuple[str, int]]) -> None:
     made, address = port
     assert await warm(address)
-    await asyncio.wait_for(made.left.wait(), 2)
+    await asyncio.wait_for(made.left.wait(), 30)
     [(handshake, _)] = made.greetings  # type: ignore[misc]
     assert handshake == codec.Handshake(-1, sync_from_last_file=False, async_learner=True)
 

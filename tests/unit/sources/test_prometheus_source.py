@@ -133,7 +133,7 @@ def _answering(*, read_status: int, query_body: bytes) -> Iterator[tuple[str, li
 
 def test_a_store_without_remote_read_is_asked_for_a_range_and_cut_here() -> None:
     with _answering(read_status=404, query_body=json.dumps(MATRIX).encode()) as (url, paths):
-        found = list(fetch(Store(url, {}, "auto", 5.0), parse("x_total"), Stretch(0, 10_000)))
+        found = list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
     assert [path.split("?")[0] for path in paths] == ["/api/v1/read", "/api/v1/query"]
     assert [batch.to_pydict()["value"] for batch in found] == [[1.0, 2.0]]
     row = found[0].to_pylist()[0]
@@ -157,7 +157,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares_them_with() -> None
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":{"resultType":"vector","result":[]}}'])
 def test_an_answer_that_is_none_of_prometheus_is_an_error_of_its_own(body: bytes) -> None:
     with _answering(read_status=405, query_body=body) as (url, _), pytest.raises(PrometheusError):
-        list(fetch(Store(url, {}, "auto", 5.0), parse("x_total"), Stretch(0, 10_000)))
+        list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
 
 
 def test_a_refusal_is_not_taken_for_a_store_without_remote_read() -> None:
@@ -165,5 +165,5 @@ def test_a_refusal_is_not_taken_for_a_store_without_remote_read() -> None:
         _answering(read_status=403, query_body=b"") as (url, paths),
         pytest.raises(PrometheusError, match="403"),
     ):
-        list(fetch(Store(url, {}, "auto", 5.0), parse("x_total"), Stretch(0, 10_000)))
+        list(fetch(Store(url, {}, "auto", 60.0), parse("x_total"), Stretch(0, 10_000)))
     assert paths == ["/api/v1/read"]

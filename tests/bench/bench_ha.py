@@ -1,0 +1,319 @@
+"""What it costs to move a log over the HA port: Java's master and slave, ours, and raw sendfile, in one run.
+
+    make bench-ha MEGABYTES=512, or python tests/bench/bench_ha.py [--only java|ours] [--seconds 6]
+
+One log of 4 KB messages lies in the page cache and is moved to slave after slave, each with an empty store, on loopback.
+Printed for each pair: megabytes a second between the slave's first acknowledgement and that of the log's end, seconds of
+a processor of each side meanwhile, and then, with the slave at the end of the log, how long one message takes until the
+slave has acknowledged it. Of a Java master that is a client's whole send, one after another, with every member of the
+SyncStateSet needed (`alone` is such a send without a slave); of ours it is from the append on.
+
+The Java master writes 32 KiB a frame and has sent the log once, to a slave that drops it, before it is measured. Java's
+slave is a broker: it builds its queues meanwhile, on processor time that is counted. The seed's time is that of its whole
+command, from start to exit.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller_core.channel import ChannelError, connect
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.roles.config import host_port
+from testkit import ha_ends
+from testkit.controllers import command_path
+from testkit.fake_broker import FakeBroker
+from testkit.ha_ends import End, Transfer
+from testkit.ha_java_group import BOOT_TIMEOUT_S, CLUSTER, GROUP, JavaGroup
+from testkit.jars import jars
+from testkit.one_node import one_node
+from testkit.replica import LogReplica
+from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.stores import fill
+
+FILE_BYTES = 1 << 28
+BODY_BYTES = 4_000
+LATENCIES = 500
+POLL_S = 0.01
+SETTINGS = {
+    **QUICK_SETTINGS,
+    "allAckInSyncStateSet": "true",
+    "brokerRole": "SYNC_MASTER",
+    "mappedFileSizeCommitLog": str(FILE_BYTES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One pair of master and slave."""
+
+    name: str
+    transfer: Transfer | None
+    latencies_s: list[float]
+
+    def text(self) -> str:
+        """Return it as a row of the table."""
+        cells = [self.name]
+        if self.transfer is None:
+            cells += ["-", "-", "-"]
+        else:
+            moved = self.transfer
+            rate = moved.moved_bytes / 1e6 / moved.took_s
+            cells += [f"{rate:.0f}", f"{moved.master_cpu_s:.2f}", f"{moved.slave_cpu_s:.2f}"]
+        ordered = sorted(self.latencies_s)
+        for share in (0.5, 0.99):
+            cells.append(f"{ordered[int(len(ordered) * share)] * 1000:.2f}" if ordered else "-")
+        return f"| {' | '.join(cells)} |"
+
+
+def say(text: str) -> None:
+    """Print a line now."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+# What follows has our HA port, or none, on the master's side.
+
+
+def raw(name: str, source: Path, target: Path | None) -> Row:
+    """Send the files without a protocol."""
+    total_bytes = sum(path.stat().st_size for path in (source / "commitlog").iterdir())
+    with End(ha_ends.send_raw, source / "commitlog") as sender:
+        port = sender.answer()
+        with End(ha_ends.take_raw, port, total_bytes, sender.pid, target, FILE_BYTES) as taker:
+            return Row(name, taker.answer(), [])
+
+
+def ours_to_nobody(source: Path) -> Row:
+    """Serve the log to a slave that drops it."""
+    with End(ha_ends.serve, source, FILE_BYTES) as server:
+        port, end_offset = server.answer()
+        with End(ha_ends.drop, ("127.0.0.1", port), end_offset, server.pid) as slave:
+            return Row("our master, a slave that drops it", slave.answer(), [])
+
+
+def ours_to_ours(name: str, work: Callable[..., None], source: Path, target: Path) -> Row:
+    """Serve the log to our slave, then single messages."""
+    with End(ha_ends.serve, source, FILE_BYTES) as server:
+        port, _ = server.answer()
+        with End(work, target, FILE_BYTES, ("127.0.0.1", port)) as slave:
+            slave.answer()
+            server.tell("watch", slave.pid)
+            slave.tell("go")
+            transfer = server.answer()
+            server.tell("latency", LATENCIES)
+            return Row(name, transfer, server.answer())
+
+
+async def ours_to_java(source: Path, directory: Path) -> Row:
+    """Serve the log to a Java broker; a stand-in that only speaks to the controller is the group's master."""
+    jar_directory = await jars()
+    name_server = NameServer(jar_directory, directory / "ns")
+    place = BrokerPlace(CLUSTER, GROUP, "slave", directory / "slave")
+    await name_server.start()
+    with End(ha_ends.serve, source, FILE_BYTES) as server:
+        port, end_offset = await asyncio.to_thread(server.answer)
+        async with (
+            one_node(directory / "controller", {}) as node,
+            FakeBroker([node.remoting], GROUP, cluster=CLUSTER) as master,
+        ):
+            await master.elect()
+            master.epoch, master.max_offset = 1, end_offset
+            broker = Broker(jar_directory, place, name_server.address, SETTINGS, controllers=[node.remoting])
+            telling = None
+            try:
+                await broker.start(BOOT_TIMEOUT_S)
+                server.tell("watch", broker.process.pid)
+                telling = asyncio.create_task(_tell_ha_address(broker, port))
+                transfer = await asyncio.to_thread(server.answer)
+                server.tell("latency", LATENCIES)
+                latencies_s = await asyncio.to_thread(server.answer)
+                return Row("our master, Java slave", transfer, latencies_s)
+            finally:
+                if telling is not None:
+                    telling.cancel()
+                await broker.kill()
+                await name_server.stop()
+
+
+async def _tell_ha_address(broker: Broker, port: int) -> None:
+    """Tell a Java slave again and again where its master's HA port is; a change of its role makes it forget."""
+    header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{port}")
+    while True:
+        with contextlib.suppress(ChannelError):
+            connection = await connect(*host_port(broker.address), 1.0)
+            request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
+            await connection.call(request, 2.0)
+            connection.close()
+        await asyncio.sleep(0.5)
+
+
+async def seeded(name: str, source: tuple[str, int], target: Path, total_bytes: int, pid: int) -> Row:
+    """Run `ha-sidecar seed` as a command; its time is the whole command's."""
+    arguments = {
+        "cluster": CLUSTER,
+        "group": GROUP,
+        "store": str(target),
+        "source": f"{source[0]}:{source[1]}",
+        "mapped-file-bytes": str(FILE_BYTES),
+    }
+    words = [part for key, value in arguments.items() for part in (f"--{key}", value)]
+    started_s, master_cpu_s = time.perf_counter(), ha_ends.processor_s(pid)
+    process = await asyncio.create_subprocess_exec(
+        *(command_path("ha-sidecar"), "seed", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    slave_cpu_s = 0.0
+    while process.returncode is None:
+        with contextlib.suppress(OSError, IndexError, ProcessLookupError):
+            slave_cpu_s = max(slave_cpu_s, ha_ends.processor_s(process.pid))
+        await asyncio.sleep(POLL_S)
+    took_s, master_cpu_s = time.perf_counter() - started_s, ha_ends.processor_s(pid) - master_cpu_s
+    printed, _ = await process.communicate()
+    copied_bytes = int(json.loads(printed)["copied_bytes"])
+    if process.returncode or copied_bytes < total_bytes:
+        raise SystemExit(f"the seed copied {copied_bytes} of {total_bytes} bytes: {printed.decode()}")
+    return Row(name, Transfer(copied_bytes, took_s, master_cpu_s, slave_cpu_s), [])
+
+
+# What follows has a Java master.
+
+
+async def _measured(group: JavaGroup, name: str, member: Broker | LogReplica) -> Row:
+    """Measure a slave with an empty store; it is gone afterwards."""
+    try:
+        await member.process.start()
+        transfer = await group.watch(member.process.pid)
+        return Row(name, transfer, await group.send_latencies_s(member.process.name, 2))
+    finally:
+        await member.process.kill()
+        shutil.rmtree(member.store, ignore_errors=True)
+
+
+async def with_java_master(source: Path, directory: Path, seconds: int) -> list[Row]:
+    """Measure all that a Java master serves."""
+    group = JavaGroup(await jars(), directory, SETTINGS, seconds)
+    ha_address, rows = ("127.0.0.1", group.master.ha_port), []
+    try:
+        end_offset = await group.start(source)
+        pid = group.master.process.pid
+        with End(ha_ends.drop, ha_address, end_offset, pid) as slave:
+            rows.append(Row("Java master, a slave that drops it", slave.answer(), []))
+        rows.append(Row("Java master alone", None, await group.send_latencies_s("alone", 1)))
+        for after in ("write", "sync"):
+            name = f"Java master, our replica, ack after {after}"
+            rows.append(await _measured(group, name, group.replica(after)))
+        rows.append(await _measured(group, "Java master, Java slave", group.broker("slave")))
+        for row in rows:
+            say(row.text())  # so far; the rest may take a minute
+        rows.append(
+            await seeded("Java master, `ha-sidecar seed`", ha_address, directory / "seed", end_offset, pid)
+        )
+    finally:
+        await group.stop()
+    return rows
+
+
+async def with_our_master(source: Path, directory: Path) -> list[Row]:
+    """Measure all that our HA port serves, and the raw files beside."""
+    (directory / "raw").mkdir(parents=True)
+    rows = [
+        raw("raw sendfile, dropped", source, None),
+        raw("raw sendfile, written to files", source, directory / "raw"),
+    ]
+    shutil.rmtree(directory / "raw")
+    rows.append(ours_to_nobody(source))
+    for after, work in (("write", ha_ends.replicate_after_write), ("sync", ha_ends.replicate_after_sync)):
+        rows.append(
+            ours_to_ours(f"our master, our slave, ack after {after}", work, source, directory / after)
+        )
+        shutil.rmtree(directory / after)
+    for row in rows:
+        say(row.text())  # so far; the rest may take a minute
+    rows.append(await ours_to_java(source, directory))
+    with End(ha_ends.serve, source, FILE_BYTES) as server:
+        port, end_offset = server.answer()
+        address = ("127.0.0.1", port)
+        rows.append(
+            await seeded("our master, `ha-sidecar seed`", address, directory / "seed", end_offset, server.pid)
+        )
+    return rows
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print all rows, and what the goals ask for."""
+    say("\n| pair | MB/s | master's processor, s | slave's processor, s | one message p50, ms | p99, ms |")
+    say("|---|---|---|---|---|---|")
+    for row in rows:
+        say(row.text())
+    took = {row.name: row.transfer for row in rows if row.transfer is not None}
+
+    def rate(name: str) -> float | None:
+        found = took.get(name)
+        return None if found is None else found.moved_bytes / found.took_s
+
+    for what, one, other in (
+        (
+            "our replica (after sync) to Java's slave, same Java master",
+            "Java master, our replica, ack after sync",
+            "Java master, Java slave",
+        ),
+        (
+            "seed to a Java slave's own catch-up, same Java master",
+            "Java master, `ha-sidecar seed`",
+            "Java master, Java slave",
+        ),
+        (
+            "ours to ours (after write) to raw sendfile, both to files",
+            "our master, our slave, ack after write",
+            "raw sendfile, written to files",
+        ),
+        (
+            "ours to nobody to raw sendfile, both dropped",
+            "our master, a slave that drops it",
+            "raw sendfile, dropped",
+        ),
+    ):
+        ours, theirs = rate(one), rate(other)
+        if ours is not None and theirs is not None:
+            say(f"{what}: {ours / theirs:.2f}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure the HA port: Java, ours, raw.")
+    parser.add_argument("--megabytes", type=int, default=512, help="length of the log")
+    parser.add_argument("--only", choices=("java", "ours"), help="one half: by who is master")
+    parser.add_argument("--seconds", type=int, default=6, help="of sends to a Java master, for each row")
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    out = Path.cwd() / "out"
+    out.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix="bench-ha-") as name:
+        directory = Path(name)
+        source = directory / "source"
+        store = ReplicaStore(source, FILE_BYTES)
+        fill(store, arguments.megabytes << 20, BODY_BYTES)
+        store.close()
+        if arguments.only != "ours":
+            rows += asyncio.run(with_java_master(source, directory / "java", arguments.seconds))
+            shutil.rmtree(directory / "java")
+        if arguments.only != "java":
+            rows += asyncio.run(with_our_master(source, directory / "ours"))
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Processor time of one request inside the leader: bytes in, answer's bytes out, without a socket and without other nodes.
+
+Run it: `python tests/bench/bench_requests.py [--chunk 25] [--rounds 40]`. A real node, alone, with its log in memory, is given
+frames as the loop would give them, `--chunk` to a read, and its connection writes to nowhere. Printed is the best round of
+each kind in processor time: what other work on the machine takes away hardly shows in that.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from controller_core.channel.connection import Connection
+from controller_core.groups.keys import GroupKey
+from controller_core.remoting import headers
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.remoting.header import Header
+from testkit.one_node import OneNode, one_node
+
+GROUPS = 100
+REQUESTS = 1_000
+CLUSTER = "bench"
+ALIVE_MS = 600_000
+PREPARED_WITHIN_S = 20.0
+
+
+class Nowhere(asyncio.Transport):
+    """Keeps what is written until it is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:
+        """Know nothing of a socket."""
+        return default
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep it."""
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def abort(self) -> None:
+        """Do nothing."""
+
+
+def frame(code: int, header: Header, opaque: int) -> bytes:
+    """Return a request as a broker sends it."""
+    return encode(RemotingCommand.request(code, header.to_ext()).with_opaque(opaque))
+
+
+def address(group: int) -> str:
+    """Return an address of its own for each group."""
+    return f"127.0.1.{group + 1}:1"
+
+
+def beat(group: int, opaque: int) -> bytes:
+    """Return a heartbeat of a group's only member."""
+    header = headers.BrokerHeartbeatRequestHeader(
+        CLUSTER, address(group), f"b{group}", 1, 1, 100, 100, ALIVE_MS
+    )
+    return frame(RequestCode.BROKER_HEARTBEAT, header, opaque)
+
+
+def request(kind: str, number: int) -> bytes:
+    """Return one of the measured requests."""
+    group = number % GROUPS
+    match kind:
+        case "heartbeat":
+            return beat(group, number)
+        case "get-replica-info":
+            header: Header = headers.GetReplicaInfoRequestHeader(f"b{group}")
+            return frame(RequestCode.CONTROLLER_GET_REPLICA_INFO, header, number)
+        case _:
+            header = headers.RegisterBrokerToControllerRequestHeader(CLUSTER, f"b{group}", 1, address(group))
+            return frame(RequestCode.CONTROLLER_REGISTER_BROKER, header, number)
+
+
+def connected(node: OneNode) -> tuple[Connection, Nowhere]:
+    """Return a connection that the node takes for a broker's."""
+    accept = node.controller._remoting._on_connection
+    connection, transport = Connection(on_made=accept), Nowhere()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def prepare(node: OneNode) -> None:
+    """Make groups of one living master each, over a connection of its own."""
+    connection, _ = connected(node)
+    names = [GroupKey(CLUSTER, f"b{group}") for group in range(GROUPS)]
+    for group, key in enumerate(names):
+        claim = headers.ApplyBrokerIdRequestHeader(*key, 1, f"{address(group)};1")
+        connection.data_received(frame(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim, 1))
+    async with asyncio.timeout(PREPARED_WITHIN_S):
+        while not all(node.machine.state.get(key) for key in names):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        for group, key in enumerate(names):
+            connection.data_received(beat(group, 2))
+            elect = headers.ElectMasterRequestHeader(key.broker_name, key.cluster, 1)
+            connection.data_received(frame(RequestCode.CONTROLLER_ELECT_MASTER, elect, 3))
+        while not all((made := node.machine.state.get(key)) and made.master_id for key in names):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def measure(node: OneNode, kind: str, chunk: int, rounds: int) -> float:
+    """Return the processor time of a request in the best round, in microseconds."""
+    connection, transport = connected(node)
+    frames = [request(kind, number) for number in range(REQUESTS)]
+    reads = [b"".join(frames[at : at + chunk]) for at in range(0, REQUESTS, chunk)]
+    best_s = float("inf")
+    for _ in range(rounds):
+        transport.written.clear()
+        begun_s = time.process_time()
+        for read in reads:
+            connection.data_received(read)
+        best_s = min(best_s, time.process_time() - begun_s)
+        await asyncio.sleep(0.002)  # the node's own ticks, and the few requests that had to wait
+    answers = FrameDecoder().feed(b"".join(transport.written))
+    if len(answers) < REQUESTS or any(answer.code for answer in answers):
+        raise SystemExit(f"{kind}: {len(answers)} answers, some refused")
+    return best_s * 1e6 / REQUESTS
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Measure each kind and print a line."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with one_node(Path(directory), {"notifyBrokerRoleChanged": "false"}) as node:
+            await prepare(node)
+            for kind in ("get-replica-info", "heartbeat", "register"):
+                cost_us = await measure(node, kind, options.chunk, options.rounds)
+                sys.stdout.write(f"{kind:<18} {cost_us:6.1f} µs of the processor a request\n")
+
+
+def main() -> None:
+    """Parse the command line and measure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--chunk", type=int, default=25, help="requests in one read of the socket")
+    parser.add_argument("--rounds", type=int, default=40, help="of a thousand requests each")
+    uvloop.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What waits of five, ten and twenty seconds come to where nothing is shortened; they pass side by side.
+
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
+"""
+
+import contextlib
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ha_sidecar.transfer.actions import DivergenceReason
+from ha_sidecar.transfer.codec import Handshake
+from testkit.ha_by_hand import HandMaster, HandSlave, PeerClosedError
+from testkit.ha_peers import OurSlave
+from testkit.ha_stores import DEFAULT_TIMES, JavaStore, JavaStores
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+FILE_BYTES = 1 << 16
+MASTER_ID, SLAVE_ID = 1, 2
+BEAT_S, HOUSEKEEPING_S, STARVED_S = 5.0, 20.0, 10.0
+LATE_S = 4.0
+"""How much later than it should something may come on a busy machine; never earlier than a clock's grain."""
+GRAIN_S = 0.1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Seconds between what came, and until the connection was closed."""
+
+    gaps_s: tuple[float, ...]
+    closed_s: float
+
+
+def seen_by_a_slave(master: JavaStore, end_offset: int) -> Seen:
+    """Acknowledge all, then say nothing: heartbeats come until the master gives the slave up."""
+    with HandSlave(master.port) as slave:
+        slave.shake_hands(Handshake(SLAVE_ID))
+        slave.ack(0)
+        slave.frames_to(end_offset)
+        times = [time.monotonic()]
+        with contextlib.suppress(PeerClosedError):
+            while True:
+                header, _ = slave.frame()
+                assert (header.body_bytes, header.offset) == (0, end_offset)
+                times.append(time.monotonic())
+        return Seen(_gaps(times), time.monotonic() - times[0])
+
+
+def seen_by_a_master(hand: HandMaster) -> Seen:
+    """Answer the handshake, then say nothing: acks come until the slave gives its master up."""
+    hand.accept()
+    hand.reply(0, (1, 0))
+    times = [time.monotonic()]
+    with contextlib.suppress(PeerClosedError):
+        while True:
+            assert hand.ack() == 0
+            times.append(time.monotonic())
+    return Seen(_gaps(times), time.monotonic() - times[0])
+
+
+def _gaps(times: list[float]) -> tuple[float, ...]:
+    return tuple(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+def behind_a_pruned_master(ours: OurSlave, port: int) -> tuple[DivergenceReason | None, float]:
+    """Go on where the master has deleted the files; return why that ends, and after how long."""
+    began_s = time.monotonic()
+    end = ours.follow(port).end()
+    return end.diverged, time.monotonic() - began_s
+
+
+def pruned(stores: JavaStores, directory: Path, ours: OurSlave) -> JavaStore:
+    """Return a master without its oldest file, of which our slave holds the beginning alone."""
+    master = stores.open(directory, MASTER_ID, FILE_BYTES, DEFAULT_TIMES)
+    master.become_master(1)
+    common_offset = master.fill(5)
+    ours.follow(master.port)
+    ours.wait(common_offset)
+    ours.leave()
+    master.fill(60, body_bytes=3000)
+    master.close()
+    min(master.log_directory.iterdir()).unlink()
+    again = stores.open(directory, MASTER_ID, FILE_BYTES, DEFAULT_TIMES)
+    again.become_master(2)
+    return again
+
+
+def assert_from(seconds: float, from_s: float) -> None:
+    assert from_s - GRAIN_S < seconds < from_s + LATE_S
+
+
+def test_case_05_and_case_06_beats_come_every_five_seconds_and_silence_ends_after_twenty(
+    tmp_path: Path,
+) -> None:
+    with (
+        JavaStores("5.5.0", tmp_path / "stores") as stores,
+        OurSlave(tmp_path / "ours", FILE_BYTES) as ours,
+        HandMaster(FILE_BYTES) as hand,
+        ThreadPoolExecutor() as pool,
+    ):
+        old = pruned(stores, tmp_path / "pruned", ours)
+        master = stores.open(tmp_path / "master", MASTER_ID, FILE_BYTES, DEFAULT_TIMES)
+        master.become_master(1)
+        slave = stores.open(tmp_path / "slave", SLAVE_ID, FILE_BYTES, DEFAULT_TIMES)
+        beats = pool.submit(seen_by_a_slave, master, master.fill(1))
+        acks = pool.submit(seen_by_a_master, hand)
+        starved = pool.submit(behind_a_pruned_master, ours, old.port)
+        slave.become_slave(1, SLAVE_ID, hand.port)
+        for seen in (beats.result(), acks.result()):
+            assert len(seen.gaps_s) >= 2
+            for gap_s in seen.gaps_s:
+                assert_from(gap_s, BEAT_S)
+            assert_from(seen.closed_s, HOUSEKEEPING_S)
+        reason, after_s = starved.result()
+        assert reason is DivergenceReason.BEHIND_MASTER_MIN
+        assert after_s > STARVED_S - GRAIN_S

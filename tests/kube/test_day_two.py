@@ -1,0 +1,145 @@
+"""What is done to a group that serves: changed, grown, shrunk, stopped from being changed, deleted and made again. Under load.
+
+They share the release of the first hours, and leave its group as they found it.
+"""
+
+import asyncio
+
+import pytest
+
+from testkit.kube.group import BROKER_CONTAINER
+from testkit.kube.kubectl import until
+from testkit.kube.load_pod import LoadPod
+from testkit.kube.release import Release, as_shown
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(900),
+]
+
+ROLLED_WITHIN_S = 420.0
+CHANGED_WITHIN_S = 300.0
+STILL_S = 15.0
+"""Longer than the operator's pass of 10 s."""
+
+
+async def change(release: Release, patch: str) -> None:
+    """Change the group's spec."""
+    await release.cluster.kubectl("patch", "brokergroup", "orders", "--type=merge", f"--patch={patch}")
+
+
+async def pods_of(release: Release, component: str = "") -> dict[str, str]:
+    """Return the group's pods and their uids; those of brokers or log replicas only, if that is said."""
+    chosen = f",app.kubernetes.io/component={component}" if component else ""
+    found = await release.cluster.find("pods", f"rocketmq-ha.dev/group=orders{chosen}")
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
+
+
+async def until_replaced(release: Release, before: dict[str, str]) -> list[str]:
+    """Wait until every pod is another one; return the members in the order in which they were replaced."""
+    order: list[str] = []
+
+    async def all_are() -> bool:
+        now = await pods_of(release)
+        order.extend(name for name, uid in before.items() if name not in order and now.get(name, uid) != uid)
+        assert len(now) >= len(before) - 1, f"two members are away at once: {sorted(now)}"
+        return len(order) == len(before)
+
+    await until("every pod is replaced", all_are, ROLLED_WITHIN_S, poll_s=0.5)
+    return order
+
+
+async def test_a_changed_setting_goes_through_the_group_member_by_member_the_master_last(
+    release: Release, load: LoadPod
+) -> None:
+    group = release.group
+    before, pods = await group.until_whole(), await pods_of(release, "broker")
+    logs = await pods_of(release, "log-replica")
+    await change(release, '{"spec":{"config":{"sendMessageThreadPoolNums":"6"}}}')
+    order = await until_replaced(release, pods)
+    after = await group.until_whole()
+    assert order[-1] == before.master, order
+    assert await pods_of(release, "log-replica") == logs, "the setting is none of a log replica"
+    assert after.master != before.master
+    assert after.epoch == before.epoch + 1, "one switchover is enough"
+    for broker in after.brokers:
+        text = await release.cluster.shell(broker, BROKER_CONTAINER, "cat /tmp/broker.conf")
+        assert b"sendMessageThreadPoolNums=6" in text
+    await load.stop_without_loss()
+
+
+async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release, load: LoadPod) -> None:
+    group = release.group
+    await group.until_whole()
+    await release.cluster.kubectl("scale", "brokergroup/orders", "--replicas=3")
+
+    async def has(brokers: int) -> bool:
+        view = await group.view()
+        return view.whole and len(view.brokers) == brokers
+
+    await until("the third broker is in sync", lambda: has(3), CHANGED_WITHIN_S)
+    assert (await group.view()).in_sync == "4/4"
+    await release.cluster.kubectl("scale", "brokergroup/orders", "--replicas=2")
+    await until("the third broker has gone", lambda: has(2), CHANGED_WITHIN_S)
+    assert set(await pods_of(release)) == {"orders-0", "orders-1", "orders-log-0"}
+    claims = await release.cluster.find("persistentvolumeclaims", "rocketmq-ha.dev/group=orders")
+    assert len(claims) == 4, "its volume is kept"
+    await release.cluster.kubectl("delete", "persistentvolumeclaim", "data-orders-2")
+    await load.stop_without_loss()
+
+
+async def test_a_slave_that_lost_its_volume_is_filled_again(release: Release, load: LoadPod) -> None:
+    group, cluster = release.group, release.cluster
+    view = await group.until_whole()
+    (slave,) = set(view.brokers) - {view.master}
+    pods = await pods_of(release)
+    await cluster.kubectl("delete", "persistentvolumeclaim", f"data-{slave}", "--wait=false")
+    await cluster.kubectl("delete", "pod", slave)
+
+    async def replaced() -> bool:
+        return (await pods_of(release)).get(slave, pods[slave]) != pods[slave]
+
+    await until(f"{slave} is another pod", replaced, CHANGED_WITHIN_S)
+    after = await group.until_whole(CHANGED_WITHIN_S)
+    assert after.in_sync == "3/3", "what it was before its volume was lost is forgotten"
+    assert after.master == view.master
+    await load.stop_without_loss()
+
+
+async def test_nothing_changes_while_a_group_is_paused(release: Release) -> None:
+    group = release.group
+    await group.until_whole()
+    pods = await pods_of(release, "broker")
+    await change(release, '{"spec":{"paused":true}}')
+    await change(release, '{"spec":{"config":{"sendMessageThreadPoolNums":"7"}}}')
+    await asyncio.sleep(STILL_S)
+    assert await pods_of(release, "broker") == pods
+    picture = await release.cluster.plugin("status", "orders")
+    assert "Paused" in picture
+    await change(release, '{"spec":{"config":null,"paused":false}}')
+    await until_replaced(release, pods)
+    await group.until_whole()
+
+
+async def test_a_deleted_group_leaves_its_volumes_and_has_its_messages_again_when_it_is_made_anew(
+    release: Release, load: LoadPod
+) -> None:
+    group, cluster = release.group, release.cluster
+    await group.until_whole()
+    stats = await load.stop()
+    assert stats.acknowledged > 0
+    await cluster.kubectl("delete", "brokergroup", "orders", timeout_s=120.0)
+
+    async def gone() -> bool:
+        return await pods_of(release) == {}
+
+    await until("its pods are gone", gone, CHANGED_WITHIN_S)
+    claims = await cluster.find("persistentvolumeclaims", "rocketmq-ha.dev/group=orders")
+    assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 3
+    await as_shown(cluster, "kubectl -n rocketmq apply -f examples/brokergroup.yaml")
+
+    async def made() -> bool:
+        return (await group.view()).whole
+
+    await until("the group is whole again", made, CHANGED_WITHIN_S)
+    assert (await load.read_back()).lost == frozenset()

@@ -1,0 +1,1 @@
+"""Kill -9 of master, slave and log replica under load, round after round."""

@@ -1,0 +1,11 @@
+"""Which event loop the operator's tests run on."""
+
+import asyncio
+from collections.abc import Callable
+
+from testkit.patient_loop import loop_factories
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests on a loop on which a stall of the machine takes no time."""
+    return loop_factories()
