@@ -54,8 +54,11 @@ async def wait_kept(replica: LogReplica, topic: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone(tmp_path: Path) -> None:
-    jar_directory = await jars("5.5.0")
+@pytest.mark.parametrize("version", ["5.2.0", "5.5.0"])
+async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone(
+    version: str, tmp_path: Path
+) -> None:
+    jar_directory = await jars(version)
     name_server = NameServer(jar_directory, tmp_path / "ns")
     cluster = ControllerCluster(tmp_path / "controllers", 1)
     (controller,) = cluster.remoting_addresses

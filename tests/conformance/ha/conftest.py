@@ -12,7 +12,7 @@ FILE_BYTES = 1 << 16
 MASTER_ID = 1
 
 
-@pytest.fixture(scope="module", params=["5.2.0", "5.5.0"])
+@pytest.fixture(scope="module", params=["5.2.0", "5.4.0", "5.5.0"])
 def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaStores]:
     with JavaStores(request.param, tmp_path_factory.mktemp("stores")) as made:
         yield made

@@ -88,7 +88,7 @@ def test_case_03_a_body_that_ends_at_an_epoch_s_end_comes_under_the_next_epoch(
         assert not any(header.offset < start < header.offset + header.body_bytes for start in starts.values())
 
 
-@pytest.mark.parametrize("stores", ["5.5.0"], indirect=True)
+@pytest.mark.parametrize("stores", ["5.4.0", "5.5.0"], indirect=True)
 def test_case_04_an_epoch_that_changes_while_connected_begins_with_an_empty_frame(
     master: JavaStore, ours: OurSlave
 ) -> None:

@@ -81,7 +81,6 @@ def test_case_15_finished_files_are_identical_to_their_last_byte(master: JavaSto
         assert path.read_bytes() == (master.log_directory / path.name).read_bytes()
 
 
-@pytest.mark.parametrize("stores", ["5.5.0"], indirect=True)
 def test_case_16_a_java_store_opened_on_our_copy_takes_office_with_every_message(
     stores: JavaStores, master: JavaStore, ours: OurSlave, tmp_path: Path
 ) -> None:
@@ -99,7 +98,6 @@ def test_case_16_a_java_store_opened_on_our_copy_takes_office_with_every_message
     rebuilt.wait(lambda status: status.messages == 110)
 
 
-@pytest.mark.parametrize("stores", ["5.5.0"], indirect=True)
 def test_case_17_a_slave_sent_to_a_new_master_in_the_midst_of_a_transfer_ends_like_it(
     stores: JavaStores, ours: OurSlave, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ SLAVE_ID = 2
 QUICK = {**QUICK_TIMES, "haHousekeepingInterval": "2500"}
 
 
-@pytest.fixture(scope="module", params=["5.4.0"])
+@pytest.fixture(scope="module", params=["5.4.0", "5.5.0"])
 def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaStores]:
     with JavaStores(request.param, tmp_path_factory.mktemp("stores")) as made:
         yield made
@@ -151,7 +151,6 @@ def test_case_06_a_reply_in_two_parts_makes_a_java_slave_say_its_handshake_again
     hand.ack_of(len(log))
 
 
-@pytest.mark.parametrize("stores", ["5.4.0", "5.5.0"], indirect=True)
 def test_case_08_a_tail_that_parts_at_a_record_is_cut_from_a_java_slave(
     java: JavaStore, ours: OurMaster
 ) -> None:
@@ -169,7 +168,6 @@ def test_case_08_a_tail_that_parts_at_a_record_is_cut_from_a_java_slave(
     assert ours.store.epochs == EpochList.of((1, 0), (3, common_offset))
 
 
-@pytest.mark.parametrize("stores", ["5.4.0", "5.5.0"], indirect=True)
 def test_case_08_a_java_slave_does_not_cut_inside_a_record(java: JavaStore, hand: HandMaster) -> None:
     log = log_bytes(4, FILE_BYTES)
     java.become_slave(1, SLAVE_ID, hand.port)
@@ -222,7 +220,6 @@ def test_case_13_our_port_restarted_in_its_epoch_is_followed_on(java: JavaStore,
     assert_same(java, ours, end_offset)
 
 
-@pytest.mark.parametrize("stores", ["5.5.0"], indirect=True)
 def test_case_14_a_stale_tail_that_returns_with_a_java_slave_s_restart_is_cut_again(
     stores: JavaStores, tmp_path: Path, ours: OurMaster
 ) -> None:

@@ -128,11 +128,14 @@ public class HaStores {
         broker.setBrokerId(0);
         DefaultMessageStore store = new DefaultMessageStore(
             config, new BrokerStatsManager("c", true), null, broker, new ConcurrentHashMap<>());
+        // As ReplicasManager does while a broker starts: without it, 5.2.0 takes a log without queues for one that has them.
+        store.getRunningFlags().makeFenced(true);
         if (!store.load()) {
             throw new IllegalStateException("the store cannot be loaded");
         }
         Kept kept = new Kept(store);
         store.start();
+        store.getRunningFlags().makeFenced(false);
         kept.ha().setLocalBrokerId(Long.parseLong(words[3]));
         kept.ha().setSyncStateSet(ids(words[3]));
         kept.ha().registerSyncStateSetChangedListener(set -> {
