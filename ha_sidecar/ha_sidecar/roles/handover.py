@@ -47,6 +47,10 @@ class HandoverError(Exception):
     """The mastership was not handed over within the deadline; the text says what was missing."""
 
 
+class _NotYetError(Exception):
+    """A broker cannot succeed yet; the text completes "waiting for"."""
+
+
 @dataclass(frozen=True, slots=True)
 class HandoverResult:
     """What a handover did.
@@ -136,30 +140,34 @@ class Handover:
 
     async def _designate(self, own_id: int) -> int:
         """Find a successor and have it elected; return its id."""
+        self._waits_for = "a successor in the SyncStateSet"
         while True:
             group = await self._group()
             # Someone else may have elected another one meanwhile; that is as good.
             if group.master_id is not None and group.master_id != own_id:
                 return group.master_id
-            self._waits_for = f"a successor in the SyncStateSet {list(group.members)}"
+            missing = f"a successor in the SyncStateSet {list(group.members)}"
             for broker_id, address in living_members(group, own_id):
-                if await self._is_caught_up(broker_id, address) and await self._elect(broker_id):
+                try:
+                    await self._check_caught_up(broker_id, address)
+                    await self._elect(broker_id)
+                except _NotYetError as error:
+                    missing = str(error)
+                except (AskError, RemotingProtocolError, ConfigError) as error:
+                    _log.info("broker %d cannot succeed: %s", broker_id, error)
+                else:
                     return broker_id
+            # Known only now: a deadline in the midst of a look says what the look before it found.
+            self._waits_for = missing
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _is_caught_up(self, broker_id: int, address: str) -> bool:
-        try:
-            own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
-            other = await ask_broker(self._asker(address))
-        except (AskError, RemotingProtocolError, ConfigError) as error:
-            _log.info("broker %d cannot succeed: %s", broker_id, error)
-            return False
+    async def _check_caught_up(self, broker_id: int, address: str) -> None:
+        own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
+        other = await ask_broker(self._asker(address))
         if other.max_offset < own.max_offset:
-            self._waits_for = f"broker {broker_id} to reach {own.max_offset}, it has {other.max_offset}"
-            return False
-        return True
+            raise _NotYetError(f"broker {broker_id} to reach {own.max_offset}, it has {other.max_offset}")
 
-    async def _elect(self, broker_id: int) -> bool:
+    async def _elect(self, broker_id: int) -> None:
         header = ElectMasterRequestHeader(
             self._config.group,
             self._config.cluster,
@@ -173,14 +181,10 @@ class Handover:
             )
         except ControllersUnavailableError as error:
             # It may have been elected nevertheless; the next look tells.
-            self._waits_for = f"the controllers: {error}"
-            return False
+            raise _NotYetError(f"the controllers: {error}") from error
         # "Master still exists" is the answer when it is master already.
-        if answer.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
-            return True
-        self._waits_for = f"the controllers to elect {broker_id}: {answer.code} {answer.remark}"
-        _log.info("%s", self._waits_for)
-        return False
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
+            raise _NotYetError(f"the controllers to elect {broker_id}: {answer.code} {answer.remark}")
 
     async def _settled(self, successor_id: int, old_epoch: int) -> GroupFacts:
         """Wait until the controllers name a newer master and that one takes itself for it."""
