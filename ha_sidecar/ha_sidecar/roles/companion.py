@@ -34,6 +34,7 @@ from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableErro
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
+from ha_sidecar.roles.holding import ClientHold
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -86,6 +87,9 @@ class Companion:
             works = [self._watch_broker(), self._watch_group(), self._watch_metadata()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
+            if self._config.hold_ms:
+                hold = ClientHold(self._config.broker, self._config.hold_ms, self._mastered, self._ask_group)
+                works.append(hold.run())
             await asyncio.gather(*works)
         finally:
             await http.stop()
@@ -132,6 +136,19 @@ class Companion:
                 self._controllers_up = True
                 self._learn(found)
             await self._pause()
+
+    def _mastered(self) -> GroupFacts | None:
+        """Return the group while this broker is its master and another member may succeed it."""
+        broker, group = self._identified(), self._group_facts
+        if broker is None or group is None or group.master_id != broker.broker_id or len(group.members) < 2:
+            return None
+        return group
+
+    async def _ask_group(self) -> GroupFacts | None:
+        try:
+            return await ask_group(self._controllers, self._config.group)
+        except (ControllersUnavailableError, AskError, RemotingProtocolError):
+            return None
 
     async def _watch_metadata(self) -> None:
         """Compare what the broker knows with what its master knows, while it is a slave."""

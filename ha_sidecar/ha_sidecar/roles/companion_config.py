@@ -10,6 +10,9 @@ from typing import Final
 from ha_sidecar.roles.config import HostPort, host_port, host_ports, number, require, require_keys
 
 POLL_INTERVAL_MS_MIN: Final = 50
+HOLD_MS_MIN: Final = 500
+HOLD_MS_MAX: Final = 2_500
+"""A send may take 3 s by a client's default, and a broker's process needs its port again as soon as it starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class CompanionConfig:
         fence_stop_ms: silence after which a broker that cannot be told is stopped.
         fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
+        hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for not at all;
+            only where the master's address is moved to the successor's pod, and below a broker's time to start.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
     """
 
@@ -49,6 +54,7 @@ class CompanionConfig:
     fence_stop_ms: int = 8_500
     fence_stop_command: str = ""
     metadata_put_back: bool = False
+    hold_ms: int = 0
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -62,6 +68,10 @@ class CompanionConfig:
         require(
             0 < self.fence_after_ms < self.fence_stop_ms,
             f"fence-after-ms {self.fence_after_ms}: below fence-stop-ms {self.fence_stop_ms}",
+        )
+        require(
+            self.hold_ms == 0 or HOLD_MS_MIN <= self.hold_ms <= HOLD_MS_MAX,
+            f"hold-ms {self.hold_ms}: 0, or {HOLD_MS_MIN} to {HOLD_MS_MAX}",
         )
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
 
@@ -87,7 +97,7 @@ def _parse(key: str, text: str) -> object:
             return host_ports(text)
         case "broker" | "broker_ha" | "http":
             return host_port(text)
-        case "poll_interval_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
+        case "poll_interval_ms" | "hold_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
         case "fence" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")

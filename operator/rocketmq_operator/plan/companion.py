@@ -20,6 +20,8 @@ RESOURCES: Final = Resources(cpu="20m", memory="128Mi")
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
 _POLL_INTERVAL_MS: Final = 500
+_HOLD_MS: Final = 1_800
+"""Twice what a failover takes at worst; a broker's process needs more than that to start again and want its port."""
 _LEAVE: Final = (
     f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
     "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
@@ -47,6 +49,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "http": f"0.0.0.0:{names.COMPANION_HTTP_PORT}",
         "namespace": owner.namespace,
         "poll-interval-ms": str(_POLL_INTERVAL_MS),
+        "hold-ms": str(_HOLD_MS),
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())

@@ -1,0 +1,195 @@
+"""The clients of a killed master: who is held, for how long, and that the port is free afterwards."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from ha_sidecar.roles import holding
+from ha_sidecar.roles.companion_facts import GroupFacts
+from ha_sidecar.roles.holding import ClientHold, can_succeed
+from testkit.ports import free_port
+
+WITHIN_S = 20.0
+BEFORE = GroupFacts(1, "a:1", 3, (1, 2, 3), ())
+ELECTED = GroupFacts(2, "b:1", 4, (2,), ())
+SETTLED = replace(ELECTED, members=(2, 3))
+
+
+class Place:
+    """A broker's port, what the controllers say, and the hold that watches."""
+
+    def __init__(self, hold_ms: int = 60_000) -> None:
+        self.port = free_port()
+        self.mastered: GroupFacts | None = BEFORE
+        self.group: GroupFacts | None = None
+        self._broker: asyncio.Server | None = None
+        self._connections: list[asyncio.StreamWriter] = []
+        self._clients: list[asyncio.StreamWriter] = []
+        self._connected = asyncio.Event()
+        self.hold = ClientHold(("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self._ask)
+
+    async def _ask(self) -> GroupFacts | None:
+        return self.group
+
+    async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.append(writer)
+        self._connected.set()
+
+    async def start_broker(self) -> None:
+        """Listen, and wait until the hold has connected."""
+        self._broker = await asyncio.start_server(self._take, "127.0.0.1", self.port)
+        async with asyncio.timeout(WITHIN_S):
+            await self._connected.wait()
+
+    def drop_connections(self) -> None:
+        """Close what is connected, and go on listening."""
+        self._connected.clear()
+        while self._connections:
+            self._connections.pop().transport.abort()
+
+    async def wait_connected(self) -> None:
+        """Wait for the hold's next connection."""
+        async with asyncio.timeout(WITHIN_S):
+            await self._connected.wait()
+
+    def kill_broker(self) -> None:
+        """Close all at once, as the kernel does for a process that was killed."""
+        assert self._broker is not None
+        self._broker.close()
+        self.drop_connections()
+
+    async def client(self) -> asyncio.StreamReader:
+        """Connect as a client, as often as it takes."""
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                with contextlib.suppress(OSError):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    writer.write(b"a request")
+                    self._clients.append(writer)
+                    return reader
+                await asyncio.sleep(0.001)
+
+    async def stop(self, running: asyncio.Task[None]) -> None:
+        """End the hold, the broker and the clients."""
+        self.group = SETTLED
+        if not running.cancelling():
+            running.cancel()
+        await asyncio.wait([running])
+        if self._broker is not None:
+            self.kill_broker()
+        while self._clients:
+            self._clients.pop().transport.abort()
+
+
+async def closed(client: asyncio.StreamReader) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        with contextlib.suppress(ConnectionError):
+            assert await client.read() == b""
+
+
+async def is_held(client: asyncio.StreamReader) -> bool:
+    reading = asyncio.ensure_future(client.read())
+    done, _ = await asyncio.wait([reading], timeout=0.2)
+    reading.cancel()
+    await asyncio.wait([reading])
+    return not done
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    made = Place()
+    running = asyncio.create_task(made.hold.run())
+    yield made
+    await made.stop(running)
+
+
+async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor_has_copies(
+    place: Place,
+) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    client = await place.client()
+    assert await is_held(client)
+    place.group = ELECTED
+    assert await is_held(client)
+    place.group = SETTLED
+    await closed(client)
+
+
+async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
+    place = Place(hold_ms=int(holding.LATE_S * 1000) + 200)
+    running = asyncio.create_task(place.hold.run())
+    await place.start_broker()
+    place.kill_broker()
+    await closed(await place.client())
+    await place.stop(running)
+
+
+async def test_the_port_is_the_broker_s_again_afterwards(place: Place) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    await place.client()
+    place.group = SETTLED
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            with contextlib.suppress(OSError):
+                await place.start_broker()  # and it is watched as before
+                break
+            await asyncio.sleep(0.01)
+    place.group = None
+    place.kill_broker()
+    assert await is_held(await place.client())
+
+
+async def test_the_clients_of_a_slave_are_refused(place: Place) -> None:
+    place.mastered = None
+    await place.start_broker()
+    place.kill_broker()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", place.port)
+
+
+async def test_an_idle_connection_that_a_living_broker_closed_is_dialled_anew(place: Place) -> None:
+    await place.start_broker()
+    place.drop_connections()
+    await place.wait_connected()
+    assert place.hold.held == 0
+
+
+async def test_a_companion_that_is_stopped_holds_to_the_end_what_it_holds() -> None:
+    place = Place()
+    running = asyncio.create_task(place.hold.run())
+    await place.start_broker()
+    place.kill_broker()
+    client = await place.client()
+    assert await is_held(client)
+    running.cancel()
+    assert await is_held(client)
+    place.group = SETTLED
+    await closed(client)
+    await place.stop(running)
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", place.port)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("now", "can"),
+    [
+        (BEFORE, False),
+        (replace(ELECTED, master_id=None), False),
+        (ELECTED, False),
+        (SETTLED, True),
+        (replace(SETTLED, master_epoch=3), False),
+        (replace(SETTLED, master_id=1), False),
+    ],
+)
+def test_a_successor_is_another_master_of_a_later_epoch_with_two_copies(now: GroupFacts, can: bool) -> None:
+    assert can_succeed(BEFORE, now) is can
+
+
+def test_of_two_members_the_one_that_is_left_needs_no_copy() -> None:
+    assert can_succeed(replace(BEFORE, members=(1, 2)), ELECTED)
