@@ -55,22 +55,18 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with contextlib.closing(writer), contextlib.suppress(OSError):
             host, _, port = self._target.rpartition(":")
             there_reader, there_writer = await asyncio.open_connection(host, int(port))
-        except OSError:
-            writer.close()
-            return
-        ways = [self._pass_on(reader, there_writer), self._pass_on(there_reader, writer)]
-        tasks = [asyncio.ensure_future(way) for way in ways]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in tasks:
-                way.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            writer.close()
-            there_writer.close()
+            with contextlib.closing(there_writer):
+                ways = [self._pass_on(reader, there_writer), self._pass_on(there_reader, writer)]
+                tasks = [asyncio.ensure_future(way) for way in ways]
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for way in tasks:
+                        way.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -114,8 +114,8 @@ async def serial(certificates: Certificates, authority: Authority) -> Any:
     """Return the serial number that a new connection is shown."""
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            await reader.read()
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0, ssl=certificates.context)
     port = server.sockets[0].getsockname()[1]

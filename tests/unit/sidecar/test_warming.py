@@ -1,6 +1,7 @@
 """Greeting a slave's HA port: as a learner that counts nowhere, until it answers."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -22,12 +23,12 @@ class HaPort:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        self.greetings.append(codec.decode_handshake(await reader.readexactly(codec.HANDSHAKE_BYTES)))
-        if self.answers:
-            writer.write(codec.encode_reply(codec.HandshakeReply(10, EpochList.of((1, 0)))))
-            await reader.read()
-            self.left.set()
-        writer.close()
+        with contextlib.closing(writer):
+            self.greetings.append(codec.decode_handshake(await reader.readexactly(codec.HANDSHAKE_BYTES)))
+            if self.answers:
+                writer.write(codec.encode_reply(codec.HandshakeReply(10, EpochList.of((1, 0)))))
+                await reader.read()
+                self.left.set()
 
 
 @pytest.fixture
