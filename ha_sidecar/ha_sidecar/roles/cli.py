@@ -45,6 +45,8 @@ from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.seed import Seed, SeedError, claim
 from ha_sidecar.roles.seed_source import find_metadata, find_source
 
+SWITCH_S = 0.0005
+
 _log = logging.getLogger(__name__)
 
 
@@ -128,6 +130,8 @@ def _replica(options: argparse.Namespace) -> int:
 def _companion(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=True)
     _log_to_stderr()
+    # A thread that waits for the broker's end waits for the interpreter too: by default up to 5 ms, which is all that clients give.
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_accompany(config))
     except OSError as error:

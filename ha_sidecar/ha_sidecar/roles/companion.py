@@ -36,7 +36,7 @@ from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
 from ha_sidecar.roles.holding import ClientHold
 from ha_sidecar.roles.http import HttpServer
-from ha_sidecar.roles.leaving import leave
+from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_guard import MetadataGuard, PutBack, put_back
 from ha_sidecar.roles.warming import warm
@@ -68,6 +68,7 @@ class Companion:
         self._is_warm = False
         self._metadata: Final = MetadataGuard()
         self._metadata_master: HostPort | None = None
+        self._hold: ClientHold | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
@@ -88,8 +89,10 @@ class Companion:
             if self._fencing is not None:
                 works.append(self._fencing.run())
             if self._config.hold_ms:
-                hold = ClientHold(self._config.broker, self._config.hold_ms, self._mastered, self._ask_group)
-                works.append(hold.run())
+                self._hold = ClientHold(
+                    self._config.broker, self._config.hold_ms, self._mastered, self._ask_group
+                )
+                works.append(self._hold.run())
             await asyncio.gather(*works)
         finally:
             await http.stop()
@@ -268,6 +271,8 @@ class Companion:
 
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)
+        if decided.how is Ending.KILL and self._hold is not None:
+            self._hold.expect_end()
         _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 

@@ -34,6 +34,7 @@ from ha_sidecar.roles.config import HostPort
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
 BIND_WITHIN_S: Final = 0.25
+EXPECTED_WITHIN_S: Final = 3.0
 BIND_AGAIN_S: Final = 0.0005
 ASK_AGAIN_S: Final = 0.02
 LATE_S: Final = 0.3
@@ -82,7 +83,7 @@ class ClientHold:
         self._mastered: Final = mastered
         self._ask: Final = ask
         self._before: GroupFacts | None = None
-        self._is_stopping = False
+        self._is_expected = self._is_stopping = False
         self._wake, self._woken = socket.socketpair()
         self._began = asyncio.Event()
         self._ended = asyncio.Event()
@@ -107,6 +108,11 @@ class ClientHold:
                 self._wake.close()
                 self._woken.close()
 
+    def expect_end(self) -> None:
+        """Try for the broker's port from now on: it is about to be killed, and its clients come back within a millisecond."""
+        self._is_expected = True
+        self._wake.send(b"e")
+
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
         while not self._ended.is_set():
@@ -127,7 +133,7 @@ class ClientHold:
                 self._wait((), DIAL_AGAIN_S)
                 continue
             with watched:
-                is_over = self._wait((watched,), None)
+                is_over = self._wait((watched,), None) or self._is_expected
             self._before = self._mastered() if is_over else None
             listener = self._bound() if self._before is not None else None
             if listener is not None:
@@ -143,7 +149,8 @@ class ClientHold:
 
     def _bound(self) -> socket.socket | None:
         """Take the port as soon as the process has lost it; None if it has not."""
-        until_s = time.monotonic() + BIND_WITHIN_S
+        until_s = time.monotonic() + (EXPECTED_WITHIN_S if self._is_expected else BIND_WITHIN_S)
+        self._is_expected = False
         while time.monotonic() < until_s:
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

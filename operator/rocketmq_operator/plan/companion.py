@@ -16,7 +16,8 @@ from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.objects import Json, Owner
 
 CONTAINER: Final = "companion"
-RESOURCES: Final = Resources(cpu="20m", memory="128Mi")
+RESOURCES: Final = Resources(cpu="100m", memory="128Mi")
+"""It does next to nothing, but in the second of a failover clients wait for it, while a JVM starts beside it."""
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
 _POLL_INTERVAL_MS: Final = 500

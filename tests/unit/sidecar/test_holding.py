@@ -160,6 +160,16 @@ async def test_an_idle_connection_that_a_living_broker_closed_is_dialled_anew(pl
     assert place.hold.held == 0
 
 
+async def test_the_port_of_a_broker_that_is_about_to_be_killed_is_tried_for_from_then_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "BIND_WITHIN_S", 0.0)
+    await place.start_broker()
+    place.hold.expect_end()
+    place.kill_broker()
+    assert await is_held(await place.client())
+
+
 async def test_a_companion_that_is_stopped_holds_to_the_end_what_it_holds() -> None:
     place = Place()
     running = asyncio.create_task(place.hold.run())
