@@ -3,19 +3,20 @@
 A RocketMQ client tries a send three times, with no pause between the tries. The port of a killed process refuses
 connections, so the tries are used up within milliseconds, long before anybody can be elected. The companion shares the
 broker's network: it listens in the dead broker's place, takes connections and says nothing. When the successor can
-acknowledge, it closes them, and the next try meets the successor, at whose pod the address points by then.
+acknowledge, it sends the clients away (`held_clients`), and they ask anew at the same address, which leads to the successor by
+then.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
     binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
     holding    until the controllers name another master with as many members as it needs, or `hold_ms` are over
-    closing    all that is held; for `LATE_S` more, what still comes here by the old route
+    closing    what is held is sent away, and for `LATE_S` more what still comes here by the old route
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
 
-Never: holds the clients of a slave, who have a master to go to; reads or writes a byte; keeps the port for longer than
-`hold_ms`, as the broker's next process needs it.
+Never: holds the clients of a slave, who have a master to go to; answers anything else than that; keeps the port for longer
+than `hold_ms`, as the broker's next process needs it.
 
-Source: DefaultMQProducerImpl.sendDefaultImpl, NettyRemotingClient.failFast, NettyServerConfig 5.5.0.
+Source: DefaultMQProducerImpl.sendDefaultImpl, NettyServerConfig 5.5.0.
 """
 
 import asyncio
@@ -25,11 +26,12 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import HostPort
+from ha_sidecar.roles.held_clients import HeldClient
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -130,22 +132,25 @@ class ClientHold:
             try:
                 watched = socket.create_connection(self._broker, DIAL_WITHIN_S)
             except OSError:
-                self._wait((), DIAL_AGAIN_S)
+                self._ready((), DIAL_AGAIN_S)
                 continue
             with watched:
-                is_over = self._wait((watched,), None) or self._is_expected
+                is_over = bool(self._ready((watched,), None)) or self._is_expected
             self._before = self._mastered() if is_over else None
             listener = self._bound() if self._before is not None else None
             if listener is not None:
                 self._hold(listener)
 
-    def _wait(self, for_sockets: tuple[socket.socket, ...], timeout_s: float | None) -> bool:
-        """Wait for one of the sockets; False if woken, or the time was over, before."""
-        ready = select.select([*for_sockets, self._woken], [], [], timeout_s)[0]
-        if self._woken in ready:
+    def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
+        """Wait for some of the sockets; none if woken, or the time was over, before."""
+        poll = select.poll()
+        for one in (*of, self._woken):
+            poll.register(one, select.POLLIN)
+        found = {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
+        if self._woken.fileno() in found:
             self._woken.recv(WAKES_MAX)
-            return False
-        return bool(ready)
+            return []
+        return [one for one in of if one.fileno() in found]
 
     def _bound(self) -> socket.socket | None:
         """Take the port as soon as the process has lost it; None if it has not."""
@@ -168,21 +173,38 @@ class ClientHold:
     def _hold(self, listener: socket.socket) -> None:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
+        clients: dict[socket.socket, HeldClient] = {}
         with listener:
-            count = self._hold_until(listener, started_s + self._hold_s - LATE_S)
+            self._serve(listener, clients, started_s + self._hold_s - LATE_S)
             released_s = time.monotonic()
+            _send_away(clients)
             while time.monotonic() < released_s + LATE_S:
-                count += self._hold_until(listener, time.monotonic() + LATE_TURN_S)
-        self.held += count
-        _log.warning("%d connections were held for %.3f s", count, released_s - started_s)
+                self._serve(listener, clients, time.monotonic() + LATE_TURN_S)
+                _send_away(clients)
+        for client in clients.values():
+            client.close()
+        _log.warning("clients were held for %.3f s, by %d connections", released_s - started_s, self.held)
         self._loop.call_soon_threadsafe(self._ended.set)
 
-    def _hold_until(self, listener: socket.socket, until_s: float) -> int:
-        """Take connections until woken or the time is over, then close them; return how many."""
-        held: list[socket.socket] = []
-        while (left_s := until_s - time.monotonic()) > 0 and self._wait((listener,), left_s):
-            with contextlib.suppress(OSError):  # one that has left again
-                held.append(listener.accept()[0])
-        for connection in held:
-            connection.close()
-        return len(held)
+    def _serve(
+        self, listener: socket.socket, clients: dict[socket.socket, HeldClient], until_s: float
+    ) -> None:
+        """Take connections and what they ask until woken or the time is over."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            ready = self._ready((listener, *clients), left_s)
+            if not ready:
+                return
+            for one in ready:
+                if one is listener:
+                    with contextlib.suppress(OSError):  # one that has left again
+                        connection = listener.accept()[0]
+                        clients[connection] = HeldClient(connection)
+                        self.held += 1
+                elif not clients[one].read():
+                    clients.pop(one).close()
+
+
+def _send_away(clients: dict[socket.socket, HeldClient]) -> None:
+    for connection, client in list(clients.items()):
+        if not client.is_sent_away and not client.send_away():
+            clients.pop(connection).close()

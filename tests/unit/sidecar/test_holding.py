@@ -8,15 +8,24 @@ from dataclasses import replace
 
 import pytest
 
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.roles import holding
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.holding import ClientHold, can_succeed
 from testkit.ports import free_port
 
 WITHIN_S = 20.0
+V5_2_0, V5_5_0 = 453, 513
+"""MQVersion's ordinals, as clients send them."""
 BEFORE = GroupFacts(1, "a:1", 3, (1, 2, 3), ())
 ELECTED = GroupFacts(2, "b:1", 4, (2,), ())
 SETTLED = replace(ELECTED, members=(2, 3))
+
+
+def request(version: int, opaque: int = 7, flag: int = 0) -> bytes:
+    return encode(RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque, flag, body=b"hello", version=version))
 
 
 class Place:
@@ -49,7 +58,8 @@ class Place:
         """Close what is connected, and go on listening."""
         self._connected.clear()
         while self._connections:
-            self._connections.pop().transport.abort()
+            writer = self._connections.pop()
+            writer.transport.abort()
 
     async def wait_connected(self) -> None:
         """Wait for the hold's next connection."""
@@ -62,13 +72,13 @@ class Place:
         self._broker.close()
         self.drop_connections()
 
-    async def client(self) -> asyncio.StreamReader:
-        """Connect as a client, as often as it takes."""
+    async def client(self, *asked: bytes) -> asyncio.StreamReader:
+        """Connect as a client, as often as it takes, and ask; by default as one of 5.2.0 does."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with contextlib.suppress(OSError):
                     reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                    writer.write(b"a request")
+                    writer.writelines(asked or [request(V5_2_0)])
                     self._clients.append(writer)
                     return reader
                 await asyncio.sleep(0.001)
@@ -82,7 +92,8 @@ class Place:
         if self._broker is not None:
             self.kill_broker()
         while self._clients:
-            self._clients.pop().transport.abort()
+            writer = self._clients.pop()
+            writer.transport.abort()
 
 
 async def closed(client: asyncio.StreamReader) -> None:
@@ -118,6 +129,33 @@ async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor
     assert await is_held(client)
     place.group = SETTLED
     await closed(client)
+
+
+async def test_a_client_that_knows_the_answer_is_sent_away_and_one_that_does_not_is_disconnected(
+    place: Place,
+) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    newer = await place.client(request(V5_5_0, 1), request(V5_5_0, 2, FLAG_ONEWAY), request(V5_5_0, 3))
+    older = await place.client(request(V5_2_0))
+    place.group = SETTLED
+    await closed(older)
+    found: list[RemotingCommand] = []
+    decoder = FrameDecoder()
+    async with asyncio.timeout(WITHIN_S):
+        while data := await newer.read(1 << 16):
+            found += decoder.feed(data)
+    assert [(answer.opaque, answer.code, answer.is_response) for answer in found] == [
+        (1, ResponseCode.GO_AWAY, True),
+        (3, ResponseCode.GO_AWAY, True),
+    ]
+
+
+async def test_who_sends_rubbish_is_disconnected_at_once(place: Place) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    await closed(await place.client(b"\xff" * 100))
+    assert await is_held(await place.client())
 
 
 async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
