@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
-from controller_core.remoting.bodies import EpochEntryCache
+from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles import metadata
@@ -34,7 +34,7 @@ from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableErro
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
-from ha_sidecar.roles.holding import ClientHold
+from ha_sidecar.roles.holding import ClientHold, acknowledges
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -42,6 +42,7 @@ from ha_sidecar.roles.metadata_guard import MetadataGuard, PutBack, put_back
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
+SETTLED_TIMEOUT_S: Final = 0.1
 METADATA_S: Final = 5.0
 """Between two comparisons of what the broker and its master know."""
 
@@ -90,7 +91,7 @@ class Companion:
                 works.append(self._fencing.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
-                    self._config.broker, self._config.hold_ms, self._mastered, self._ask_group
+                    self._config.broker, self._config.hold_ms, self._mastered, self._is_settled
                 )
                 works.append(self._hold.run())
             await asyncio.gather(*works)
@@ -147,11 +148,23 @@ class Companion:
             return None
         return group
 
-    async def _ask_group(self) -> GroupFacts | None:
+    async def _is_settled(self, before: GroupFacts) -> bool:
+        """Ask at the address that this broker announced whether a master answers there that acknowledges.
+
+        A new connection each time: where one leads to is decided when it is made. One that still leads here is not answered.
+        """
+        address = _address(before.master_address)
+        if address is None:
+            return False
+        asker = Asker(address)
         try:
-            return await ask_group(self._controllers, self._config.group)
-        except (ControllersUnavailableError, AskError, RemotingProtocolError):
-            return None
+            async with asyncio.timeout(SETTLED_TIMEOUT_S):
+                answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+            return acknowledges(HARuntimeInfo.decode(answer.body), before)
+        except (AskError, RemotingProtocolError, TimeoutError):
+            return False
+        finally:
+            asker.close()
 
     async def _watch_metadata(self) -> None:
         """Compare what the broker knows with what its master knows, while it is a slave."""

@@ -8,7 +8,7 @@ then.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
     binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
-    holding    until the controllers name another master with as many members as it needs, or `hold_ms` are over
+    holding    until a master with enough copies answers at the address that clients come to, or `hold_ms` are over
     closing    what is held is sent away, and for `LATE_S` more what still comes here by the old route
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
@@ -29,6 +29,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from controller_core.remoting.bodies import HARuntimeInfo
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.held_clients import HeldClient
@@ -47,14 +48,11 @@ WAKES_MAX: Final = 16
 _log = logging.getLogger(__name__)
 
 
-def can_succeed(before: GroupFacts, now: GroupFacts) -> bool:
-    """Say whether another master acknowledges: elected since, and with one more copy if there is one to be had."""
+def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
+    """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
     others = len(before.members) - 1
-    return (
-        now.master_epoch > before.master_epoch
-        and now.master_id not in (None, before.master_id)
-        and len(now.members) >= min(others, 2)
-    )
+    in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
+    return answer.master and in_sync >= min(others - 1, 1)
 
 
 class ClientHold:
@@ -69,7 +67,7 @@ class ClientHold:
         broker: HostPort,
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
-        ask: Callable[[], Awaitable[GroupFacts | None]],
+        is_settled: Callable[[GroupFacts], Awaitable[bool]],
     ) -> None:
         """Take what is watched.
 
@@ -77,13 +75,13 @@ class ClientHold:
             broker: the broker's remoting address; its port is taken on all addresses.
             hold_ms: clients are held for no longer.
             mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
-            ask: asks the controllers for the group; None if they do not say.
+            is_settled: asks whether the clients of that group would be served now where they would come to.
         """
         self.held = 0
         self._broker: Final = broker
         self._hold_s: Final = hold_ms / 1000
         self._mastered: Final = mastered
-        self._ask: Final = ask
+        self._is_settled: Final = is_settled
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
         self._wake, self._woken = socket.socketpair()
@@ -118,8 +116,7 @@ class ClientHold:
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
         while not self._ended.is_set():
-            now = await self._ask()
-            if now is not None and self._before is not None and can_succeed(self._before, now):
+            if self._before is not None and await self._is_settled(self._before):
                 self._wake.send(b"r")
                 await self._ended.wait()
             else:

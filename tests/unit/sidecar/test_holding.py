@@ -8,20 +8,19 @@ from dataclasses import replace
 
 import pytest
 
+from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.roles import holding
 from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.holding import ClientHold, can_succeed
+from ha_sidecar.roles.holding import ClientHold, acknowledges
 from testkit.ports import free_port
 
 WITHIN_S = 20.0
 V5_2_0, V5_5_0 = 453, 513
 """MQVersion's ordinals, as clients send them."""
 BEFORE = GroupFacts(1, "a:1", 3, (1, 2, 3), ())
-ELECTED = GroupFacts(2, "b:1", 4, (2,), ())
-SETTLED = replace(ELECTED, members=(2, 3))
 
 
 def request(version: int, opaque: int = 7, flag: int = 0) -> bytes:
@@ -34,15 +33,16 @@ class Place:
     def __init__(self, hold_ms: int = 60_000) -> None:
         self.port = free_port()
         self.mastered: GroupFacts | None = BEFORE
-        self.group: GroupFacts | None = None
+        self.is_settled = False
         self._broker: asyncio.Server | None = None
         self._connections: list[asyncio.StreamWriter] = []
         self._clients: list[asyncio.StreamWriter] = []
         self._connected = asyncio.Event()
-        self.hold = ClientHold(("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self._ask)
+        self.hold = ClientHold(("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self._settled)
 
-    async def _ask(self) -> GroupFacts | None:
-        return self.group
+    async def _settled(self, before: GroupFacts) -> bool:
+        assert before is self.mastered
+        return self.is_settled
 
     async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.append(writer)
@@ -85,7 +85,7 @@ class Place:
 
     async def stop(self, running: asyncio.Task[None]) -> None:
         """End the hold, the broker and the clients."""
-        self.group = SETTLED
+        self.is_settled = True
         if not running.cancelling():
             running.cancel()
         await asyncio.wait([running])
@@ -125,9 +125,7 @@ async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor
     place.kill_broker()
     client = await place.client()
     assert await is_held(client)
-    place.group = ELECTED
-    assert await is_held(client)
-    place.group = SETTLED
+    place.is_settled = True
     await closed(client)
 
 
@@ -138,7 +136,7 @@ async def test_a_client_that_knows_the_answer_is_sent_away_and_one_that_does_not
     place.kill_broker()
     newer = await place.client(request(V5_5_0, 1), request(V5_5_0, 2, FLAG_ONEWAY), request(V5_5_0, 3))
     older = await place.client(request(V5_2_0))
-    place.group = SETTLED
+    place.is_settled = True
     await closed(older)
     found: list[RemotingCommand] = []
     decoder = FrameDecoder()
@@ -171,14 +169,14 @@ async def test_the_port_is_the_broker_s_again_afterwards(place: Place) -> None:
     await place.start_broker()
     place.kill_broker()
     await place.client()
-    place.group = SETTLED
+    place.is_settled = True
     async with asyncio.timeout(WITHIN_S):
         while True:
             with contextlib.suppress(OSError):
                 await place.start_broker()  # and it is watched as before
                 break
             await asyncio.sleep(0.01)
-    place.group = None
+    place.is_settled = False
     place.kill_broker()
     assert await is_held(await place.client())
 
@@ -217,7 +215,7 @@ async def test_a_companion_that_is_stopped_holds_to_the_end_what_it_holds() -> N
     assert await is_held(client)
     running.cancel()
     assert await is_held(client)
-    place.group = SETTLED
+    place.is_settled = True
     await closed(client)
     await place.stop(running)
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", place.port)):
@@ -225,19 +223,18 @@ async def test_a_companion_that_is_stopped_holds_to_the_end_what_it_holds() -> N
 
 
 @pytest.mark.parametrize(
-    ("now", "can"),
+    ("is_master", "in_sync", "members", "does"),
     [
-        (BEFORE, False),
-        (replace(ELECTED, master_id=None), False),
-        (ELECTED, False),
-        (SETTLED, True),
-        (replace(SETTLED, master_epoch=3), False),
-        (replace(SETTLED, master_id=1), False),
+        (True, [True], (1, 2, 3), True),
+        (True, [False], (1, 2, 3), False),
+        (True, [], (1, 2, 3), False),
+        (False, [True], (1, 2, 3), False),
+        (True, [], (1, 2), True),
     ],
 )
-def test_a_successor_is_another_master_of_a_later_epoch_with_two_copies(now: GroupFacts, can: bool) -> None:
-    assert can_succeed(BEFORE, now) is can
-
-
-def test_of_two_members_the_one_that_is_left_needs_no_copy() -> None:
-    assert can_succeed(replace(BEFORE, members=(1, 2)), ELECTED)
+def test_a_successor_acknowledges_as_master_with_a_copy_if_a_third_member_is_to_have_one(
+    is_master: bool, in_sync: list[bool], members: tuple[int, ...], does: bool
+) -> None:
+    slaves = tuple(HAConnectionRuntimeInfo("a:1", in_sync=one) for one in in_sync)
+    answer = HARuntimeInfo(ha_connection_info=slaves, master=is_master)
+    assert acknowledges(answer, replace(BEFORE, members=members)) is does
