@@ -42,6 +42,11 @@ class HeldClient:
         self._answers = bytearray()
         self._can_go = True
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a request that has not come whole yet."""
+        return self._decoder.held_bytes
+
     def read(self) -> bool:
         """Take in what came; False if the connection is of no use any more."""
         try:

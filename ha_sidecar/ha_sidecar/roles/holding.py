@@ -43,6 +43,9 @@ ASK_AGAIN_S: Final = 0.02
 LATE_S: Final = 0.3
 LATE_TURN_S: Final = 0.1
 BACKLOG: Final = 1024
+CLIENTS_MAX: Final = 4096
+UNFINISHED_BYTES_MAX: Final = 32 << 20
+"""A companion has little memory; who comes on top of these is disconnected."""
 WAKES_MAX: Final = 16
 
 _log = logging.getLogger(__name__)
@@ -197,8 +200,13 @@ class ClientHold:
                         connection = listener.accept()[0]
                         clients[connection] = HeldClient(connection)
                         self.held += 1
-                elif not clients[one].read():
+                elif not clients[one].read() or _are_too_many(clients):
                     clients.pop(one).close()
+
+
+def _are_too_many(clients: dict[socket.socket, HeldClient]) -> bool:
+    unfinished_bytes = sum(client.unfinished_bytes for client in clients.values())
+    return len(clients) > CLIENTS_MAX or unfinished_bytes > UNFINISHED_BYTES_MAX
 
 
 def _send_away(clients: dict[socket.socket, HeldClient]) -> None:

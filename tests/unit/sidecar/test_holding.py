@@ -156,6 +156,17 @@ async def test_who_sends_rubbish_is_disconnected_at_once(place: Place) -> None:
     assert await is_held(await place.client())
 
 
+async def test_a_request_for_which_there_is_no_room_ends_its_connection(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "UNFINISHED_BYTES_MAX", 1000)
+    await place.start_broker()
+    place.kill_broker()
+    held = await place.client()
+    await closed(await place.client((5000).to_bytes(4), bytes(2000)))
+    assert await is_held(held)
+
+
 async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
     place = Place(hold_ms=int(holding.LATE_S * 1000) + 200)
     running = asyncio.create_task(place.hold.run())
