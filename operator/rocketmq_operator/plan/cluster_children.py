@@ -104,23 +104,27 @@ def controller_conf(owner: Owner, count: int) -> str:
 
 
 def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
-    name = names.controllers(owner.name)
-    selector = selector_labels(CONTROLLER, owner.name)
-    labels = selector | belonging_labels(owner.name)
-    conf = controller_conf(owner, spec.controllers.replicas)
+    labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
+    count = spec.controllers.replicas
+    files = {"controller.conf": controller_conf(owner, count), "start.sh": _CONTROLLER_START}
     secret = names.token_secret(owner.name)
     return (
         child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
-        pods.headless_service(owner, name, labels, selector, _CONTROLLER_PORTS),
-        *_pod_services(owner, name, spec.controllers.replicas, labels, _CONTROLLER_PORTS),
+        *_beside_pods(owner, CONTROLLER, names.controllers(owner.name), count, _CONTROLLER_PORTS, files),
+    )
+
+
+def _beside_pods(
+    owner: Owner, component: str, name: str, count: int, ports: Mapping[str, int], files: Mapping[str, str]
+) -> tuple[Json, ...]:
+    """Return what a component's pods need around them: addresses, a disruption budget and configuration."""
+    selector = selector_labels(component, owner.name)
+    labels = selector | belonging_labels(owner.name)
+    return (
+        pods.headless_service(owner, name, labels, selector, ports),
+        *_pod_services(owner, name, count, labels, ports),
         pods.budget(owner, name, labels, selector),
-        child(
-            owner,
-            "ConfigMap",
-            name,
-            labels=labels,
-            data={"controller.conf": conf, "start.sh": _CONTROLLER_START},
-        ),
+        child(owner, "ConfigMap", name, labels=labels, data=dict(files)),
     )
 
 
@@ -243,17 +247,9 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             ),
         },
     )
+    files = {"namesrv.conf": conf, "start.sh": _NAME_SERVER_START}
     return (
-        pods.headless_service(owner, name, labels, selector, ports),
-        *_pod_services(owner, name, spec.name_servers.replicas, labels, ports),
-        pods.budget(owner, name, labels, selector),
-        child(
-            owner,
-            "ConfigMap",
-            name,
-            labels=labels,
-            data={"namesrv.conf": conf, "start.sh": _NAME_SERVER_START},
-        ),
+        *_beside_pods(owner, NAME_SERVER, name, spec.name_servers.replicas, ports, files),
         stateful_set,
     )
 
