@@ -53,17 +53,14 @@ class RecordEnds:
 
     def _walk(self, start_offset: int, at: int, limit_offset: int) -> int:
         file = self._open(start_offset)
-        block, block_offset = b"", at
         while at < limit_offset:
-            index = at - block_offset
-            if index + _HEAD.size > len(block):
-                block, block_offset, index = file.read_at(BLOCK_BYTES, at - start_offset), at, 0
-                if len(block) < _HEAD.size:
-                    break
-            total, magic = _HEAD.unpack_from(block, index)
-            if magic not in _MAGICS or total < BLANK_BYTES_MIN or at + total > limit_offset:
+            left_bytes = limit_offset - at
+            whole_bytes = _whole_bytes(
+                file.read_at(min(BLOCK_BYTES, left_bytes), at - start_offset), left_bytes
+            )
+            if not whole_bytes:
                 break
-            at += total
+            at += whole_bytes
         return at
 
     def _open(self, start_offset: int) -> DiskFile:
@@ -73,3 +70,17 @@ class RecordEnds:
         file = self._layout.disk.open(self._layout.path(start_offset))
         self._file = (start_offset, file)
         return file
+
+
+def _whole_bytes(block: bytes, left_bytes: int) -> int:
+    """Return how far the records lead whose heads lie in `block`; the last may end behind it, not behind the limit.
+
+    Its loop is most of what serving a log costs a processor: no attribute and no method is looked up in it.
+    """
+    unpack, head_max, at = _HEAD.unpack_from, len(block) - _HEAD.size, 0
+    while at <= head_max:
+        total, magic = unpack(block, at)
+        if magic not in _MAGICS or total < BLANK_BYTES_MIN or at + total > left_bytes:
+            break
+        at += total
+    return at
