@@ -1,16 +1,17 @@
 """A broker's companion: looks at an unmodified broker from beside it and says what the broker does not.
 
 Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
-(1006), one compares what the broker and its master know besides the log (`metadata_guard`). Each keeps its newest answer; HTTP shows both, joined. Of itself it changes nothing, neither at the broker nor at
-the controllers; the fence (`fencing`) and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is done; `POST /v1/leave` says how the
-broker should end (`leaving`), and hands over where that needs it: a broker's container, which has no program of ours, calls it from
-its preStop over loopback.
+(1006), one compares what the broker and its master know besides the log (`metadata_watch`). Each keeps its newest answer;
+HTTP shows all, joined. Of itself it changes nothing, neither at the broker nor at the controllers; the fence (`fencing`)
+and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is
+done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs it: a broker's container,
+which has no program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
 
-Events: FenceChanged; MetadataPutBack; RoleChanged when the controllers name another master or epoch, InSyncChanged when this broker enters or leaves
-the SyncStateSet.
+Events: FenceChanged; MetadataPutBack; RoleChanged when the controllers name another master or epoch, InSyncChanged when this
+broker enters or leaves the SyncStateSet.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
@@ -21,30 +22,32 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
-from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
+from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles import metadata
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, lag_bytes, readiness
+from ha_sidecar.roles.companion_facts import (
+    BrokerFacts,
+    GroupFacts,
+    identified,
+    lag_bytes,
+    master_of,
+    readiness,
+)
 from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
-from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
-from ha_sidecar.roles.holding import ClientHold, acknowledges
+from ha_sidecar.roles.holding import ClientHold
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
-from ha_sidecar.roles.metadata_guard import MetadataGuard, PutBack, put_back
+from ha_sidecar.roles.metadata_watch import MetadataWatch
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
-SETTLED_TIMEOUT_S: Final = 0.1
-METADATA_S: Final = 5.0
-"""Between two comparisons of what the broker and its master know."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +70,9 @@ class Companion:
         self._trouble = ""
         self._in_sync: bool | None = None
         self._is_warm = False
-        self._metadata: Final = MetadataGuard()
-        self._metadata_master: HostPort | None = None
+        self._metadata: Final = MetadataWatch(
+            config, self._events, lambda: self._broker_facts, lambda: self._group_facts
+        )
         self._hold: ClientHold | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
@@ -86,13 +90,11 @@ class Companion:
         try:
             if self._config.http is not None:
                 await http.start(*self._config.http)
-            works = [self._watch_broker(), self._watch_group(), self._watch_metadata()]
+            works = [self._watch_broker(), self._watch_group(), self._metadata.run()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
             if self._config.hold_ms:
-                self._hold = ClientHold(
-                    self._config.broker, self._config.hold_ms, self._mastered, self._is_settled
-                )
+                self._hold = ClientHold(self._config.broker, self._config.hold_ms, self._mastered)
                 works.append(self._hold.run())
             await asyncio.gather(*works)
         finally:
@@ -148,85 +150,9 @@ class Companion:
             return None
         return group
 
-    async def _is_settled(self, before: GroupFacts) -> bool:
-        """Ask at the address that this broker announced whether a master answers there that acknowledges.
-
-        A new connection each time: where one leads to is decided when it is made. One that still leads here is not answered.
-        """
-        address = _address(before.master_address)
-        if address is None:
-            return False
-        asker = Asker(address)
-        try:
-            async with asyncio.timeout(SETTLED_TIMEOUT_S):
-                answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
-            return acknowledges(HARuntimeInfo.decode(answer.body), before)
-        except (AskError, RemotingProtocolError, TimeoutError):
-            return False
-        finally:
-            asker.close()
-
-    async def _watch_metadata(self) -> None:
-        """Compare what the broker knows with what its master knows, while it is a slave."""
-        own = Asker(self._config.broker)
-        master: Asker | None = None
-        try:
-            while True:
-                facts, group = self._broker_facts, self._group_facts
-                address = _address(group.master_address) if group is not None else None
-                if facts is None or facts.is_master or address is None or address != self._metadata_master:
-                    self._metadata.forget()
-                    self._metadata_master = address
-                    if master is not None:
-                        master.close()
-                    master = None if address is None else Asker(address)
-                if facts is not None and not facts.is_master and master is not None:
-                    try:
-                        compared = await metadata.fetch(own), await metadata.fetch(master)
-                        self._metadata.compared(*compared, _now_ms())
-                    except (AskError, RemotingProtocolError) as error:
-                        _log.debug("metadata: %s", error)
-                elif facts is not None and facts.is_master and self._config.metadata_put_back:
-                    await self._put_back(own)
-                await asyncio.sleep(METADATA_S)
-        finally:
-            own.close()
-            if master is not None:
-                master.close()
-
-    async def _put_back(self, own: Asker) -> None:
-        """Give a new master the topics, groups and offsets that the last one had and it lacks; once for each change of role."""
-        good = self._metadata.good
-        done: dict[str, None] = {}  # an offset is a request for each queue, and named once
-        if not good:
-            return
-        try:
-            for request in put_back(await metadata.fetch(own), good):
-                if await self._put_one_back(own, request):
-                    done[f"{request.file_name}:{request.name}"] = None
-        except AskError as error:
-            _log.warning("putting metadata back: %s", error)
-            return
-        self._metadata.good = {}
-        if done:
-            _log.warning("the new master lacked %s; put back", ", ".join(done))
-            epoch = self._group_facts.master_epoch if self._group_facts is not None else None
-            self._events.add("MetadataPutBack", epoch, {"names": ",".join(done)})
-
-    async def _put_one_back(self, own: Asker, request: PutBack) -> bool:
-        """Say whether the broker took it; a refusal of one keeps no other from being put back."""
-        try:
-            await own.ask(request.code, request.header, request.body)
-        except AskError as error:
-            if error.code is None:
-                raise
-            _log.warning("putting back %s %s: %s", request.file_name, request.name, error)
-            return False
-        return True
-
     def _status(self) -> dict[str, Any]:
         """Return what is known as one JSON object; null for what is not."""
-        broker, missing = self._identified(), self._metadata.missing(_now_ms())
+        broker, missing = self._identified(), self._metadata.missing()
         return {
             "broker": None if broker is None else asdict(broker),
             "group": None if self._group_facts is None else asdict(self._group_facts),
@@ -242,8 +168,8 @@ class Companion:
     async def _master_max_offset(self) -> int | None:
         """Ask the group's master how far its log reaches; None if it is this broker, or does not say."""
         facts, group = self._broker_facts, self._group_facts
-        address = _address(group.master_address) if group is not None else None
-        if facts is None or facts.is_master or group is None or address is None:
+        address = master_of(group)
+        if facts is None or facts.is_master or address is None:
             return None
         if self._master is None or self._master.address != address:
             if self._master is not None:
@@ -291,7 +217,7 @@ class Companion:
 
     def _known(self) -> Known:
         fenced = None if self._fencing is None else self._fencing.is_closed
-        missing = self._metadata.missing(_now_ms())
+        missing = self._metadata.missing()
         return Known(
             self._identified(),
             self._group_facts,
@@ -303,14 +229,3 @@ class Companion:
 
     def _identified(self) -> BrokerFacts | None:
         return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
-def _address(text: str | None) -> HostPort | None:
-    try:
-        return host_port(text or "")
-    except ConfigError:
-        return None

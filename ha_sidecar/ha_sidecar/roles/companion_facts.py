@@ -22,6 +22,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
+from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
 """Name of the figure in the answer to 28."""
@@ -77,6 +78,14 @@ class GroupFacts:
     master_epoch: int
     members: tuple[int, ...]
     others: tuple[tuple[int, str, bool], ...]
+
+
+def master_of(group: GroupFacts | None) -> HostPort | None:
+    """Return where the group's master is; None if there is none, or nobody said."""
+    try:
+        return host_port((group and group.master_address) or "")
+    except ConfigError:
+        return None
 
 
 def broker_facts(

@@ -1,4 +1,4 @@
-"""What the clients of a dead master asked, kept to be answered with one thing: go away.
+"""The clients of a dead master and what they asked, kept to be answered with one thing: go away.
 
 From 5.3.2 on, a client that is answered GO_AWAY dials the same address anew and asks there again, within the same try and
 without a word to the application: brokers say it while they shut down. An older client would take it for an error. It has its
@@ -8,21 +8,30 @@ Why the answer matters more than the tries: when a connection ends, `NettyRemoti
 if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over: so its
 source reads, and senders did wait for 3 s in 2 of 12 faults while held connections were closed.
 
-Never: carries out a request, keeps its body.
+A question for the HA status comes from no client: a companion asks who is master where clients come to, and by the old route
+that still leads here. It is disconnected at once, so that it asks anew.
+
+Never: carries out a request, keeps its body, holds more than its bounds allow.
 
 Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestCommand 5.3.2 to 5.5.0.
 """
 
 import contextlib
+import selectors
 import socket
+import time
 from typing import Final
 
-from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import FrameDecoder, encode
 
 RECEIVE_BYTES: Final = 1 << 16
+CLIENTS_MAX: Final = 4096
+HELD_BYTES_MAX: Final = 32 << 20
+"""A companion has little memory; who comes on top of these is disconnected."""
+WAKES_MAX: Final = 16
 VERSION_V5_3_1: Final = 475
 """MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
 
@@ -44,9 +53,9 @@ class HeldClient:
         self._can_go = True
 
     @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of a request that has not come whole yet."""
-        return self._decoder.held_bytes
+    def held_bytes(self) -> int:
+        """Bytes of a request that has not come whole yet, and of answers that wait."""
+        return self._decoder.held_bytes + len(self._answers)
 
     def read(self) -> bool:
         """Take in what came; False if the connection is of no use any more."""
@@ -58,6 +67,8 @@ class HeldClient:
         except (OSError, RemotingProtocolError):
             return False
         for command in commands:
+            if command.code == RequestCode.GET_BROKER_HA_STATUS:
+                return False
             if not (command.is_oneway or command.is_response):
                 self._can_go = self._can_go and command.version > VERSION_V5_3_1
                 answer = RemotingCommand.response_to(
@@ -78,3 +89,79 @@ class HeldClient:
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
+
+
+class HeldClients:
+    """All connections that are held at one port; for one thread.
+
+    Attributes:
+        taken: connections that ever came.
+    """
+
+    def __init__(self, listener: socket.socket, woken: socket.socket) -> None:
+        """Take the port, and what tells the thread to look up from it; both stay the caller's."""
+        self.taken = 0
+        self._listener: Final = listener
+        self._woken: Final = woken
+        self._clients: Final[dict[socket.socket, HeldClient]] = {}
+        self._held_bytes = 0
+        self._selector: Final = selectors.DefaultSelector()
+        for socket_ in (listener, woken):
+            self._selector.register(socket_, selectors.EVENT_READ)
+
+    def serve(self, until_s: float) -> None:
+        """Take connections and what they ask until woken, or until `until_s` on the monotonic clock."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left_s):
+                if key.fileobj is self._woken:
+                    self._woken.recv(WAKES_MAX)
+                    return
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._read(key.data)
+
+    def send_away(self) -> None:
+        """Answer all that were not answered yet."""
+        for connection, client in list(self._clients.items()):
+            if not client.is_sent_away:
+                before_bytes = client.held_bytes
+                is_of_use = client.send_away()
+                self._after(connection, client, before_bytes, is_of_use=is_of_use)
+
+    def close(self) -> None:
+        """Disconnect everybody."""
+        for connection in list(self._clients):
+            self._drop(connection)
+        self._selector.close()
+
+    def _accept(self) -> None:
+        try:
+            connection = self._listener.accept()[0]
+        except OSError:  # it has left again
+            return
+        self.taken += 1
+        if len(self._clients) == CLIENTS_MAX:
+            connection.close()
+            return
+        self._clients[connection] = HeldClient(connection)
+        self._selector.register(connection, selectors.EVENT_READ, connection)
+
+    def _read(self, connection: socket.socket) -> None:
+        client = self._clients[connection]
+        before_bytes = client.held_bytes
+        is_of_use = client.read()
+        self._after(connection, client, before_bytes, is_of_use=is_of_use)
+
+    def _after(
+        self, connection: socket.socket, client: HeldClient, before_bytes: int, *, is_of_use: bool
+    ) -> None:
+        self._held_bytes += client.held_bytes - before_bytes
+        if not is_of_use or self._held_bytes > HELD_BYTES_MAX:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        client = self._clients.pop(connection)
+        self._held_bytes -= client.held_bytes
+        self._selector.unregister(connection)
+        client.close()

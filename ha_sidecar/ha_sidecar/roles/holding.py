@@ -9,7 +9,8 @@ then.
     watching   one idle connection to the broker; its end is the first sign that the process is gone
     binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
     holding    until a master with enough copies answers at the address that clients come to, or `hold_ms` are over
-    closing    what is held is sent away, and for `LATE_S` more what still comes here by the old route
+    closing    what is held is sent away, and for `LATE_S` more, if `hold_ms` allow it, what still comes here by the old route:
+               each node learns of the new one by itself, and a port that is refused takes all three tries at once
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
 
@@ -30,9 +31,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from controller_core.remoting.bodies import HARuntimeInfo
-from ha_sidecar.roles.companion_facts import GroupFacts
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.companion_facts import GroupFacts, master_of
 from ha_sidecar.roles.config import HostPort
-from ha_sidecar.roles.held_clients import HeldClient
+from ha_sidecar.roles.held_clients import WAKES_MAX, HeldClients
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -40,13 +44,12 @@ BIND_WITHIN_S: Final = 0.25
 EXPECTED_WITHIN_S: Final = 3.0
 BIND_AGAIN_S: Final = 0.0005
 ASK_AGAIN_S: Final = 0.02
-LATE_S: Final = 0.3
+ANSWER_WITHIN_S: Final = 0.1
+LATE_S: Final = 1.0
+LATE_S_MIN: Final = 0.3
+"""Of these, how many are kept for late clients when nobody is elected in time."""
 LATE_TURN_S: Final = 0.1
 BACKLOG: Final = 1024
-CLIENTS_MAX: Final = 4096
-UNFINISHED_BYTES_MAX: Final = 32 << 20
-"""A companion has little memory; who comes on top of these is disconnected."""
-WAKES_MAX: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +59,25 @@ def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
     others = len(before.members) - 1
     in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
     return answer.master and in_sync >= min(others - 1, 1)
+
+
+async def is_settled(before: GroupFacts) -> bool:
+    """Ask at the address that the dead master announced whether a master answers there that acknowledges.
+
+    A new connection each time: where one leads to is decided when it is made. One that still leads here is not answered.
+    """
+    address = master_of(before)
+    if address is None:
+        return False
+    asker = Asker(address)
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+        return acknowledges(HARuntimeInfo.decode(answer.body), before)
+    except (AskError, RemotingProtocolError, TimeoutError):
+        return False
+    finally:
+        asker.close()
 
 
 class ClientHold:
@@ -70,7 +92,7 @@ class ClientHold:
         broker: HostPort,
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
-        is_settled: Callable[[GroupFacts], Awaitable[bool]],
+        asks: Callable[[GroupFacts], Awaitable[bool]] = is_settled,
     ) -> None:
         """Take what is watched.
 
@@ -78,13 +100,13 @@ class ClientHold:
             broker: the broker's remoting address; its port is taken on all addresses.
             hold_ms: clients are held for no longer.
             mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
-            is_settled: asks whether the clients of that group would be served now where they would come to.
+            asks: whether the clients of that group would be served now where they would come to.
         """
         self.held = 0
         self._broker: Final = broker
         self._hold_s: Final = hold_ms / 1000
         self._mastered: Final = mastered
-        self._is_settled: Final = is_settled
+        self._asks: Final = asks
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
         self._wake, self._woken = socket.socketpair()
@@ -118,14 +140,21 @@ class ClientHold:
 
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
-        while not self._ended.is_set():
-            if self._before is not None and await self._is_settled(self._before):
-                self._wake.send(b"r")
-                await self._ended.wait()
-            else:
+        released = asyncio.Event()
+        async with asyncio.TaskGroup() as asking:
+            # The questions overlap: one that takes the old route is never answered, and must not keep the next from being asked.
+            while not (released.is_set() or self._ended.is_set()):
+                if self._before is not None:
+                    asking.create_task(self._release_if_settled(self._before, released))
                 await asyncio.sleep(ASK_AGAIN_S)
+        await self._ended.wait()
         self._began.clear()
         self._ended.clear()
+
+    async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
+        if await self._asks(before) and not released.is_set():
+            released.set()
+            self._wake.send(b"r")
 
     def _watch(self) -> None:
         while not self._is_stopping:
@@ -173,43 +202,14 @@ class ClientHold:
     def _hold(self, listener: socket.socket) -> None:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
-        clients: dict[socket.socket, HeldClient] = {}
-        with listener:
-            self._serve(listener, clients, started_s + self._hold_s - LATE_S)
+        with listener, contextlib.closing(HeldClients(listener, self._woken)) as clients:
+            end_s = started_s + self._hold_s
+            clients.serve(end_s - LATE_S_MIN)
             released_s = time.monotonic()
-            _send_away(clients)
-            while time.monotonic() < released_s + LATE_S:
-                self._serve(listener, clients, time.monotonic() + LATE_TURN_S)
-                _send_away(clients)
-        for client in clients.values():
-            client.close()
-        _log.warning("clients were held for %.3f s, by %d connections", released_s - started_s, self.held)
+            clients.send_away()
+            while time.monotonic() < min(released_s + LATE_S, end_s):
+                clients.serve(time.monotonic() + LATE_TURN_S)
+                clients.send_away()
+        self.held += clients.taken
+        _log.warning("clients were held for %.3f s, on %d connections", released_s - started_s, clients.taken)
         self._loop.call_soon_threadsafe(self._ended.set)
-
-    def _serve(
-        self, listener: socket.socket, clients: dict[socket.socket, HeldClient], until_s: float
-    ) -> None:
-        """Take connections and what they ask until woken or the time is over."""
-        while (left_s := until_s - time.monotonic()) > 0:
-            ready = self._ready((listener, *clients), left_s)
-            if not ready:
-                return
-            for one in ready:
-                if one is listener:
-                    with contextlib.suppress(OSError):  # one that has left again
-                        connection = listener.accept()[0]
-                        clients[connection] = HeldClient(connection)
-                        self.held += 1
-                elif not clients[one].read() or _are_too_many(clients):
-                    clients.pop(one).close()
-
-
-def _are_too_many(clients: dict[socket.socket, HeldClient]) -> bool:
-    unfinished_bytes = sum(client.unfinished_bytes for client in clients.values())
-    return len(clients) > CLIENTS_MAX or unfinished_bytes > UNFINISHED_BYTES_MAX
-
-
-def _send_away(clients: dict[socket.socket, HeldClient]) -> None:
-    for connection, client in list(clients.items()):
-        if not client.is_sent_away and not client.send_away():
-            clients.pop(connection).close()

@@ -140,7 +140,7 @@ async def test_a_slave_is_ready_while_it_is_in_the_set(answering_group: Any) -> 
 async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.companion.METADATA_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
     monkeypatch.setattr("ha_sidecar.roles.metadata_guard.GRACE_MS", 0)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
@@ -156,7 +156,7 @@ async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
 async def test_a_slave_that_is_promoted_without_its_topics_gets_them_back(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.companion.METADATA_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
     async with beside(answering_group, slave, metadata_put_back=True) as made:

@@ -12,7 +12,7 @@ from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeIn
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from ha_sidecar.roles import holding
+from ha_sidecar.roles import held_clients, holding
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.holding import ClientHold, acknowledges
 from testkit.ports import free_port
@@ -33,7 +33,7 @@ class Place:
     def __init__(self, hold_ms: int = 60_000) -> None:
         self.port = free_port()
         self.mastered: GroupFacts | None = BEFORE
-        self.is_settled = False
+        self.is_settled = self.hangs = False
         self._broker: asyncio.Server | None = None
         self._connections: list[asyncio.StreamWriter] = []
         self._clients: list[asyncio.StreamWriter] = []
@@ -42,6 +42,8 @@ class Place:
 
     async def _settled(self, before: GroupFacts) -> bool:
         assert before is self.mastered
+        if self.hangs:
+            await asyncio.Event().wait()
         return self.is_settled
 
     async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +161,7 @@ async def test_who_sends_rubbish_is_disconnected_at_once(place: Place) -> None:
 async def test_a_request_for_which_there_is_no_room_ends_its_connection(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "UNFINISHED_BYTES_MAX", 1000)
+    monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 1000)
     await place.start_broker()
     place.kill_broker()
     held = await place.client()
@@ -167,8 +169,36 @@ async def test_a_request_for_which_there_is_no_room_ends_its_connection(
     assert await is_held(held)
 
 
+async def test_a_connection_for_which_there_is_no_room_is_closed_and_what_is_held_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_clients, "CLIENTS_MAX", 1)
+    await place.start_broker()
+    place.kill_broker()
+    held = await place.client()
+    assert await is_held(held)
+    await closed(await place.client())
+    assert await is_held(held)
+
+
+async def test_who_asks_for_the_master_by_the_old_route_is_disconnected_at_once(place: Place) -> None:
+    await place.start_broker()
+    place.kill_broker()
+    await closed(await place.client(encode(RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS))))
+
+
+async def test_a_question_that_is_never_answered_keeps_no_other_from_being_asked(place: Place) -> None:
+    place.hangs = True
+    await place.start_broker()
+    place.kill_broker()
+    client = await place.client()
+    assert await is_held(client)
+    place.hangs, place.is_settled = False, True
+    await closed(client)
+
+
 async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
-    place = Place(hold_ms=int(holding.LATE_S * 1000) + 200)
+    place = Place(hold_ms=int(holding.LATE_S_MIN * 1000) + 200)
     running = asyncio.create_task(place.hold.run())
     await place.start_broker()
     place.kill_broker()
