@@ -22,7 +22,7 @@ from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
 
-_PHASES = ("suspected", "elected", "endpoint", "role taken", "two copies", "first ack")
+_PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies", "released", "first ack")
 
 
 async def ours(kubeconfig: Path, faults: list[str], runs: int, *, keep: bool) -> tuple[list[Cost], int]:

@@ -10,7 +10,7 @@ which has no program of ours, calls it from its preStop over loopback.
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
 
-Events: FenceChanged; MetadataPutBack; RoleChanged when the controllers name another master or epoch, InSyncChanged when this
+Events: those of the fence, the metadata and the hold; RoleChanged when the controllers name another master or epoch, InSyncChanged when this
 broker enters or leaves the SyncStateSet.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
@@ -94,7 +94,9 @@ class Companion:
             if self._fencing is not None:
                 works.append(self._fencing.run())
             if self._config.hold_ms:
-                self._hold = ClientHold(self._config.broker, self._config.hold_ms, self._mastered)
+                self._hold = ClientHold(
+                    self._config.broker, self._config.hold_ms, self._mastered, self._events
+                )
                 works.append(self._hold.run())
             await asyncio.gather(*works)
         finally:

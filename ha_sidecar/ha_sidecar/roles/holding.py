@@ -17,6 +17,8 @@ Watching and holding have a thread of their own: a client's second try comes soo
 Never: holds the clients of a slave, who have a master to go to; answers anything else than that; keeps the port for longer
 than `hold_ms`, as the broker's next process needs it.
 
+Events: ClientsHeld, ClientsReleased with the epoch that has ended, and whether a successor was there.
+
 Source: DefaultMQProducerImpl.sendDefaultImpl, NettyServerConfig 5.5.0.
 """
 
@@ -36,6 +38,7 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import GroupFacts, master_of
 from ha_sidecar.roles.config import HostPort
+from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.held_clients import WAKES_MAX, HeldClients
 
 DIAL_WITHIN_S: Final = 1.0
@@ -92,6 +95,7 @@ class ClientHold:
         broker: HostPort,
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
+        events: EventLog,
         asks: Callable[[GroupFacts], Awaitable[bool]] = is_settled,
     ) -> None:
         """Take what is watched.
@@ -100,12 +104,14 @@ class ClientHold:
             broker: the broker's remoting address; its port is taken on all addresses.
             hold_ms: clients are held for no longer.
             mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
+            events: what it does is told there.
             asks: whether the clients of that group would be served now where they would come to.
         """
         self.held = 0
         self._broker: Final = broker
         self._hold_s: Final = hold_ms / 1000
         self._mastered: Final = mastered
+        self._events: Final = events
         self._asks: Final = asks
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
@@ -140,13 +146,17 @@ class ClientHold:
 
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
-        released = asyncio.Event()
+        before, released = self._before, asyncio.Event()
+        epoch = None if before is None else before.master_epoch
+        self._events.add("ClientsHeld", epoch, {})
         async with asyncio.TaskGroup() as asking:
             # The questions overlap: one that takes the old route is never answered, and must not keep the next from being asked.
             while not (released.is_set() or self._ended.is_set()):
-                if self._before is not None:
-                    asking.create_task(self._release_if_settled(self._before, released))
+                if before is not None:
+                    asking.create_task(self._release_if_settled(before, released))
                 await asyncio.sleep(ASK_AGAIN_S)
+        if not released.is_set():
+            self._events.add("ClientsReleased", epoch, {"settled": "false"})
         await self._ended.wait()
         self._began.clear()
         self._ended.clear()
@@ -155,6 +165,7 @@ class ClientHold:
         if await self._asks(before) and not released.is_set():
             released.set()
             self._wake.send(b"r")
+            self._events.add("ClientsReleased", before.master_epoch, {"settled": "true"})
 
     def _watch(self) -> None:
         while not self._is_stopping:

@@ -34,7 +34,8 @@ BEFORE_S: Final = 4.0
 AFTER_S: Final = 8.0
 RATE: Final = 200
 THREADS: Final = 4
-_PORT: Final = 9880
+_CONTROLLER_PORT: Final = 9880
+_COMPANION_PORT: Final = 9882
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,10 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
             after = await group.until_epoch_above(before.epoch)
+        held = await _held(group, before, fault_ns)
         await _renew(group.cluster, before.master, fault)
         cost, sends = await _account(load, fault, group.until_whole)
-    phases = await _phases(group, after, sends, fault_ns)
+    phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
     return replace(cost, phases_ms=phases)
@@ -214,12 +216,28 @@ async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: i
     return {name: _ms(at - fault_ns) for name, at in moments.items() if at is not None}
 
 
+async def _held(group: Group, before: GroupView, fault_ns: int) -> dict[str, float]:
+    """Return when the dead master's companion held clients and let them go; a pod that was replaced cannot tell."""
+    try:
+        events = await events_at(group, f"{before.master}:{_COMPANION_PORT}")
+    except KubeError:
+        return {}
+    phases = {"ClientsHeld": "held", "ClientsReleased": "released"}
+    return {
+        phases[event["kind"]]: _ms(int(event["ts_ns"]) - fault_ns)
+        for event in events
+        if event["kind"] in phases and event["epoch"] == before.epoch and int(event["ts_ns"]) > fault_ns
+    }
+
+
 async def events_of(group: Group) -> list[Json]:
     """Return the controllers' events of a group, asked through the API server."""
-    path = (
-        f"/api/v1/namespaces/{group.cluster.namespace}/pods/main-controller-0:{_PORT}"
-        "/proxy/v1/events?after=0&follow=false"
-    )
+    return await events_at(group, f"main-controller-0:{_CONTROLLER_PORT}")
+
+
+async def events_at(group: Group, place: str) -> list[Json]:
+    """Return the events of a group that a pod tells at its port, asked through the API server."""
+    path = f"/api/v1/namespaces/{group.cluster.namespace}/pods/{place}/proxy/v1/events?after=0&follow=false"
     lines = (await group.cluster.kubectl("get", "--raw", path)).splitlines()
     events = [json.loads(line) for line in lines if line.strip()]
     return [event for event in events if event.get("group") == group.name]

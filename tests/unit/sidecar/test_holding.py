@@ -14,6 +14,7 @@ from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.roles import held_clients, holding
 from ha_sidecar.roles.companion_facts import GroupFacts
+from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.holding import ClientHold, acknowledges
 from testkit.ports import free_port
 
@@ -38,7 +39,10 @@ class Place:
         self._connections: list[asyncio.StreamWriter] = []
         self._clients: list[asyncio.StreamWriter] = []
         self._connected = asyncio.Event()
-        self.hold = ClientHold(("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self._settled)
+        self.events = EventLog("c", "g")
+        self.hold = ClientHold(
+            ("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self.events, self._settled
+        )
 
     async def _settled(self, before: GroupFacts) -> bool:
         assert before is self.mastered
@@ -85,6 +89,10 @@ class Place:
                     return reader
                 await asyncio.sleep(0.001)
 
+    def told(self) -> list[tuple[str, int, dict[str, str]]]:
+        """Return what the hold has told: kind, epoch, attributes."""
+        return [(event["kind"], event["epoch"], event["attrs"]) for event in self.events.after(0)]
+
     async def stop(self, running: asyncio.Task[None]) -> None:
         """End the hold, the broker and the clients."""
         self.is_settled = True
@@ -129,6 +137,7 @@ async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor
     assert await is_held(client)
     place.is_settled = True
     await closed(client)
+    assert place.told() == [("ClientsHeld", 3, {}), ("ClientsReleased", 3, {"settled": "true"})]
 
 
 async def test_a_client_that_knows_the_answer_is_sent_away_and_one_that_does_not_is_disconnected(
@@ -203,6 +212,10 @@ async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
     await place.start_broker()
     place.kill_broker()
     await closed(await place.client())
+    async with asyncio.timeout(WITHIN_S):
+        while len(place.told()) < 2:
+            await place.events.wait_change()
+    assert place.told() == [("ClientsHeld", 3, {}), ("ClientsReleased", 3, {"settled": "false"})]
     await place.stop(running)
 
 
