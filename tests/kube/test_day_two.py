@@ -119,7 +119,7 @@ async def test_nothing_changes_while_a_group_is_paused(release: Release) -> None
     await asyncio.sleep(STILL_S)
     assert await pods_of(release, "broker") == pods
     picture = await release.cluster.plugin("status", "orders")
-    assert "Paused" in picture
+    assert "waits  spec.paused is true: nothing is changed" in picture
     await change(release, '{"spec":{"config":null,"paused":false}}')
     await until_replaced(release, pods)
     await group.until_whole()
