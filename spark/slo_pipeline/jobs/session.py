@@ -5,6 +5,7 @@ Shape: every configuration that changes a result or opens a port is fixed here.
 Never: no other module calls `SparkSession.builder`.
 """
 
+import atexit
 import logging
 import os
 import sys
@@ -61,4 +62,8 @@ def session(
     builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
     # Spark writes each analysis error to Python's log as JSON before it raises it; the raised one says it better.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    if not master.startswith("local"):
+        # Only a session that is stopped deletes its executors: in Java's own exit hooks the client for that is gone.
+        atexit.register(made.stop)
+    return made
