@@ -21,8 +21,9 @@ RESOURCES: Final = Resources(cpu="100m", memory="128Mi")
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
 _POLL_INTERVAL_MS: Final = 500
-_HOLD_MS: Final = 1_800
-"""Twice what a failover takes at worst; a broker's process needs more than that to start again and want its port."""
+_HOLD_MS: Final = 2_500
+"""Below the 3 s after which a client gives a send up; the broker's next process waits for its port meanwhile."""
+_START_WAITS_TENTHS_MAX: Final = 50
 _LEAVE: Final = (
     f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
     "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
@@ -71,6 +72,20 @@ def companion(cluster: RocketMQClusterSpec) -> Json:
         readinessProbe=pods.http_probe("/readyz", http, period_s=1),
         volumeMounts=pods.mounts(data=False),
     )
+
+
+def until_port_is_free(port: int) -> str:
+    """Return a part of a start script that waits while the companion holds clients at a broker's port, 5 s at most.
+
+    A process that started at once would take processor time from its successor in the very second in which that is elected: with
+    two processors the gap was twice as long. It could not have the port either.
+    """
+    return f"""waited=0
+while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_TENTHS_MAX} ]; do
+  sleep 0.1
+  waited=$((waited + 1))
+done
+"""
 
 
 def leave_before_stop(spec: BrokerGroupSpec) -> Json:

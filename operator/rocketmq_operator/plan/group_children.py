@@ -21,7 +21,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
-from rocketmq_operator.plan.companion import companion, companion_conf, leave_before_stop
+from rocketmq_operator.plan.companion import companion, companion_conf, leave_before_stop, until_port_is_free
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
@@ -36,7 +36,7 @@ if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
 _BROKER_START: Final = f"""#!/bin/sh
 # Adds to the shared configuration what only this pod knows: the address it announces and its own.
 set -eu
-{_FIND_ADDRESS}program=mqbroker
+{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}program=mqbroker
 config={names.SCRATCH_PATH}/broker.conf
 cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"

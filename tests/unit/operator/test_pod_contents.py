@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,9 @@ from ha_sidecar.roles import companion_config
 from ha_sidecar.roles import config as replica_config
 from ha_sidecar.roles.leaving import Ending, LeaveResult
 from rocketmq_operator.plan import names
+from rocketmq_operator.plan.companion import until_port_is_free
 from testkit.operator_world import OperatorWorld
+from testkit.ports import free_port
 
 Json = dict[str, Any]
 THREE = {"logReplicas": 1}
@@ -93,6 +96,25 @@ async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> N
     answer = json.dumps(asdict(LeaveResult(Ending.KILL, "")))
     assert answer.removeprefix("{").partition(",")[0] in command[-1]
     _accepted("bash", command[-1])
+
+
+def test_a_broker_does_not_start_while_its_port_is_held() -> None:
+    port = free_port()
+    script = until_port_is_free(port)
+    with socket.create_server(("", port)):
+        waits = subprocess.Popen(["sh", "-euc", script])
+        with pytest.raises(subprocess.TimeoutExpired):
+            waits.wait(0.3)
+    assert waits.wait(5) == 0
+
+
+def test_a_port_that_nobody_holds_is_not_waited_for() -> None:
+    subprocess.run(["sh", "-euc", until_port_is_free(free_port())], check=True, timeout=1)
+
+
+async def test_every_start_of_a_broker_waits_for_its_port() -> None:
+    script = (await _settled()).get("ConfigMap", "orders")["data"]["start-broker.sh"]
+    assert script.index(until_port_is_free(names.BROKER_PORT)) < script.index("program=mqbroker")
 
 
 async def test_a_controller_that_is_cut_off_does_not_hold_heartbeats_to_the_others_up() -> None:
