@@ -8,8 +8,9 @@ Why the answer matters more than the tries: when a connection ends, `NettyRemoti
 if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over: so its
 source reads, and senders did wait for 3 s in 2 of 12 faults while held connections were closed.
 
-A question for the HA status comes from no client: a companion asks who is master where clients come to, and by the old route
-that still leads here. It is disconnected at once, so that it asks anew.
+What brokers and controllers ask each other comes from no client: a companion asks who is master where clients come to, a log
+replica asks the new master for its HA address, and by the old route both still come here. They are disconnected at once, so that
+they ask anew: a log replica that was held came back to its master 1.4 s late, and nothing could be acknowledged until then.
 
 Never: carries out a request, keeps its body, holds more than its bounds allow.
 
@@ -22,7 +23,7 @@ import socket
 import time
 from typing import Final
 
-from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import FrameDecoder, encode
@@ -32,6 +33,8 @@ CLIENTS_MAX: Final = 4096
 HELD_BYTES_MAX: Final = 32 << 20
 """A companion has little memory; who comes on top of these is disconnected."""
 WAKES_MAX: Final = 16
+MEMBERS_CODES: Final = range(900, 1100)
+"""What brokers, log replicas and controllers ask each other; RequestCode.java has nothing of a client's there."""
 VERSION_V5_3_1: Final = 475
 """MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
 
@@ -67,7 +70,7 @@ class HeldClient:
         except (OSError, RemotingProtocolError):
             return False
         for command in commands:
-            if command.code == RequestCode.GET_BROKER_HA_STATUS:
+            if command.code in MEMBERS_CODES:
                 return False
             if not (command.is_oneway or command.is_response):
                 self._can_go = self._can_go and command.version > VERSION_V5_3_1

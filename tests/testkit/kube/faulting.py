@@ -96,12 +96,12 @@ class EndpointWatch:
 
 
 async def measured(group: Group, image: str, name_server: str, fault: str, number: int) -> Cost:
-    """Do one fault to a whole group and wait until it is whole again.
+    """Do one fault to a whole group, whose addresses are with their members, and wait until it is whole again.
 
     Raises:
         KubeError: the group, the load or the fault failed.
     """
-    before = await group.until_whole()
+    before = await group.until_at_home()
     nodes = await _nodes_of_pods(group.cluster)
     harmed_node = nodes[before.master]
     elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)

@@ -190,10 +190,13 @@ async def test_a_connection_for_which_there_is_no_room_is_closed_and_what_is_hel
     assert await is_held(held)
 
 
-async def test_who_asks_for_the_master_by_the_old_route_is_disconnected_at_once(place: Place) -> None:
+@pytest.mark.parametrize("code", [RequestCode.GET_BROKER_HA_STATUS, RequestCode.EXCHANGE_BROKER_HA_INFO])
+async def test_who_asks_for_the_master_by_the_old_route_is_disconnected_at_once(
+    place: Place, code: RequestCode
+) -> None:
     await place.start_broker()
     place.kill_broker()
-    await closed(await place.client(encode(RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS))))
+    await closed(await place.client(encode(RemotingCommand.request(code))))
 
 
 async def test_a_question_that_is_never_answered_keeps_no_other_from_being_asked(place: Place) -> None:
