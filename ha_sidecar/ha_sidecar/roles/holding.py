@@ -17,7 +17,8 @@ Watching and holding have a thread of their own: a client's second try comes soo
 Never: holds the clients of a slave, who have a master to go to; answers anything else than that; keeps the port for longer
 than `hold_ms`, as the broker's next process needs it.
 
-Events: ClientsHeld, ClientsReleased with the epoch that has ended, and whether a successor was there.
+Events: ClientsHeld with the time for which the port may have been nobody's, ClientsReleased with whether a successor was there;
+both with the epoch that has ended.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, NettyServerConfig 5.5.0.
 """
@@ -115,6 +116,7 @@ class ClientHold:
         self._asks: Final = asks
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
+        self._refused_ms_max = 0.0
         self._wake, self._woken = socket.socketpair()
         self._began = asyncio.Event()
         self._ended = asyncio.Event()
@@ -148,7 +150,7 @@ class ClientHold:
         """Wait until the successor can acknowledge, or the time is over."""
         before, released = self._before, asyncio.Event()
         epoch = None if before is None else before.master_epoch
-        self._events.add("ClientsHeld", epoch, {})
+        self._events.add("ClientsHeld", epoch, {"refused_ms_max": f"{self._refused_ms_max:.1f}"})
         async with asyncio.TaskGroup() as asking:
             # The questions overlap: one that takes the old route is never answered, and must not keep the next from being asked.
             while not (released.is_set() or self._ended.is_set()):
@@ -196,6 +198,7 @@ class ClientHold:
         """Take the port as soon as the process has lost it; None if it has not."""
         until_s = time.monotonic() + (EXPECTED_WITHIN_S if self._is_expected else BIND_WITHIN_S)
         self._is_expected = False
+        tried_s = time.monotonic()
         while time.monotonic() < until_s:
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -205,8 +208,10 @@ class ClientHold:
                 listener.setblocking(False)
             except OSError:
                 listener.close()
+                tried_s = time.monotonic()
                 time.sleep(BIND_AGAIN_S)
             else:
+                self._refused_ms_max = (time.monotonic() - tried_s) * 1000
                 return listener
         return None
 
@@ -222,5 +227,10 @@ class ClientHold:
                 clients.serve(time.monotonic() + LATE_TURN_S)
                 clients.send_away()
         self.held += clients.taken
-        _log.warning("clients were held for %.3f s, on %d connections", released_s - started_s, clients.taken)
+        _log.warning(
+            "clients were held for %.3f s, on %d connections, and refused for at most %.1f ms before",
+            released_s - started_s,
+            clients.taken,
+            self._refused_ms_max,
+        )
         self._loop.call_soon_threadsafe(self._ended.set)
