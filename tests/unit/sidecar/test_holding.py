@@ -122,6 +122,11 @@ async def is_held(client: asyncio.StreamReader) -> bool:
     return not done
 
 
+@pytest.fixture(autouse=True)
+def few_late_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "LATE_S", 0.2)
+
+
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     made = Place()
