@@ -68,7 +68,7 @@ def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
 async def is_settled(before: GroupFacts) -> bool:
     """Ask at the address that the dead master announced whether a master answers there that acknowledges.
 
-    A new connection each time: where one leads to is decided when it is made. One that still leads here is not answered.
+    A new connection each time: where one leads to is decided when it is made. One that still leads here is ended.
     """
     address = master_of(before)
     if address is None:
@@ -129,6 +129,7 @@ class ClientHold:
         try:
             while True:
                 await self._began.wait()
+                self._tell("ClientsHeld", refused_ms_max=f"{self._refused_ms_max:.1f}")
                 await self._let_go()
         finally:
             try:
@@ -148,17 +149,15 @@ class ClientHold:
 
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
-        before, released = self._before, asyncio.Event()
-        epoch = None if before is None else before.master_epoch
-        self._events.add("ClientsHeld", epoch, {"refused_ms_max": f"{self._refused_ms_max:.1f}"})
+        released = asyncio.Event()
         async with asyncio.TaskGroup() as asking:
-            # The questions overlap: one that takes the old route is never answered, and must not keep the next from being asked.
+            # The questions overlap: one that takes the old route may never be answered, and must not hold the next one up.
             while not (released.is_set() or self._ended.is_set()):
-                if before is not None:
-                    asking.create_task(self._release_if_settled(before, released))
+                if self._before is not None:
+                    asking.create_task(self._release_if_settled(self._before, released))
                 await asyncio.sleep(ASK_AGAIN_S)
         if not released.is_set():
-            self._events.add("ClientsReleased", epoch, {"settled": "false"})
+            self._tell("ClientsReleased", settled="false")
         await self._ended.wait()
         self._began.clear()
         self._ended.clear()
@@ -167,7 +166,10 @@ class ClientHold:
         if await self._asks(before) and not released.is_set():
             released.set()
             self._wake.send(b"r")
-            self._events.add("ClientsReleased", before.master_epoch, {"settled": "true"})
+            self._tell("ClientsReleased", settled="true")
+
+    def _tell(self, kind: str, **attrs: str) -> None:
+        self._events.add(kind, None if self._before is None else self._before.master_epoch, attrs)
 
     def _watch(self) -> None:
         while not self._is_stopping:
