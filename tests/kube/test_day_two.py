@@ -129,7 +129,7 @@ async def test_a_deleted_group_leaves_its_volumes_and_has_its_messages_again_whe
     release: Release, load: LoadPod
 ) -> None:
     group, cluster = release.group, release.cluster
-    await group.until_whole()
+    await load.until_brokers_know_topic((await group.until_whole()).brokers)
     stats = await load.stop()
     assert stats.acknowledged > 0
     await cluster.kubectl("delete", "brokergroup", "orders", timeout_s=120.0)

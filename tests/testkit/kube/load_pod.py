@@ -8,10 +8,12 @@ import asyncio
 import base64
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from testkit.jars import jars
+from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.load import (
     LoadSettings,
@@ -28,6 +30,7 @@ GAP_S_MAX: Final = 8.0
 """Below what a client's own route poll takes, with room for a machine that has other work; the benchmark measures."""
 _CONTAINER: Final = "load"
 _DATA: Final = "/data"
+_TOPICS_FILE: Final = "/var/lib/rocketmq/store/config/topics.json"
 _CLASS_PATH: Final = '/load:"$ROCKETMQ_HOME/lib/*"'
 _JAVA: Final = (
     "java -Xms64m -Xmx192m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.home=/data "
@@ -142,6 +145,19 @@ class LoadPod:
         except KubeError:
             return []
         return await asyncio.to_thread(_parsed, text)
+
+    async def until_brokers_know_topic(self, brokers: Iterable[str]) -> None:
+        """Wait until each of these pods has written the topic down.
+
+        Slaves copy their master's topics once a second; one that is younger may be gone with its master, its messages not.
+        """
+
+        async def known() -> bool:
+            command = f"grep -qs '\"{self._topic}\"' {_TOPICS_FILE}; echo $?"
+            codes = [await self._cluster.shell(broker, BROKER_CONTAINER, command) for broker in brokers]
+            return all(code.strip() == b"0" for code in codes)
+
+        await until(f"every broker knows {self._topic}", known, _ROUTES_KNOWN_S_MAX)
 
     async def stop(self) -> LoadStats:
         """End the producer in good order and return its numbers."""
