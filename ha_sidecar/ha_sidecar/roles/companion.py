@@ -19,6 +19,7 @@ Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncSt
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -98,7 +99,7 @@ class Companion:
                     self._config.broker, self._config.hold_ms, self._mastered, self._events
                 )
                 works.append(self._hold.run())
-            await asyncio.gather(*works)
+            await _all_to_their_end(works)
         finally:
             await http.stop()
             await self._controllers.stop()
@@ -231,3 +232,19 @@ class Companion:
 
     def _identified(self) -> BrokerFacts | None:
         return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)
+
+
+async def _all_to_their_end(works: Sequence[Coroutine[None, None, None]]) -> None:
+    """Run all until one fails or this is cancelled, and wait until each of them has ended.
+
+    Why not `gather` alone: it ends with the first that was cancelled. Clients that are held are held to their end all the same:
+    Kubernetes ends a companion as soon as its broker is gone, in the midst of the failover.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            if not task.cancelling():
+                task.cancel()
+        await asyncio.wait(tasks)

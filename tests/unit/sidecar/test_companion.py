@@ -261,3 +261,40 @@ def test_the_commands_refuse_missing_settings(capsys: pytest.CaptureFixture[str]
     assert cli.main(["companion", "--cluster", "c"]) == 2
     assert cli.main(["handover", "--cluster", "c"]) == 2
     assert "missing: group" in capsys.readouterr().err
+
+
+async def test_a_companion_that_is_stopped_in_the_midst_of_a_failover_ends_when_no_client_is_held_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_holding, is_stopped, successor = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    class Hold:
+        def __init__(self, *_: object) -> None:
+            """Take what the real one takes."""
+
+        async def run(self) -> None:
+            """Hold until there is a successor, stopped or not; a second stop would end it before."""
+            is_holding.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_stopped.set()
+                await successor.wait()
+                ended.append("held to the end")
+
+    monkeypatch.setattr("ha_sidecar.roles.companion.ClientHold", Hold)
+    nobody = ("127.0.0.1", free_port())
+    config = companion_config.CompanionConfig(
+        cluster="c", group="g", broker=nobody, controllers=(nobody,), hold_ms=2_000
+    )
+    running = asyncio.create_task(Companion(config).run())
+    async with asyncio.timeout(WAIT_S):
+        await is_holding.wait()
+        running.cancel()
+        await is_stopped.wait()
+        done, _ = await asyncio.wait([running], timeout=0.1)
+        assert not done
+        successor.set()
+        await asyncio.wait([running])
+    assert ended == ["held to the end"]
