@@ -159,7 +159,9 @@ async def test_a_failover_without_api_server_is_recorded_when_it_is_back(
     release: Release, load: LoadPod
 ) -> None:
     group = release.group
-    before = await group.until_at_home()  # else its successor's address may lead here, and nobody can change that
+    before = (
+        await group.until_at_home()
+    )  # else its successor's address may lead here, and nobody can change that
     java = java_of(before.master)
     async with api_server_stopped():
         killed_ns = time.time_ns()

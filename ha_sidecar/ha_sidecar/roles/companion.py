@@ -46,6 +46,7 @@ from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_watch import MetadataWatch
+from ha_sidecar.roles.replication_history import ReplicationHistory
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
@@ -65,6 +66,7 @@ class Companion:
         self._master: Asker | None = None
         self._broker_facts: BrokerFacts | None = None
         self._broker_seen_s = 0.0
+        self._history: Final = ReplicationHistory()
         self._lag_bytes: int | None = None
         self._group_facts: GroupFacts | None = None
         self._controllers_up = False
@@ -113,6 +115,7 @@ class Companion:
                 known_address = self._broker_facts.address if self._broker_facts is not None else ""
                 self._broker_facts = await ask_broker(self._broker, known_address)
                 self._broker_seen_s = time.monotonic()
+                self._history.learn(self._broker_seen_s, self._broker_facts)
                 self._lag_bytes = lag_bytes(self._broker_facts, await self._master_max_offset())
                 await self._warm(self._broker_facts)
             except (AskError, RemotingProtocolError) as error:
@@ -228,6 +231,9 @@ class Companion:
             self._controllers_up,
             fenced,
             None if missing is None else not missing,
+            self._history.truncations,
+            self._history.ended_connections,
+            self._history.slave_lags_s(time.monotonic()),
         )
 
     def _identified(self) -> BrokerFacts | None:

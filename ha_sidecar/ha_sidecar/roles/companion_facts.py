@@ -36,6 +36,7 @@ class SlaveFacts:
     ack_offset: int
     lag_bytes: int
     in_sync: bool
+    sent_bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class BrokerFacts:
         confirm_offset: least ack of the slaves in its set, as far as acks count; None if it is a slave.
         dispatch_behind_bytes: what its consume queues lack, None if it did not say.
         slaves: its slaves, if it is master.
+        epoch_starts: (epoch, offset of its first byte) of its log, ascending.
+        received_bytes_per_s: what a slave receives from its master.
     """
 
     broker_id: int
@@ -61,6 +64,8 @@ class BrokerFacts:
     confirm_offset: int | None
     dispatch_behind_bytes: int | None
     slaves: tuple[SlaveFacts, ...]
+    epoch_starts: tuple[tuple[int, int], ...] = ()
+    received_bytes_per_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ def broker_facts(
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
     in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
     behind = table.get(DISPATCH_BEHIND_KEY, "")
+    client = status.ha_client_runtime_info
     return BrokerFacts(
         broker_id=cache.broker_id,
         address=address,
@@ -105,6 +111,8 @@ def broker_facts(
         confirm_offset=min([max_offset, *in_sync]) if status.master else None,
         dispatch_behind_bytes=int(behind) if behind.lstrip("-").isdigit() else None,
         slaves=slaves,
+        epoch_starts=tuple(sorted((entry.epoch, entry.start_offset) for entry in cache.epoch_list)),
+        received_bytes_per_s=None if status.master or client is None else client.transferred_byte_in_second,
     )
 
 
@@ -191,4 +199,10 @@ def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
 
 
 def _slave(info: HAConnectionRuntimeInfo) -> SlaveFacts:
-    return SlaveFacts(info.addr or "", info.slave_ack_offset, max(0, info.diff), info.in_sync)
+    return SlaveFacts(
+        info.addr or "",
+        info.slave_ack_offset,
+        max(0, info.diff),
+        info.in_sync,
+        info.transferred_byte_in_second,
+    )

@@ -4,15 +4,15 @@ Names are those of the log replica where they mean the same, so that one dashboa
 sample: a zero would read as a fact.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, slaves_by_name
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, SlaveFacts, slaves_by_name
 
 _LABELS: Final = ("cluster", "group", "broker_id")
 _SLAVE_LABELS: Final = (*_LABELS, "slave")
@@ -28,6 +28,26 @@ class Known:
     controllers_up: bool
     fenced: bool | None = None
     metadata_in_sync: bool | None = None
+    truncations: int = 0
+    ended_connections: int = 0
+    slave_lags_s: Mapping[str, float] = field(default_factory=dict)
+
+
+_SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[Known, SlaveFacts], float]], ...]] = (
+    ("slave_ack_offset_bytes", "Ack of a slave", lambda _, slave: slave.ack_offset),
+    ("slave_lag_bytes", "What a slave lacks", lambda _, slave: slave.lag_bytes),
+    (
+        "slave_lag_seconds",
+        "For how long a slave has lacked something",
+        lambda known, slave: known.slave_lags_s.get(slave.address, 0.0),
+    ),
+    ("slave_in_sync", "1 while the master counts the slave", lambda _, slave: int(slave.in_sync)),
+    (
+        "slave_sent_bytes_per_second",
+        "Log bytes that a slave is sent",
+        lambda _, slave: slave.sent_bytes_per_s,
+    ),
+)
 
 
 class CompanionMetrics:
@@ -56,16 +76,17 @@ class _Gauges(Collector):
             if value is not None:
                 yield _family(name, text, _LABELS, [(labels, value)])
         slaves = slaves_by_name(known.broker.slaves) if known.broker is not None else {}
-        for name, text, values in (
-            ("slave_ack_offset_bytes", "Ack of a slave", {n: s.ack_offset for n, s in slaves.items()}),
-            ("slave_lag_bytes", "What a slave lacks", {n: s.lag_bytes for n, s in slaves.items()}),
-            (
-                "slave_in_sync",
-                "1 while the master counts the slave",
-                {n: int(s.in_sync) for n, s in slaves.items()},
-            ),
-        ):
-            yield _family(name, text, _SLAVE_LABELS, [((*labels, n), value) for n, value in values.items()])
+        for name, text, of_slave in _SLAVE_GAUGES:
+            values = [((*labels, name_), of_slave(known, slave)) for name_, slave in slaves.items()]
+            yield _family(name, text, _SLAVE_LABELS, values)
+        if known.broker is not None:
+            for name, text, count in (
+                ("truncations", "Cuts of the log's tail that were seen", known.truncations),
+                ("reconnects", "HA connections of slaves that were seen to end", known.ended_connections),
+            ):
+                counter = CounterMetricFamily(f"rmqha_ha_{name}", text, labels=_LABELS)
+                counter.add_metric(labels, count)
+                yield counter
 
 
 def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
@@ -85,6 +106,7 @@ def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
         yield "dispatch_behind_bytes", "What the consume queues lack", broker.dispatch_behind_bytes
         yield "lag_bytes", "What the broker lacks of the master's log", known.lag_bytes
         yield "slaves", "Connected slaves, log replicas included", len(broker.slaves)
+        yield "received_bytes_per_second", "Log bytes that come from the master", broker.received_bytes_per_s
     if known.group is not None:
         yield "master_epoch", "Master epoch by the controllers", known.group.master_epoch
         yield "sync_state_set_size", "Members of the SyncStateSet", len(known.group.members)
@@ -94,7 +116,7 @@ def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
 
 
 def _family(
-    name: str, text: str, names: tuple[str, ...], values: list[tuple[tuple[str, ...], int]]
+    name: str, text: str, names: tuple[str, ...], values: Sequence[tuple[tuple[str, ...], float]]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"rmqha_ha_{name}", text, labels=names)
     for labels, value in values:

@@ -116,9 +116,12 @@ async def test_a_master_shows_its_slaves_and_is_ready(answering_group: Any) -> N
     async with beside(answering_group, master) as made:
         await made.wait_ready(200, "master with the SyncStateSet [1,2], id 1, epoch 1")
         assert list((await made.metric("slave_lag_bytes")).values()) == [40]
+        assert min((await made.metric("slave_lag_seconds")).values()) > 0
         assert list((await made.metric("confirm_offset_bytes")).values()) == [960]
         assert list((await made.metric("is_master")).values()) == [1]
         assert list((await made.metric("sync_state_set_size")).values()) == [2]
+        master.slaves = ()
+        await made.wait_metric("reconnects_total", 1)
 
 
 async def test_a_slave_is_ready_while_it_is_in_the_set(answering_group: Any) -> None:

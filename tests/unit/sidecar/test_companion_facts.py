@@ -9,6 +9,7 @@ import pytest
 from controller_core.remoting.bodies import (
     EpochEntry,
     EpochEntryCache,
+    HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
     ReplicaIdentity,
@@ -48,6 +49,7 @@ def test_a_master_s_confirm_offset_is_the_least_ack_that_counts() -> None:
     )
     assert (found.last_epoch, found.confirm_offset, found.dispatch_behind_bytes) == (4, 900, 12)
     assert found.slaves[1] == SlaveFacts("/1.2.3.5:5", 10, 990, False)
+    assert found.epoch_starts == ((2, 0), (4, 500))
 
 
 def test_a_slave_has_no_slaves_and_no_confirm_offset_of_its_own() -> None:
@@ -131,6 +133,17 @@ def test_slaves_go_by_host_and_by_port_only_where_a_host_has_several() -> None:
     assert set(slaves_by_name([one, two, three])) == {"10.0.0.1", "10.0.0.2:5", "10.0.0.2:6"}
 
 
+def test_what_goes_over_the_wire_is_in_bytes_per_second() -> None:
+    receiving = HARuntimeInfo(HAClientRuntimeInfo(transferred_byte_in_second=70), (), 0, False, 0)
+    empty = EpochEntryCache(2, "g", "c", (), 0)
+    assert broker_facts(empty, receiving, {}).received_bytes_per_s == 70
+    sending = HARuntimeInfo(
+        HAClientRuntimeInfo(), (HAConnectionRuntimeInfo("/1.2.3.4:5", 0, True, 9, 9, 80),), 1, True, 9
+    )
+    found = broker_facts(empty, sending, {})
+    assert (found.received_bytes_per_s, found.slaves[0].sent_bytes_per_s) == (None, 80)
+
+
 def test_metrics_leave_out_what_is_not_known() -> None:
     text = CompanionMetrics("c", "g", lambda: Known(None, None, None, controllers_up=False)).text().decode()
     samples = [line for line in text.splitlines() if not line.startswith("#")]
@@ -152,6 +165,6 @@ def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     metrics = CompanionMetrics("c", "g", lambda: known).text().decode()
     names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
     assert {name for name in names if name not in text} == set()
-    assert len(names) == 15
+    assert len(names) == 19
     keys = {key.replace("_", "-") for key in companion_config.KEYS}
     assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
