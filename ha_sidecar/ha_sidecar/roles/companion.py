@@ -41,7 +41,7 @@ from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableErro
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.fencing import Fencing
 from ha_sidecar.roles.handover import Handover, HandoverError
-from ha_sidecar.roles.holding import ClientHold
+from ha_sidecar.roles.holding import ANSWER_WITHIN_S, ClientHold, is_settled
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
@@ -98,7 +98,11 @@ class Companion:
                 works.append(self._fencing.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
-                    self._config.broker, self._config.hold_ms, self._mastered, self._events
+                    self._config.broker,
+                    self._config.hold_ms,
+                    self._mastered,
+                    self._events,
+                    lambda before: is_settled(before, self._group_now),
                 )
                 works.append(self._hold.run())
             await _all_to_their_end(works)
@@ -128,9 +132,10 @@ class Companion:
 
     async def _warm(self, broker: BrokerFacts) -> None:
         """Once after each start of the broker, which is found by its silence before."""
-        if self._is_warm or self._config.broker_ha is None:
+        config = self._config
+        if self._is_warm or config.broker_ha is None:
             return
-        self._is_warm = broker.is_master or await warm(self._config.broker_ha)
+        self._is_warm = broker.is_master or await warm(config.broker, config.broker_ha, config.cluster)
 
     async def _watch_group(self) -> None:
         while True:
@@ -148,6 +153,14 @@ class Companion:
                 self._controllers_up = True
                 self._learn(found)
             await self._pause()
+
+    async def _group_now(self) -> GroupFacts | None:
+        """Ask the controllers out of turn; None if they have nothing to say within the time that a held client has."""
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await ask_group(self._controllers, self._config.group)
+        except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError):
+            return None
 
     def _mastered(self) -> GroupFacts | None:
         """Return the group while this broker is its master and another member may succeed it."""

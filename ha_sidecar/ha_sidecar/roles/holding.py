@@ -58,6 +58,12 @@ BACKLOG: Final = 1024
 _log = logging.getLogger(__name__)
 
 
+def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
+    """Say whether by the controllers' word another is master, with a copy beside its own if one was to be had."""
+    others = len(before.members) - 1
+    return now.master_epoch > before.master_epoch and len(now.members) > min(others - 1, 1)
+
+
 def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
     """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
     others = len(before.members) - 1
@@ -65,14 +71,24 @@ def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
     return answer.master and in_sync >= min(others - 1, 1)
 
 
-async def is_settled(before: GroupFacts) -> bool:
-    """Ask at the address that the dead master announced whether a master answers there that acknowledges.
+async def is_settled(before: GroupFacts, controllers: Callable[[], Awaitable[GroupFacts | None]]) -> bool:
+    """Say whether clients would be served now where they would come to.
 
-    A new connection each time: where one leads to is decided when it is made. One that still leads here is ended.
+    Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that becomes master for
+    the first time in its life has better to do than to answer fifty times a second.
     """
     address = master_of(before)
     if address is None:
         return False
+    now = await controllers()
+    return (now is None or is_succeeded(before, now)) and await _serves(address, before)
+
+
+async def _serves(address: HostPort, before: GroupFacts) -> bool:
+    """Ask at the address that the dead master announced whether a master answers there that acknowledges.
+
+    A new connection each time: where one leads to is decided when it is made. One that still leads here is ended.
+    """
     asker = Asker(address)
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
@@ -97,7 +113,7 @@ class ClientHold:
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
-        asks: Callable[[GroupFacts], Awaitable[bool]] = is_settled,
+        asks: Callable[[GroupFacts], Awaitable[bool]],
     ) -> None:
         """Take what is watched.
 

@@ -1,15 +1,21 @@
 """Have a slave's broker load what it will need as a master, before a failover waits for it.
 
-A JVM loads a class when it is first used, and a slave has never served its log: when it becomes master and the other
-members come, it makes its first HA connection. On a machine whose processors were busy with the same failover that took
-0.7 s, of the 1.1 s that nobody could send (5.5.0).
+A JVM loads a class when it is first used, and a slave has never served its log nor taken a message: when it becomes master it
+does both for the first time, on a machine whose processors are busy with the same failover. Its first HA connection took 0.7 s of
+the 1.1 s that nobody could send (5.5.0), the first sends 40 ms of processor time each.
 
-So the companion greets the broker's HA port once after each of its starts, as a learner that nobody counts, and leaves when
-the greeting is answered. A learner without an id never enters a SyncStateSet, and a slave's set is not its own to change.
+So the companion asks the broker three things once after each of its starts:
 
-Never: a broker that is master; there each connection counts for something.
+- It greets the HA port, as a learner that nobody counts, and leaves when the greeting is answered. A learner without an id
+  never enters a SyncStateSet, and a slave's set is not its own to change.
+- It says what every client says (34), of the producer group that every client has.
+- It sends a reply message (325). A slave refuses to store it, after all that comes before storing; plain sends (310) a slave
+  refuses at once. Its properties are longer than any log takes, so that a broker that has become master meanwhile refuses too.
 
-Source: AutoSwitchHAConnection.java, AutoSwitchHAService.removeConnection 5.4.0.
+Never: a broker that is master; there each connection counts for something. Leaves a message behind.
+
+Source: AutoSwitchHAConnection.java, AutoSwitchHAService.removeConnection 5.4.0; ReplyMessageProcessor.java,
+SendMessageProcessor.rejectRequest, HookUtils.checkBeforePutMessage, MessageExtEncoder.encode 5.5.0.
 """
 
 import asyncio
@@ -17,23 +23,64 @@ import contextlib
 import logging
 from typing import Final
 
+from controller_core.remoting.client_headers import SendMessageRequestHeaderV2
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.slave import NOBODY_ID
 
 WITHIN_S: Final = 5.0
+CLIENTS_GROUP: Final = "CLIENT_INNER_PRODUCER"
+_HEARTBEAT: Final = (
+    b'{"clientID":"companion","producerDataSet":[{"groupName":"CLIENT_INNER_PRODUCER"}],"consumerDataSet":[]}'
+)
+_PROPERTIES: Final = f"TOO_LONG\x01{'-' * (1 << 15)}\x02"
 _log = logging.getLogger(__name__)
 
 
-async def warm(ha_address: HostPort) -> bool:
-    """Greet the HA port and wait for its answer; say whether it came. Never raises for what the network does."""
+async def warm(broker: HostPort, ha_address: HostPort, cluster: str) -> bool:
+    """Ask the broker what it has never been asked; say whether it answered. Never raises for what the network does.
+
+    Args:
+        broker: its remoting address.
+        ha_address: its HA port.
+        cluster: brokerClusterName; brokers have a topic of that name.
+    """
+    asker = Asker(broker)
     try:
         async with asyncio.timeout(WITHIN_S):
-            reader, writer = await asyncio.open_connection(*ha_address)
-            with contextlib.closing(writer):
-                writer.write(codec.encode_handshake(codec.Handshake(NOBODY_ID, async_learner=True)))
-                await reader.readexactly(codec.REPLY_HEADER_BYTES)
-    except (TimeoutError, OSError, EOFError) as error:
-        _log.debug("the HA port %s:%d did not answer: %s", *ha_address, error)
+            await _greet(ha_address)
+            await asker.ask(RequestCode.HEART_BEAT, body=_HEARTBEAT)
+            with contextlib.suppress(AskError):  # it is meant to be refused
+                await asker.ask(RequestCode.SEND_REPLY_MESSAGE_V2, _reply_header(cluster), b"-")
+    except (TimeoutError, OSError, EOFError, AskError) as error:
+        _log.debug("the broker did not answer: %s", error)
         return False
+    finally:
+        asker.close()
     return True
+
+
+async def _greet(ha_address: HostPort) -> None:
+    reader, writer = await asyncio.open_connection(*ha_address)
+    with contextlib.closing(writer):
+        writer.write(codec.encode_handshake(codec.Handshake(NOBODY_ID, async_learner=True)))
+        await reader.readexactly(codec.REPLY_HEADER_BYTES)
+
+
+def _reply_header(topic: str) -> SendMessageRequestHeaderV2:
+    return SendMessageRequestHeaderV2(
+        producer_group=CLIENTS_GROUP,
+        topic=topic,
+        default_topic=topic,
+        default_topic_queue_nums=1,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=0,
+        flag=0,
+        properties=_PROPERTIES,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+    )

@@ -23,7 +23,10 @@ HANDOVER_DEADLINE_S: Final = 20
 _POLL_INTERVAL_MS: Final = 500
 _HOLD_MS: Final = 2_500
 """Below the 3 s after which a client gives a send up; the broker's next process waits for its port meanwhile."""
-_START_WAITS_TENTHS_MAX: Final = 50
+HELD_AFTER_S: Final = 0.3
+"""By when the companion has taken a killed broker's port, if it takes it."""
+_START_WAIT_S: Final = 0.2
+_START_WAITS_MAX: Final = 25
 _LEAVE: Final = (
     f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
     "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
@@ -77,12 +80,13 @@ def companion(cluster: RocketMQClusterSpec) -> Json:
 def until_port_is_free(port: int) -> str:
     """Return a part of a start script that waits while the companion holds clients at a broker's port, 5 s at most.
 
-    A process that started at once would take processor time from its successor in the very second in which that is elected: with
-    two processors the gap was twice as long. It could not have the port either.
+    It stands before a broker's process and after it. Kubernetes hears of the end of a killed one when clients have been let go:
+    what the node does then, and the next process, would take processor time from the successor in the very second in which
+    that is elected. With two processors the gap was twice as long. The next process could not have the port either.
     """
     return f"""waited=0
-while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_TENTHS_MAX} ]; do
-  sleep 0.1
+while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_MAX} ]; do
+  sleep {_START_WAIT_S}
   waited=$((waited + 1))
 done
 """

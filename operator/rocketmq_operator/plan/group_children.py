@@ -21,7 +21,13 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
-from rocketmq_operator.plan.companion import companion, companion_conf, leave_before_stop, until_port_is_free
+from rocketmq_operator.plan.companion import (
+    HELD_AFTER_S,
+    companion,
+    companion_conf,
+    leave_before_stop,
+    until_port_is_free,
+)
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
@@ -40,7 +46,8 @@ set -eu
 config={names.SCRATCH_PATH}/broker.conf
 cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-{JAVA_RUN}"""
+{JAVA_RUN}sleep {HELD_AFTER_S}
+{until_port_is_free(names.BROKER_PORT)}"""
 _REPLICA_START: Final = f"""#!/bin/sh
 set -eu
 {_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\

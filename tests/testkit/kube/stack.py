@@ -43,7 +43,24 @@ async def harmed(fault: str, node: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def api_server_stopped() -> AsyncIterator[None]:
     """Stop the API server's process for as long as the context lasts: nobody can ask or be told anything."""
-    pid = int((Path(os.environ[_STATE]) / "pid" / "kube-apiserver").read_text())
+    async with _stopped("kube-apiserver"):
+        yield
+
+
+@asynccontextmanager
+async def without_provisioner() -> AsyncIterator[None]:
+    """Stop what makes the cluster's volumes for as long as the context lasts.
+
+    It is a script of the tool's that runs kubectl twice a second, for half of the processor time that two cores have left in the
+    second of a failover. A cluster that people use has nothing like it.
+    """
+    async with _stopped("provisioner"):
+        yield
+
+
+@asynccontextmanager
+async def _stopped(part: str) -> AsyncIterator[None]:
+    pid = int((Path(os.environ[_STATE]) / "pid" / part).read_text())
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

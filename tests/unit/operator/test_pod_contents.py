@@ -17,7 +17,7 @@ from ha_sidecar.roles import companion_config
 from ha_sidecar.roles import config as replica_config
 from ha_sidecar.roles.leaving import Ending, LeaveResult
 from rocketmq_operator.plan import names
-from rocketmq_operator.plan.companion import until_port_is_free
+from rocketmq_operator.plan.companion import HELD_AFTER_S, until_port_is_free
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
 
@@ -112,9 +112,13 @@ def test_a_port_that_nobody_holds_is_not_waited_for() -> None:
     subprocess.run(["sh", "-euc", until_port_is_free(free_port())], check=True, timeout=1)
 
 
-async def test_every_start_of_a_broker_waits_for_its_port() -> None:
+async def test_a_brokers_process_starts_and_its_container_ends_when_its_port_is_free() -> None:
     script = (await _settled()).get("ConfigMap", "orders")["data"]["start-broker.sh"]
-    assert script.index(until_port_is_free(names.BROKER_PORT)) < script.index("program=mqbroker")
+    before, wait, rest = script.partition(until_port_is_free(names.BROKER_PORT))
+    process, again, after = rest.partition(f"sleep {HELD_AFTER_S}\n{until_port_is_free(names.BROKER_PORT)}")
+    assert (bool(wait), bool(again), after) == (True, True, "")
+    assert "mqbroker" not in before
+    assert process.endswith("done\n")
 
 
 async def test_a_controller_that_is_cut_off_does_not_hold_heartbeats_to_the_others_up() -> None:

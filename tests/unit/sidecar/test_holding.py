@@ -15,7 +15,7 @@ from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.roles import held_clients, holding
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.holding import ClientHold, acknowledges
+from ha_sidecar.roles.holding import ClientHold, acknowledges, is_settled, is_succeeded
 from testkit.ports import free_port
 
 WITHIN_S = 20.0
@@ -106,6 +106,48 @@ class Place:
         while self._clients:
             writer = self._clients.pop()
             writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("before", "epoch", "members", "succeeded"),
+    [
+        ((1, 2, 3), 4, (2, 3), True),
+        ((1, 2, 3), 4, (2,), False),
+        ((1, 2, 3), 3, (1, 2, 3), False),
+        ((1, 2), 4, (2,), True),
+        ((1, 2), 4, (), False),
+    ],
+    ids=["with a copy", "alone", "the same epoch", "nobody was left for a copy", "nobody"],
+)
+def test_controllers_name_a_successor_by_a_later_epoch_and_a_copy_if_one_was_to_be_had(
+    before: tuple[int, ...], epoch: int, members: tuple[int, ...], succeeded: bool
+) -> None:
+    now = replace(BEFORE, master_epoch=epoch, members=members)
+    assert is_succeeded(replace(BEFORE, members=before), now) is succeeded
+
+
+@pytest.mark.parametrize(
+    ("now", "is_asked"),
+    [(BEFORE, False), (replace(BEFORE, master_epoch=4, members=(2, 3)), True), (None, True)],
+    ids=["no successor", "a successor", "no controller answers"],
+)
+async def test_a_successor_is_left_alone_until_the_controllers_name_it(
+    now: GroupFacts | None, is_asked: bool
+) -> None:
+    asked = asyncio.Event()
+
+    async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        writer.transport.abort()
+
+    async def controllers() -> GroupFacts | None:
+        return now
+
+    server = await asyncio.start_server(take, "127.0.0.1")
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        assert not await is_settled(replace(BEFORE, master_address=f"{host}:{port}"), controllers)
+        assert asked.is_set() is is_asked
 
 
 async def closed(client: asyncio.StreamReader) -> None:

@@ -1,28 +1,37 @@
-"""Greeting a slave's HA port: as a learner that counts nowhere, until it answers."""
+"""What a slave is asked so that it has loaded what a master needs: a greeting, a heartbeat, a message that none can store."""
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
+from controller_core.remoting.client_headers import SendMessageRequestHeaderV2
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.roles import warming
 from ha_sidecar.roles.warming import warm
 from ha_sidecar.transfer import codec
 from testkit.ports import free_port
 
+WITHIN_S = 30.0
+JAVA_SHORT_MAX = 32767
 
-class HaPort:
-    """An HA port that notes how it is greeted, and answers unless told otherwise."""
+
+class Slave:
+    """A broker's two ports, which note what they are asked."""
 
     def __init__(self) -> None:
         self.greetings: list[object] = []
+        self.asked: list[RemotingCommand] = []
         self.answers = True
         self.left = asyncio.Event()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
+    async def serve_ha(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one HA connection."""
         with contextlib.closing(writer):
             self.greetings.append(codec.decode_handshake(await reader.readexactly(codec.HANDSHAKE_BYTES)))
             if self.answers:
@@ -30,29 +39,64 @@ class HaPort:
                 await reader.read()
                 self.left.set()
 
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one remoting connection: a heartbeat is taken, what is to be stored is refused."""
+        decoder = FrameDecoder()
+        with contextlib.closing(writer):
+            while data := await reader.read(1 << 16):
+                for command in decoder.feed(data):
+                    self.asked.append(command)
+                    is_beat = command.code == RequestCode.HEART_BEAT
+                    code = ResponseCode.SUCCESS if is_beat else ResponseCode.SYSTEM_ERROR
+                    writer.write(encode(RemotingCommand.response_to(command, code)))
+
 
 @pytest.fixture
-async def port() -> AsyncIterator[tuple[HaPort, tuple[str, int]]]:
-    made = HaPort()
-    server = await asyncio.start_server(made.serve, "127.0.0.1")
-    async with server:
-        yield made, server.sockets[0].getsockname()
+async def slave() -> AsyncIterator[tuple[Slave, tuple[str, int], tuple[str, int]]]:
+    made = Slave()
+    ha = await asyncio.start_server(made.serve_ha, "127.0.0.1")
+    remoting = await asyncio.start_server(made.serve, "127.0.0.1", limit=1 << 20)
+    async with ha, remoting:
+        yield made, remoting.sockets[0].getsockname(), ha.sockets[0].getsockname()
 
 
-async def test_it_greets_as_a_learner_without_an_id_and_leaves(port: tuple[HaPort, tuple[str, int]]) -> None:
-    made, address = port
-    assert await warm(address)
-    await asyncio.wait_for(made.left.wait(), 30)
+Served = tuple[Slave, tuple[str, int], tuple[str, int]]
+
+
+async def test_it_greets_as_a_learner_without_an_id_and_leaves(slave: Served) -> None:
+    made, remoting, ha = slave
+    assert await warm(remoting, ha, "main")
+    await asyncio.wait_for(made.left.wait(), WITHIN_S)
     [(handshake, _)] = made.greetings  # type: ignore[misc]
     assert handshake == codec.Handshake(-1, sync_from_last_file=False, async_learner=True)
 
 
-async def test_a_port_that_closes_instead_is_no_answer(port: tuple[HaPort, tuple[str, int]]) -> None:
-    made, address = port
+async def test_it_beats_as_every_client_does(slave: Served) -> None:
+    made, remoting, ha = slave
+    await warm(remoting, ha, "main")
+    beat = json.loads(made.asked[0].body)
+    assert made.asked[0].code == RequestCode.HEART_BEAT
+    assert [one["groupName"] for one in beat["producerDataSet"]] == [warming.CLIENTS_GROUP]
+
+
+async def test_its_message_is_for_a_topic_that_brokers_have_and_too_long_for_any_log(slave: Served) -> None:
+    made, remoting, ha = slave
+    assert await warm(remoting, ha, "main"), "a refusal is what is wanted"
+    header = SendMessageRequestHeaderV2.from_ext(made.asked[1].ext)
+    assert (made.asked[1].code, header.topic) == (RequestCode.SEND_REPLY_MESSAGE_V2, "main")
+    assert header.properties is not None
+    assert len(header.properties) > JAVA_SHORT_MAX
+    assert made.asked[1].body, "a broker asks for the length of it"
+
+
+async def test_a_port_that_closes_instead_is_no_answer(slave: Served) -> None:
+    made, remoting, ha = slave
     made.answers = False
-    assert not await warm(address)
+    assert not await warm(remoting, ha, "main")
 
 
-async def test_nobody_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_there_is_no_answer(slave: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warming, "WITHIN_S", 1.0)
-    assert not await warm(("127.0.0.1", free_port()))
+    _, remoting, ha = slave
+    assert not await warm(remoting, ("127.0.0.1", free_port()), "main")
+    assert not await warm(("127.0.0.1", free_port()), ha, "main")
