@@ -69,28 +69,68 @@ def _event(world: OperatorWorld, new: str, epoch: int, old: str = "orders-0", **
             "old_master_address": addresses[old],
             "new_master_address": addresses[new],
             "new_master_id": "2",
+            "sync_state_set_before": "1,2,3",
+            "sync_state_set_after": "2",
         },
     }
     return event | changes
 
 
+def _grown(epoch: int, members: str = "2,3") -> Json:
+    """Return the event of a new master that has its copy."""
+    attributes = {"sync_state_set_before": "2", "sync_state_set_after": members}
+    return {"kind": "SyncStateSetChanged", "group": "orders", "epoch": epoch, "attrs": attributes}
+
+
+def _taken(epoch: int) -> Json:
+    return {"kind": "RoleTaken", "group": "orders", "epoch": epoch, "attrs": {}}
+
+
+async def _fail_over(takeover: Takeover, elected: Json) -> int:
+    """Tell of an election and of all that follows it; return how many slices were written."""
+    told = (elected, _taken(elected["epoch"]), _grown(elected["epoch"]))
+    return sum([await takeover.on_event("shop", event) for event in told])
+
+
 async def test_a_dead_masters_address_moves_with_one_write_and_no_read() -> None:
     world, takeover, leader = await _world()
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 1
     assert world.kube.writes == ["apply EndpointSlice orders-0"]
     assert world.server_of("orders-0") == "orders-1"
-    assert leader.woken == [("shop", "orders")]
+    assert set(leader.woken) == {("shop", "orders")}
+
+
+async def test_an_address_stays_until_the_new_master_has_a_copy() -> None:
+    world, takeover, _ = await _world()
+    for event in (_event(world, "orders-1", 2), _taken(2), _grown(2, "2"), _grown(1)):
+        assert await takeover.on_event("shop", event) == 0
+    assert world.server_of("orders-0") == "orders-0"
+    assert await takeover.on_event("shop", _grown(2)) == 1
+    assert world.server_of("orders-0") == "orders-1"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("1,2", "2"), ("1,2,3", "2,3")], ids=["no copy is left", "it has its copy already"]
+)
+async def test_an_address_moves_as_the_role_is_taken_if_no_copy_is_waited_for(
+    before: str, after: str
+) -> None:
+    world, takeover, _ = await _world()
+    event = _event(world, "orders-1", 2)
+    event["attrs"] |= {"sync_state_set_before": before, "sync_state_set_after": after}
+    assert await takeover.on_event("shop", event) == 0
+    assert await takeover.on_event("shop", _taken(2)) == 1
 
 
 async def test_an_event_that_is_told_twice_moves_nothing_twice() -> None:
     world, takeover, _ = await _world()
-    await takeover.on_event("shop", _event(world, "orders-1", 2))
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    await _fail_over(takeover, _event(world, "orders-1", 2))
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
 
 
 async def test_an_event_older_than_the_last_look_moves_nothing() -> None:
     world, takeover, _ = await _world()
-    assert await takeover.on_event("shop", _event(world, "orders-1", 1)) == 0
+    assert await _fail_over(takeover, _event(world, "orders-1", 1)) == 0
     assert world.kube.writes == []
 
 
@@ -98,15 +138,15 @@ async def test_a_look_that_is_older_than_an_event_does_not_move_an_address_back(
     world, takeover, _ = await _world()
     old_look = await observe_group(world.shell().world, "shop", "orders")
     assert old_look is not None
-    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    await _fail_over(takeover, _event(world, "orders-1", 2))
     takeover.note_group(old_look)
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
 
 
 async def test_an_operator_that_stands_by_moves_what_the_acting_one_did_not() -> None:
     world, takeover, leader = await _world()
     leader.acts = False
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 1
     assert world.server_of("orders-0") == "orders-1"
 
 
@@ -115,9 +155,9 @@ async def test_an_operator_that_stands_by_leaves_alone_what_was_done_meanwhile()
     leader.acts = False
     other = Takeover(world.kube, lambda: True, leader.wake)
     other.note_group(await _look(world))
-    under_way = asyncio.create_task(takeover.on_event("shop", _event(world, "orders-1", 2)))
+    under_way = asyncio.create_task(_fail_over(takeover, _event(world, "orders-1", 2)))
     await asyncio.sleep(0)
-    await other.on_event("shop", _event(world, "orders-1", 2))
+    await _fail_over(other, _event(world, "orders-1", 2))
     assert await under_way == 0
     assert world.kube.writes == ["apply EndpointSlice orders-0"]
 
@@ -126,11 +166,11 @@ async def test_an_operator_that_was_frozen_moves_no_address_that_a_newer_epoch_d
     world, takeover, leader = await _world()
     acting = Takeover(world.kube, lambda: True, leader.wake)
     acting.note_group(await _look(world))
-    await acting.on_event("shop", _event(world, "orders-1", 2))
-    await acting.on_event("shop", _event(world, "orders-0", 3, old="orders-1"))
+    await _fail_over(acting, _event(world, "orders-1", 2))
+    await _fail_over(acting, _event(world, "orders-0", 3, old="orders-1"))
     world.kube.writes.clear()
     leader.acts = False
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
     assert world.kube.writes == []
 
 
@@ -147,16 +187,16 @@ async def test_an_operator_that_stands_by_loses_against_one_that_writes_between_
         return found
 
     world.kube.get = read_then_somebody_writes  # type: ignore[method-assign]  # the moment that matters
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
     assert world.kube.writes == []
 
 
 async def test_an_operator_that_stands_by_follows_the_newest_of_two_elections() -> None:
     world, takeover, leader = await _world()
     leader.acts = False
-    first = asyncio.create_task(takeover.on_event("shop", _event(world, "orders-1", 2)))
+    first = asyncio.create_task(_fail_over(takeover, _event(world, "orders-1", 2)))
     await asyncio.sleep(0)
-    assert await takeover.on_event("shop", _event(world, "orders-0", 3, old="orders-1")) >= 0
+    assert await _fail_over(takeover, _event(world, "orders-0", 3, old="orders-1")) >= 0
     assert await first == 0
     assert world.server_of("orders-0") == "orders-0"
 
@@ -167,13 +207,13 @@ async def test_a_paused_group_keeps_its_addresses() -> None:
     observed = await observe_group(world.shell().world, "shop", "orders")
     assert observed is not None
     takeover.note_group(observed)
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 0
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
 
 
 async def test_no_address_moves_to_a_master_that_a_watch_saw_go() -> None:
     world, takeover, _ = await _world()
     takeover.note_pod("shop", "orders", pod_seen(world.get("Pod", "orders-1")), gone=True)
-    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    await _fail_over(takeover, _event(world, "orders-1", 2))
     assert world.server_of("orders-0") == "orders-0"
 
 
@@ -195,7 +235,7 @@ async def test_the_pass_after_a_takeover_finds_nothing_to_correct() -> None:
     world, takeover, _ = await _world()
     world.kube.unready.add("orders-0")
     world.kube.remove("Pod", "shop", "orders-0")
-    await takeover.on_event("shop", _event(world, "orders-1", 2))
+    await _fail_over(takeover, _event(world, "orders-1", 2))
     world.kube.writes.clear()
     await world.one_pass()
     assert [words for words in world.kube.writes if "EndpointSlice" in words] == []
@@ -224,23 +264,24 @@ async def test_a_write_that_fails_is_tried_again_at_once(monkeypatch: pytest.Mon
         return await whole(self, body)
 
     monkeypatch.setattr(MemoryKube, "apply", failing)
-    assert await takeover.on_event("shop", _event(world, "orders-1", 2)) == 1
+    assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 1
     assert tries == ["orders-0", "orders-0"]
 
 
 class _Streams:
     """Controllers whose first stream breaks."""
 
-    def __init__(self, event: Json, seen: asyncio.Event) -> None:
+    def __init__(self, events: list[Json], seen: asyncio.Event) -> None:
         self.tries = 0
-        self._event = event
+        self._events = events
         self._seen = seen
 
     async def events(self) -> AsyncIterator[Json]:
         self.tries += 1
         if self.tries == 1:
             raise UnavailableError("gone")
-        yield self._event
+        for event in self._events:
+            yield event
         self._seen.set()
         await asyncio.Event().wait()
 
@@ -248,7 +289,7 @@ class _Streams:
 async def test_a_broken_stream_is_opened_again() -> None:
     world, takeover, _ = await _world()
     seen = asyncio.Event()
-    streams: Any = _Streams(_event(world, "orders-1", 2), seen)
+    streams: Any = _Streams([_event(world, "orders-1", 2), _grown(2)], seen)
     following = asyncio.create_task(takeover.follow("shop", streams))
     await asyncio.wait_for(seen.wait(), 30)
     following.cancel()
@@ -257,5 +298,5 @@ async def test_a_broken_stream_is_opened_again() -> None:
 
 async def test_three_controllers_that_tell_the_same_make_one_write() -> None:
     world, takeover, _ = await _world()
-    await asyncio.gather(*(takeover.on_event("shop", _event(world, "orders-1", 2)) for _ in range(3)))
+    await asyncio.gather(*(_fail_over(takeover, _event(world, "orders-1", 2)) for _ in range(3)))
     assert world.kube.writes == ["apply EndpointSlice orders-0"]
