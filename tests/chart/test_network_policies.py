@@ -149,6 +149,7 @@ def test_the_operator_reaches_what_it_asks() -> None:
     objects = rendered(*MEASURED)
     operator = _own("operator")
     assert names.CONTROLLER_HTTP_PORT in _open(objects, _labels("controller"), operator)
+    assert names.COMPANION_HTTP_PORT in _open(objects, _labels("broker"), operator)
     assert _open(objects, _own("measure"), operator) == {9890}
 
 

@@ -104,6 +104,9 @@ async def test_a_person_sees_the_group_and_switches_it_over_under_load(
     picture = (await cluster.plugin("status", group.name)).splitlines()
     assert picture[0] == f"orders  Ready  epoch {before.epoch}  AllInSync, 3 of 3 in sync"
     assert {line.split()[0]: line.split()[1] for line in picture[1:4]}[before.master] == "master"
+    await cluster.kubectl(
+        "wait", "--for=condition=MetadataInSync", "rmqbg/orders", "--timeout=90s", timeout_s=100.0
+    )
 
     (other,) = set(before.brokers) - {before.master}
     with pytest.raises(KubeError, match="--to orders-log-0: a log replica cannot be master"):

@@ -10,6 +10,7 @@ from typing import Any
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.reconcile import RECHECK_S, Shell, reconcile
 from testkit.canaries_memory import MemoryCanaries
+from testkit.companions_memory import MemoryCompanions
 from testkit.controllers_memory import NAMESPACE, MemoryControllers
 from testkit.kube_memory import MemoryKube
 
@@ -26,6 +27,7 @@ class OperatorWorld:
         self.kube = MemoryKube()
         self.controllers = MemoryControllers(self.kube, GROUP)
         self.canaries = MemoryCanaries()
+        self.companions = MemoryCompanions()
         self._tokens = itertools.count(1)
         self.write_cluster(cluster or {})
         self.write_group(group or {})
@@ -68,6 +70,7 @@ class OperatorWorld:
                 now=lambda: self.controllers.now,
                 new_token=lambda: f"token-{next(self._tokens)}",
                 canaries=self.canaries,
+                companions=self.companions,
             )
         )
 

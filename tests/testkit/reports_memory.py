@@ -7,6 +7,7 @@ from typing import Any
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.reconcile import Shell, reconcile
 from testkit.canaries_memory import MemoryCanaries
+from testkit.companions_memory import MemoryCompanions
 from testkit.controllers_memory import MemoryControllers
 from testkit.kube_memory import MemoryKube
 
@@ -91,6 +92,7 @@ class ReportWorld:
             now=lambda: self.now,
             new_token=lambda: "token",
             canaries=MemoryCanaries(),
+            companions=MemoryCompanions(),
         )
         return await reconcile(Shell(world), "SLOReport", NAMESPACE, REPORT)
 

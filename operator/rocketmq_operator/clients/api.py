@@ -1,4 +1,4 @@
-"""What the operator asks of Kubernetes, of the controllers and of canaries: three small faces, so that tests can stand behind them.
+"""What the operator asks of Kubernetes, controllers, canaries and companions: four small faces, so that tests can stand behind them.
 
 Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
 that the peer did not answer or not as it should: try later. An object that is not there is None, not an error.
@@ -59,6 +59,14 @@ class Canaries(Protocol):
 
     async def gaps(self, host: str) -> Json:
         """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
+        ...
+
+
+class Companions(Protocol):
+    """The companions in the brokers' pods, by HTTP."""
+
+    async def status(self, host: str) -> Json:
+        """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
         ...
 
 

@@ -6,6 +6,7 @@ of what is seen, not an error; an API server that does not answer is one.
 
 import asyncio
 import base64
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,7 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
 )
 from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.clients.api import Canaries, Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import Canaries, Companions, Controllers, Json, Kube, UnavailableError
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.cluster_children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.objects import Owner
@@ -33,15 +34,20 @@ from rocketmq_operator.plan.observed import (
     ControllersSeen,
     FailoverSeen,
     GroupSeen,
+    Lacking,
     ObservationError,
     ObservedCluster,
     ObservedGroup,
+    PodSeen,
     by_key,
     cluster_ip,
     failover_seen,
     group_seen,
+    lacking_seen,
     pod_seen,
 )
+
+_LOG: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec)
 CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
@@ -72,6 +78,7 @@ class World:
         now: the wall clock, UTC.
         new_token: a fresh secret token.
         canaries: the client for canaries.
+        companions: the client for companions.
     """
 
     kube: Kube
@@ -79,6 +86,7 @@ class World:
     now: Callable[[], datetime]
     new_token: Callable[[], str]
     canaries: Canaries
+    companions: Companions
 
 
 async def staying(world: World, kind: str, namespace: str, name: str) -> Json | None:
@@ -155,8 +163,10 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    heard, group, failovers = await _of_controllers(
-        world, namespace, name, spec.cluster, (cluster_, token_of(secret))
+    seen = {pod.name: pod for pod in map(pod_seen, pods)}
+    (heard, group, failovers), lacking = await asyncio.gather(
+        _of_controllers(world, namespace, name, spec.cluster, (cluster_, token_of(secret))),
+        _of_companions(world, name, seen),
     )
     return ObservedGroup(
         now=world.now(),
@@ -167,12 +177,13 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         cluster=cluster_,
         cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
         children=by_key(item for items in children for item in items),
-        pods={pod.name: pod for pod in map(pod_seen, pods)},
+        pods=seen,
         controllers_heard=heard,
         group=group,
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
+        lacking=lacking,
     )
 
 
@@ -249,6 +260,22 @@ async def _of_controllers(
         return True, None if group is None else group_seen(group), _failovers(failovers)
     except (UnavailableError, ObservationError):
         return False, None, ()
+
+
+async def _of_companions(world: World, group: str, pods: Mapping[str, PodSeen]) -> dict[str, Lacking]:
+    """Ask the companions of a group's brokers side by side; those that have nothing to say are left out."""
+    logs = f"{names.log_set(group)}-"
+    brokers = [pod for pod in pods.values() if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
+    told = await asyncio.gather(*(_lacking(world, pod.ip) for pod in brokers))
+    return {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
+
+
+async def _lacking(world: World, ip: str) -> Lacking | None:
+    try:
+        return lacking_seen(await world.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}"))
+    except (UnavailableError, ObservationError) as error:
+        _LOG.debug("%s", error)
+        return None
 
 
 def _failovers(values: Sequence[Json]) -> tuple[FailoverSeen, ...]:

@@ -17,7 +17,7 @@ import kopf
 
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Controllers, UnavailableError
-from rocketmq_operator.clients.canaries import CanariesClient
+from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect
 from rocketmq_operator.clients.resolver import ServiceResolver
@@ -122,6 +122,7 @@ class Operator:
             _now,
             lambda: secrets.token_urlsafe(TOKEN_BYTES),
             CanariesClient(session),
+            CompanionsClient(session),
         )
         self._shell: Final = Shell(
             world,

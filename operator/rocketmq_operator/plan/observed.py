@@ -17,6 +17,10 @@ class ObservationError(ValueError):
     """What a peer said has not the shape that it must have."""
 
 
+Lacking = Mapping[str, tuple[str, ...]]
+"""Names by file."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodSeen:
     """One pod."""
@@ -119,6 +123,8 @@ class ObservedGroup:
         controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
         failovers: of this group, newest first.
         records: the Failover objects that exist, by name.
+        lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
+            whose companion has not compared, as the master's never does, is not in it.
     """
 
     now: datetime
@@ -135,6 +141,7 @@ class ObservedGroup:
     failovers: tuple[FailoverSeen, ...] = ()
     records: Mapping[str, Live] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    lacking: Mapping[str, Lacking] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:
         """Return a child that exists."""
@@ -188,6 +195,15 @@ def pod_seen(pod: Live) -> PodSeen:
         deleting="deletionTimestamp" in metadata,
         revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
     )
+
+
+def lacking_seen(value: Json) -> Lacking | None:
+    """Read what a companion's `GET /v1/status` says that its broker lacks; None while it has nothing to say."""
+    try:
+        missing = value["metadata_missing"]
+        return None if missing is None else {file: tuple(map(str, found)) for file, found in missing.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ObservationError(f"not a status of a companion: {error!r}") from error
 
 
 def group_seen(value: Json) -> GroupSeen:

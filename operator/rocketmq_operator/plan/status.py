@@ -32,6 +32,7 @@ KNOWN_BROKEN: Final = {
 }
 STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
+NAMES_SHOWN_MAX: Final = 5
 
 
 def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
@@ -68,12 +69,7 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
         _master_elected(observed),
         _in_sync(observed, members),
         _progressing(plan),
-        found(
-            "MetadataInSync",
-            holds=None,
-            reason="NotMeasured",
-            message="topics and groups of the members are not compared",
-        ),
+        _metadata_in_sync(observed),
         _paused(paused=observed.spec.paused),
     ]
     conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
@@ -97,6 +93,22 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
         last_failover=_last_failover(observed),
         reason=_reason(conditions),
     )
+
+
+def _metadata_in_sync(observed: ObservedGroup) -> Finding:
+    lacking = {broker: files for broker, files in sorted(observed.lacking.items()) if files}
+    if lacking:
+        told = (
+            f"{broker} lacks {len(lost)} of {file}, {', '.join(lost[:NAMES_SHOWN_MAX])}"
+            for broker, files in lacking.items()
+            for file, lost in sorted(files.items())
+        )
+        return found("MetadataInSync", holds=False, reason="SlaveLacks", message="; ".join(told))
+    if not observed.lacking:
+        text = "no companion of a slave has compared it with its master"
+        return found("MetadataInSync", holds=None, reason="NotCompared", message=text)
+    text = f"{', '.join(sorted(observed.lacking))}: all topics, groups and offsets of the master are known"
+    return found("MetadataInSync", holds=True, reason="AllKnown", message=text)
 
 
 def _generation(before: int, now: int, plan: Plan) -> int:

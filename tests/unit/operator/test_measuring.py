@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients import canaries
+from rocketmq_operator.clients import bystanders
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.clients.canaries import CanariesClient
+from rocketmq_operator.clients.bystanders import CanariesClient
 from rocketmq_operator.handlers import measuring
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
@@ -249,7 +249,7 @@ async def test_the_client_returns_what_a_canary_says(canary: _Canary, client: Ca
         ("[1]", "no JSON object"),
         ("<html>", "does not answer"),
         ("[" * 100_000, "does not answer"),
-        (f'"{"x" * canaries.ANSWER_BYTES_MAX}"', "bytes"),
+        (f'"{"x" * bystanders.ANSWER_BYTES_MAX}"', "bytes"),
     ],
     ids=["no object", "no JSON", "too deep", "too long"],
 )
@@ -271,10 +271,10 @@ async def test_the_client_goes_nowhere_else(canary: _Canary, client: CanariesCli
 async def test_the_client_does_not_wait_long(
     canary: _Canary, client: CanariesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (canaries.ANSWER_TIMEOUT.total or 9.0) < measuring.ASK_S_MAX, (
+    assert (bystanders.ANSWER_TIMEOUT.total or 9.0) < measuring.ASK_S_MAX, (
         "one that is silent must not hide another"
     )
-    monkeypatch.setattr(canaries, "ANSWER_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    monkeypatch.setattr(bystanders, "ANSWER_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
     with pytest.raises(UnavailableError, match="Timeout"):
         await client.gaps(canary.host)
 

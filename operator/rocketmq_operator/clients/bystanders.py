@@ -1,0 +1,62 @@
+"""Small services of a group's pods over HTTP, canaries and companions: asked now and then, never waited for.
+
+What they tell is welcome and never needed, so the time and the size of an answer are bounded tightly, and a redirect is no answer.
+"""
+
+import json
+from typing import Any, Final
+
+import aiohttp
+
+from rocketmq_operator.clients.api import Json, UnavailableError
+
+ANSWER_TIMEOUT: Final = aiohttp.ClientTimeout(total=0.6)
+ANSWER_BYTES_MAX: Final = 2 << 20
+"""Twice what a canary tells when it has seen as much as it remembers."""
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class CanariesClient:
+    """`Canaries` over HTTP."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        """Take what connects."""
+        self._session: Final = session
+
+    async def gaps(self, host: str) -> Json:
+        """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
+        return await _told(self._session, f"http://{host}/v1/gaps", f"the canary {host}")
+
+
+class CompanionsClient:
+    """`Companions` over HTTP."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        """Take what connects."""
+        self._session: Final = session
+
+    async def status(self, host: str) -> Json:
+        """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
+        return await _told(self._session, f"http://{host}/v1/status", f"the companion {host}")
+
+
+async def _told(session: aiohttp.ClientSession, url: str, who: str) -> Json:
+    try:
+        async with session.get(url, timeout=ANSWER_TIMEOUT, allow_redirects=False) as response:
+            if response.status != 200:
+                raise UnavailableError(f"{who} answers {response.status}")
+            value: Any = json.loads(await _body(response))
+    except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError) as error:
+        raise UnavailableError(f"{who} does not answer: {error!r}") from error
+    if not isinstance(value, dict):
+        raise UnavailableError(f"the answer of {who} is no JSON object")
+    return value
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > ANSWER_BYTES_MAX:
+            raise ValueError(f"more than {ANSWER_BYTES_MAX} bytes")
+    return bytes(body)

@@ -1,0 +1,28 @@
+"""Companions in memory, for the operator's tests: each says what a test has put there, or is silent."""
+
+import copy
+from typing import Any
+
+from rocketmq_operator.clients.api import UnavailableError
+
+Json = dict[str, Any]
+
+
+class MemoryCompanions:
+    """All companions there are.
+
+    Attributes:
+        told: what each host answers.
+        asked: hosts in the order in which they were asked.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, Json] = {}
+        self.asked: list[str] = []
+
+    async def status(self, host: str) -> Json:
+        """Return what the companion at host:port knows; raise `UnavailableError` if there is none."""
+        self.asked.append(host)
+        if host not in self.told:
+            raise UnavailableError(f"nobody is at {host}")
+        return copy.deepcopy(self.told[host])
