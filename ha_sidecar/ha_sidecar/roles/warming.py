@@ -20,6 +20,7 @@ SendMessageProcessor.rejectRequest, HookUtils.checkBeforePutMessage, MessageExtE
 
 import asyncio
 import contextlib
+import json
 import logging
 from typing import Final
 
@@ -32,9 +33,9 @@ from ha_sidecar.transfer.slave import NOBODY_ID
 
 WITHIN_S: Final = 5.0
 CLIENTS_GROUP: Final = "CLIENT_INNER_PRODUCER"
-_HEARTBEAT: Final = (
-    b'{"clientID":"companion","producerDataSet":[{"groupName":"CLIENT_INNER_PRODUCER"}],"consumerDataSet":[]}'
-)
+_HEARTBEAT: Final = json.dumps(
+    {"clientID": "companion", "producerDataSet": [{"groupName": CLIENTS_GROUP}], "consumerDataSet": []}
+).encode()
 _PROPERTIES: Final = f"TOO_LONG\x01{'-' * (1 << 15)}\x02"
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ corrects what was wrong.
     SyncStateSetChanged  moves, as soon as it has
 
 Why not with the election: a broker refuses what comes before it has taken its role, and before a second copy is in its set. A client
-that met it there used up its three tries within 40 ms: 1 to 4 failed sends in 4 of 12 faults. At the old address it meets nobody, or is
-held by the dead master's companion. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
+that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12 faults then, in none of the next 20. At the old
+address it meets nobody, or is held by the dead master's companion. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
 
 An event that tells of an epoch which the last look already had is old and changes nothing.
 
