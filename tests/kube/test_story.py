@@ -5,8 +5,6 @@ and leave its group whole.
 """
 
 import asyncio
-import os
-import signal
 import time
 
 import pytest
@@ -15,7 +13,7 @@ from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Json, KubeError, until
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.release import REMOVE_TITLE, ROCKETMQ_IMAGE, Release, as_shown, measure, shown_commands
-from testkit.kube.stack import api_server_stopped, dns_stopped, java_of, tool
+from testkit.kube.stack import api_server_stopped, dns_stopped, kill_java_of, tool
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -162,13 +160,10 @@ async def test_a_failover_without_api_server_is_recorded_when_it_is_back(
     release: Release, load: LoadPod
 ) -> None:
     group = release.group
-    before = (
-        await group.until_at_home()
-    )  # else its successor's address may lead here, and nobody can change that
-    java = java_of(before.master)
+    # At home, else its successor's address may lead here, and nobody can change that.
+    before = await group.until_at_home()
     async with api_server_stopped():
-        killed_ns = time.time_ns()
-        os.kill(java, signal.SIGKILL)
+        killed_ns = kill_java_of(before.master)
         await asyncio.sleep(API_SERVER_STOPPED_S)  # nobody can be asked for news
         back_ns = time.time_ns()
     after = await group.until_epoch_above(before.epoch)

@@ -60,15 +60,19 @@ _log = logging.getLogger(__name__)
 
 def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
     """Say whether by the controllers' word another is master, with a copy beside its own if one was to be had."""
-    others = len(before.members) - 1
-    return now.master_epoch > before.master_epoch and len(now.members) > min(others - 1, 1)
+    return now.master_epoch > before.master_epoch and len(now.members) > _copies_to_be_had(before)
 
 
 def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
     """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
-    others = len(before.members) - 1
     in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
-    return answer.master and in_sync >= min(others - 1, 1)
+    return answer.master and in_sync >= _copies_to_be_had(before)
+
+
+def _copies_to_be_had(before: GroupFacts) -> int:
+    """Return how many copies a successor has beside its own: one, if a third member was in the set."""
+    others = len(before.members) - 1
+    return min(others - 1, 1)
 
 
 async def is_settled(before: GroupFacts, controllers: Callable[[], Awaitable[GroupFacts | None]]) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -38,7 +38,6 @@ from rocketmq_operator.plan.observed import (
     ObservationError,
     ObservedCluster,
     ObservedGroup,
-    PodSeen,
     by_key,
     cluster_ip,
     failover_seen,
@@ -163,10 +162,8 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    seen = {pod.name: pod for pod in map(pod_seen, pods)}
-    (heard, group, failovers), lacking = await asyncio.gather(
-        _of_controllers(world, namespace, name, spec.cluster, (cluster_, token_of(secret))),
-        _of_companions(world, name, seen),
+    heard, group, failovers = await _of_controllers(
+        world, namespace, name, spec.cluster, (cluster_, token_of(secret))
     )
     return ObservedGroup(
         now=world.now(),
@@ -177,13 +174,12 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         cluster=cluster_,
         cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
         children=by_key(item for items in children for item in items),
-        pods=seen,
+        pods={pod.name: pod for pod in map(pod_seen, pods)},
         controllers_heard=heard,
         group=group,
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
-        lacking=lacking,
     )
 
 
@@ -262,12 +258,17 @@ async def _of_controllers(
         return False, None, ()
 
 
-async def _of_companions(world: World, group: str, pods: Mapping[str, PodSeen]) -> dict[str, Lacking]:
-    """Ask the companions of a group's brokers side by side; those that have nothing to say are left out."""
-    logs = f"{names.log_set(group)}-"
-    brokers = [pod for pod in pods.values() if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
+async def with_companions(world: World, observed: ObservedGroup) -> ObservedGroup:
+    """Return the look with what the companions of the group's brokers tell, asked side by side; who says nothing is left out.
+
+    Why not in each look: only the status needs it, and a companion on a node that is cut off is waited for.
+    """
+    logs = f"{names.log_set(observed.owner.name)}-"
+    pods = observed.pods.values()
+    brokers = [pod for pod in pods if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
     told = await asyncio.gather(*(_lacking(world, pod.ip) for pod in brokers))
-    return {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
+    lacking = {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
+    return replace(observed, lacking=lacking)
 
 
 async def _lacking(world: World, ip: str) -> Lacking | None:

@@ -21,6 +21,7 @@ from rocketmq_operator.handlers.observe import (
     controllers_for,
     observe_cluster,
     observe_group,
+    with_companions,
 )
 from rocketmq_operator.handlers.observe_report import observe_report
 from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step, Wait
@@ -134,6 +135,7 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
         return None
     observed, plan = worked_off
     await announce(shell.world, observed, plan)
+    observed = await with_companions(shell.world, observed)
     status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     # Why after all else: it may take as long as a canary is silent.

@@ -124,7 +124,7 @@ class ObservedGroup:
         failovers: of this group, newest first.
         records: the Failover objects that exist, by name.
         lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
-            whose companion has not compared, as the master's never does, is not in it.
+            whose companion has not compared, as the master's never does, or was not asked, is not in it.
     """
 
     now: datetime

@@ -7,8 +7,6 @@ of several machines they agree as well as the machines' clocks do. The controlle
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,7 @@ from testkit.kube.group import Group, GroupView
 from testkit.kube.kubectl import Cluster, Json, KubeError, program
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.plain import NAME_SERVER, PlainGroup
-from testkit.kube.stack import harmed, java_of, tool, without_provisioner
+from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
 from testkit.load import LoadSettings, Send, summarise
 
 KILL: Final = "kill"
@@ -109,9 +107,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)
     watch = EndpointWatch(group.cluster, before.master)
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
-        async with watch.watching(), contextlib.AsyncExitStack() as quiet:
-            if tool():
-                await quiet.enter_async_context(without_provisioner())
+        async with watch.watching(), without_provisioner() if tool() else contextlib.nullcontext():
             await asyncio.sleep(BEFORE_S)
             fault_ns = await _do(group, before.master, fault, harmed_node, NODE_FAULT_S)
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
@@ -185,7 +181,7 @@ async def _account(
 async def _do(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
     """Do the fault, and for nodes undo it; return when it was done."""
     if fault == KILL:
-        return _kill_java(master) if tool() else await group.kill_java(master)
+        return kill_java_of(master) if tool() else await group.kill_java(master)
     now_ns = time.time_ns()
     if fault == DELETE:
         await group.cluster.kubectl("delete", "pod", master, "--wait=false")
@@ -193,14 +189,6 @@ async def _do(group: Group | PlainGroup, master: str, fault: str, node: str, nod
     async with harmed(fault, node):
         now_ns = time.time_ns()
         await asyncio.sleep(node_fault_s)
-    return now_ns
-
-
-def _kill_java(pod: str) -> int:
-    """Kill a broker from this machine: `kubectl exec` would start a process in the pod in the very moment of the fault."""
-    java = java_of(pod)
-    now_ns = time.time_ns()
-    os.kill(java, signal.SIGKILL)
     return now_ns
 
 

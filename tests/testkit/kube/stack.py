@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,6 +103,20 @@ def java_of(pod: str) -> int:
     if len(found) != 1:
         raise KubeError(f"{pod} has {len(found)} brokers")
     return found[0]
+
+
+def kill_java_of(pod: str) -> int:
+    """Kill the broker that runs in a pod with SIGKILL, from this machine; return the time of the kill, UTC nanoseconds.
+
+    Why not by `kubectl exec`: it needs the API server, and starts a process in the pod in the very moment of the fault.
+
+    Raises:
+        KubeError: there is none, or more than one.
+    """
+    java = java_of(pod)
+    now_ns = time.time_ns()
+    os.kill(java, signal.SIGKILL)
+    return now_ns
 
 
 def _is_broker_of(process: Path, pod: str) -> bool:
