@@ -13,6 +13,7 @@ from rocketmq_operator.clients import bystanders
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.bystanders import CanariesClient
 from rocketmq_operator.handlers import measuring
+from testkit.http_served import http_served
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
 
@@ -221,14 +222,8 @@ class _Canary:
 @pytest.fixture
 async def canary() -> AsyncIterator[_Canary]:
     one = _Canary()
-    application = web.Application()
-    application.router.add_get("/{path:.*}", one.serve)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    one.host = f"127.0.0.1:{runner.addresses[0][1]}"
-    yield one
-    await runner.cleanup()
+    async with http_served(one.serve) as one.host:
+        yield one
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.bystanders import CompanionsClient
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.status import NAMES_SHOWN_MAX
+from testkit.http_served import http_served
 from testkit.operator_world import OperatorWorld
 
 CONDITION = "MetadataInSync"
@@ -76,14 +77,8 @@ async def served() -> AsyncIterator[str]:
     async def status(_: web.Request) -> web.Response:
         return web.json_response({"metadata_missing": {"topics.json": ["a"]}})
 
-    application = web.Application()
-    application.router.add_get("/v1/status", status)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield f"127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    async with http_served(status, "/v1/status") as host:
+        yield host
 
 
 async def test_a_companion_is_asked_over_http(served: str) -> None:

@@ -14,6 +14,7 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.plan import names
+from testkit.http_served import http_served
 from testkit.operator_world import OperatorWorld
 
 HOST = names.controller_hosts("main", "shop", 3)[1]
@@ -100,19 +101,14 @@ async def test_the_controllers_client_reads_without_dns() -> None:
     async def status(_request: web.Request) -> web.Response:
         return web.json_response({"role": "leader"})
 
-    app = web.Application()
-    app.router.add_get("/v1/status", status)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
     service = world.get("Service", "main-controller-1")
     service["spec"]["clusterIP"] = "127.0.0.1"
     world.kube.put(service)
     connector = aiohttp.TCPConnector(resolver=resolver)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        client = ControllersClient(session, [f"{HOST}:{port}"])
+    async with (
+        http_served(status, "/v1/status") as served,
+        aiohttp.ClientSession(connector=connector) as session,
+    ):
+        client = ControllersClient(session, [f"{HOST}:{served.rpartition(':')[2]}"])
         assert await client.status() == {"role": "leader"}
-    await runner.cleanup()
     assert others.asked == []
