@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import resource
 import shutil
 import sys
 import tempfile
@@ -47,7 +48,6 @@ BODY_BYTES = 4_000
 LATENCIES = 500
 ROUNDS = 5
 """Of what takes less than a second: one round says little, as fresh pages come fast or slowly."""
-POLL_S = 0.01
 SETTINGS = {
     **QUICK_SETTINGS,
     "allAckInSyncStateSet": "true",
@@ -172,22 +172,25 @@ async def seeded(name: str, source: tuple[str, int], target: Path, total_bytes: 
     }
     words = [part for key, value in arguments.items() for part in (f"--{key}", value)]
     started_s, master_cpu_s = time.perf_counter(), ha_ends.processor_s(pid)
+    slave_cpu_s = _ended_children_cpu_s()
     process = await asyncio.create_subprocess_exec(
         *(command_path("ha-sidecar"), "seed", *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    slave_cpu_s = 0.0
-    while process.returncode is None:
-        with contextlib.suppress(OSError, IndexError, ProcessLookupError):
-            slave_cpu_s = max(slave_cpu_s, ha_ends.processor_s(process.pid))
-        await asyncio.sleep(POLL_S)
-    took_s, master_cpu_s = time.perf_counter() - started_s, ha_ends.processor_s(pid) - master_cpu_s
     printed, _ = await process.communicate()
+    took_s, master_cpu_s = time.perf_counter() - started_s, ha_ends.processor_s(pid) - master_cpu_s
+    slave_cpu_s = _ended_children_cpu_s() - slave_cpu_s
     copied_bytes = int(json.loads(printed)["copied_bytes"])
     if process.returncode or copied_bytes < total_bytes:
         raise SystemExit(f"the seed copied {copied_bytes} of {total_bytes} bytes: {printed.decode()}")
     return Row(name, Transfer(copied_bytes, took_s, master_cpu_s, slave_cpu_s), [])
+
+
+def _ended_children_cpu_s() -> float:
+    """Return the processor seconds of all children that have ended, and of theirs: a seed checks in a second process."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 # What follows has a Java master.

@@ -10,7 +10,8 @@ before the end of a sector (`texts_lack_bytes`).
 A BLANK ends a file, not the log. If no record follows in the next file, the log is taken to end before the BLANK:
 whether its unused rest was received is unknown, and fetching it again keeps the files byte-identical.
 
-`find_end` starts at the newest file whose first record is whole, `walk` at the oldest byte. Neither changes anything.
+`find_end` starts at the newest file whose first record is whole, `walk` at the oldest byte, `check_span` where it is told.
+None changes anything.
 
 Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: there is no consume queue here.
 """
@@ -94,18 +95,19 @@ def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
         return check_record(data, at, min(end, len(data)), offset, layout.file_bytes - at)
 
 
-def check_file(layout: Layout, start_offset: int, max_offset: int) -> tuple[int, Record]:
-    """Check the records of one file of a log that ends at `max_offset`; return where the first one that is not whole stands.
+def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, Record]:
+    """Check the records between two offsets, the first of which is a record's start, and read nothing above.
 
-    The end of the file, or of the log, is where a file without fault ends.
+    Return where the first one stands that is not whole below `to_offset`, with the verdict on it; `to_offset` if none does.
     """
-    limit_offset = min(start_offset + layout.file_bytes, max_offset)
-    stop = _walk_file(layout, start_offset, limit_offset)
-    if stop.offset >= limit_offset:
-        return limit_offset, stop.record
-    if stop.record.kind is RecordKind.BLANK:
-        return start_offset + layout.file_bytes, stop.record
-    return stop.offset, stop.record
+    offset = from_offset
+    while offset < to_offset:
+        end_offset = min(layout.start_of(offset) + layout.file_bytes, to_offset)
+        stop = _walk_file(layout, offset, end_offset)
+        if stop.record.kind is not RecordKind.BLANK:
+            return stop.offset, stop.record
+        offset = end_offset
+    return offset, Record(RecordKind.UNUSED)
 
 
 def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
@@ -131,12 +133,12 @@ class _Stop:
     messages: int
 
 
-def _walk_file(layout: Layout, start_offset: int, limit_offset: int) -> _Stop:
-    """Check a file's records up to the first that is no message, or that starts at the limit or behind it."""
-    file_bytes = layout.file_bytes
+def _walk_file(layout: Layout, from_offset: int, end_offset: int) -> _Stop:
+    """Check records of one file up to the first that is no message, or not one whole below `end_offset`."""
+    file_bytes, start_offset = layout.file_bytes, layout.start_of(from_offset)
     with layout.disk.content(layout.path(start_offset)) as data, memoryview(data) as view:
-        at = previous_at = messages = 0
-        end = len(data)
+        messages, end = 0, min(len(data), end_offset - start_offset)
+        at = previous_at = from_offset - start_offset
         while True:
             offset = start_offset + at
             # What is beyond doubt, which is nearly all of a log, takes a third of the time.
@@ -154,8 +156,6 @@ def _walk_file(layout: Layout, start_offset: int, limit_offset: int) -> _Stop:
                 if record.kind is not RecordKind.MESSAGE:
                     return _Stop(offset, record, messages)
                 length = record.length_bytes
-            if offset >= limit_offset:
-                return _Stop(offset, Record(RecordKind.MESSAGE, length), messages)
             previous_at, at = at, at + length
             messages += 1
 

@@ -39,9 +39,9 @@ from ha_sidecar.commitlog.store import (
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.roles import companion_config, seed_config
 from ha_sidecar.roles import config as settings
-from ha_sidecar.roles.follower import DivergedError
 from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
+from ha_sidecar.roles.link import DivergedError
 from ha_sidecar.roles.seed import Seed, SeedError, claim
 from ha_sidecar.roles.seed_source import find_metadata, find_source
 

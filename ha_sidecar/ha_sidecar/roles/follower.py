@@ -33,7 +33,7 @@ from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
 from ha_sidecar.roles.events import EventLog, now_ns
-from ha_sidecar.roles.link import HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.roles.link import DivergedError, HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.roles.metrics import ReplicaMetrics
 from ha_sidecar.roles.view import GroupView, Role
 from ha_sidecar.transfer.actions import HandshakeDone
@@ -53,10 +53,6 @@ PARTED_WITHIN_S: Final = 0.3
 FOLLOWED_FILE: Final = "followedMaster"
 
 _log = logging.getLogger(__name__)
-
-
-class DivergedError(Exception):
-    """The log cannot be continued, and the settings say to stop rather than to start over."""
 
 
 class Follower:

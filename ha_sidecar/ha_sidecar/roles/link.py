@@ -52,6 +52,10 @@ PARTED: Final = "Parted"
 _log = logging.getLogger(__name__)
 
 
+class DivergedError(Exception):
+    """The log cannot be continued, and the settings say to stop rather than to start over."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkEnd:
     """Why a link ended.

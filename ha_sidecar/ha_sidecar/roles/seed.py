@@ -3,7 +3,7 @@
     1  claim the store: a note beside the log says for which group it is being filled; a store with a log and without
        that note is somebody's, and is left alone
     2  copy by handshake and transfer, as a slave that never enters the SyncStateSet (asyncLearner): nothing waits for it
-    3  check every record of each file as it is finished; a damaged one is cut off with all that follows, and asked for again
+    3  check every record, behind what is being received; a damaged one is cut off with all that follows, and asked for again
     4  while the source went on meanwhile, go on too, until what is left is little enough for the broker to catch up on
     5  end at a whole record, make all durable, write topics, groups and offsets, and the identity if the broker had one
 
@@ -17,6 +17,7 @@ is asked for them, so that a broker that finds no other one alive has them too.
 Source: DefaultMessageStore.load, AutoSwitchHAClient.java 5.4.0.
 """
 
+import contextlib
 import json
 import logging
 import queue
@@ -27,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.layout import Layout
-from ha_sidecar.commitlog.recovery import check_file
+from ha_sidecar.commitlog.records import RecordKind
 from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.epoch.entries import OFFSET_MAX
 from ha_sidecar.roles import metadata
@@ -43,6 +45,8 @@ from ha_sidecar.transfer.reconcile import NO_BROKER_ID, SlaveConfig
 NOTE_FILE: Final = "seed.json"
 NEAR_BYTES: Final = 64 << 20
 """What a broker may have to catch up on by itself."""
+CHECK_BYTES: Final = 16 << 20
+"""What is checked in one go, at the least, while more is received."""
 POLL_S: Final = 0.05
 AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 1.0
@@ -134,12 +138,13 @@ class Seed:
             OSError: the disk refused.
         """
         fruitless = 0
-        while not (near := self._copy()):
-            fruitless = fruitless + 1 if near is None else 0
-            if fruitless >= self._config.attempts:
-                raise SeedError(f"{fruitless} attempts in a row brought nothing: {self._problem}")
-            if near is None:
-                time.sleep(AGAIN_S)
+        with contextlib.closing(Checker(self._store.log.layout)) as checker:
+            while not (near := self._copy(checker)):
+                fruitless = fruitless + 1 if near is None else 0
+                if fruitless >= self._config.attempts:
+                    raise SeedError(f"{fruitless} attempts in a row brought nothing: {self._problem}")
+                if near is None:
+                    time.sleep(AGAIN_S)
         self._store.adopt(self._store.epochs.starting_up_to(self._store.log.max_offset))
         metadata.keep(self._config.store, self._find_metadata())
         if self._config.broker_id:
@@ -150,7 +155,7 @@ class Seed:
         took_ms = int((time.monotonic() - self._started_s) * 1000)
         return SeedResult(True, "done", log.min_offset, log.max_offset, self.copied_bytes, took_ms)
 
-    def _copy(self) -> bool | None:
+    def _copy(self, checker: Checker) -> bool | None:
         """Follow one connection; return whether the source is nearly reached, None if nothing came of it."""
         address = self._find_source()
         if address is None:
@@ -158,7 +163,7 @@ class Seed:
             _log.warning("%s", self._problem)
             return None
         before_offset = self._store.log.max_offset
-        notes = _Notes()
+        notes = _Notes(self._store)
         broker_id = self._config.broker_id or NO_BROKER_ID
         config = SlaveConfig(
             broker_id, self._config.mapped_file_bytes, start_at_file=self._start_at_file, async_learner=True
@@ -166,7 +171,14 @@ class Seed:
         link = HaLink(address, self._store, config, notes, None)
         link.set_in_sync(True)  # acks need no repeating: nobody is to take this slave into a set
         link.start()
-        end = self._watch(link, notes)
+        try:
+            end = self._watch(link, notes, checker)
+        except OSError:
+            link.stop()
+            notes.ends.get()
+            raise
+        if checker.is_busy:
+            self._take(checker)
         self.copied_bytes += max(0, self._store.log.max_offset - before_offset)
         if end.disk_error is not None:
             raise end.disk_error
@@ -177,7 +189,7 @@ class Seed:
             self._checked_offset = 0
             return None
         self._checked_offset = min(self._checked_offset, notes.take_start())
-        if not self._check(self._store.cut_torn_record()):
+        if not self._check_rest(checker, self._store.cut_torn_record()):
             self._store.log.truncate(self._checked_offset)
             self._store.adopt(self._store.epochs.starting_up_to(self._checked_offset))
             return None
@@ -187,7 +199,8 @@ class Seed:
         _log.warning("%s", self._problem)
         return False if self._store.log.max_offset > before_offset else None
 
-    def _watch(self, link: HaLink, notes: "_Notes") -> LinkEnd:
+    def _watch(self, link: HaLink, notes: "_Notes", checker: Checker) -> LinkEnd:
+        """Check and make durable what the link receives, until it ends, is caught up, or brings a damaged record."""
         while True:
             try:
                 return notes.ends.get(timeout=POLL_S)
@@ -197,27 +210,39 @@ class Seed:
                 continue
             # What lay above the start was cut, and comes anew.
             self._checked_offset = min(self._checked_offset, notes.take_start())
-            log = self._store.log
-            if notes.caught_up or not self._check(log.layout.start_of(log.max_offset)):
+            # Bit by bit: what is left to sync at the end of a file keeps the link from receiving.
+            self._store.log.sync()
+            if notes.caught_up or not self._check_meanwhile(checker):
                 link.stop()
                 return notes.ends.get()
             self._tell_progress(notes)
 
-    def _check(self, up_to_offset: int) -> bool:
-        """Check the records below `up_to_offset` that were not yet; return whether all are whole."""
+    def _check_meanwhile(self, checker: Checker) -> bool:
+        """Take a verdict if there is one, and have what came since checked; return whether nothing is known to be damaged."""
+        if checker.has_verdict() and self._take(checker) is RecordKind.DAMAGED:
+            return False
         log = self._store.log
         self._checked_offset = max(self._checked_offset, log.min_offset)
-        while self._checked_offset < up_to_offset:
-            start_offset = log.layout.start_of(self._checked_offset)
-            end_offset = min(start_offset + log.layout.file_bytes, up_to_offset)
-            found_offset, record = check_file(log.layout, start_offset, end_offset)
-            if found_offset < end_offset:
-                self._problem = f"the record at {found_offset} came damaged: {record.problem}"
-                _log.warning("%s", self._problem)
-                self._checked_offset = found_offset
-                return False
-            self._checked_offset = end_offset
+        if not checker.is_busy and log.max_offset - self._checked_offset >= CHECK_BYTES:
+            checker.tell(self._checked_offset, log.max_offset)
         return True
+
+    def _check_rest(self, checker: Checker, up_to_offset: int) -> bool:
+        """Check the records below `up_to_offset` that were not yet; return whether all are whole."""
+        self._checked_offset = max(self._checked_offset, self._store.log.min_offset)
+        if self._checked_offset < up_to_offset:
+            checker.tell(self._checked_offset, up_to_offset)
+            self._take(checker)
+        if self._checked_offset >= up_to_offset:
+            return True
+        _log.warning("%s", self._problem)
+        return False
+
+    def _take(self, checker: Checker) -> RecordKind:
+        """Wait for the verdict; what is torn or unused at the end of a span may be whole in the next."""
+        self._checked_offset, record = checker.verdict()
+        self._problem = f"the record at {self._checked_offset} came {record.kind.value}: {record.problem}"
+        return record.kind
 
     def _tell_progress(self, notes: "_Notes") -> None:
         now_s = time.monotonic()
@@ -241,7 +266,8 @@ class Seed:
 class _Notes:
     """What a link says, for the thread that waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: ReplicaStore) -> None:
+        self._store: Final = store
         self.ends: Final[queue.Queue[LinkEnd]] = queue.Queue()
         self.caught_up = self.has_started = False
         self._untaken_offset = OFFSET_MAX
@@ -255,12 +281,14 @@ class _Notes:
 
     def on_handshake(self, done: HandshakeDone) -> None:
         self._untaken_offset = done.start_offset
-        self.has_started = True
+        # What is cut first must not be checked in between.
+        self.has_started = self._store.log.max_offset <= done.start_offset
         self.master_max_offset, self.start_offset = done.master_max_offset, done.start_offset
         self.handshake_left_bytes = done.master_max_offset - done.start_offset
 
     def on_truncate(self, from_offset: int, to_offset: int) -> None:
         _log.info("cut from %d to %d", from_offset, to_offset)
+        self.has_started = True
 
     def on_caught_up(self, offset: int) -> None:
         self.caught_up = True

@@ -188,6 +188,40 @@ def test_a_damaged_record_is_asked_for_again_and_never_kept(member: Member, tmp_
     assert_equal(tmp_path / "new", member)
 
 
+def test_a_damaged_record_ends_the_copy_while_more_is_coming(
+    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(seeding, "CHECK_BYTES", 1)
+    monkeypatch.setattr(
+        seeding._Notes, "on_caught_up", lambda self, offset: None
+    )  # so it goes on until something ends it
+    with member.store.log.layout.path(0).open("r+b") as file:
+        file.seek(boundaries(LOG, FILE_BYTES)[5] + 95)
+        file.write(b"!")
+    with pytest.raises(SeedError, match=f"the record at {boundaries(LOG, FILE_BYTES)[5]} came damaged"):
+        run(config_of(tmp_path / "new", member))
+
+
+def test_what_comes_in_place_of_a_tail_that_was_checked_is_checked_too(
+    member: Member, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path / "new", member)
+    assert claim(config) is None
+    starts = boundaries(LOG, FILE_BYTES)
+    store = ReplicaStore(config.store, FILE_BYTES)
+    store.adopt(EpochList.of((1, 0)))
+    append(store, LOG[: starts[90]] + log_bytes(30, FILE_BYTES, starts[90], mark=b"other"))
+    store.log.sync()
+    seed = Seed(config, store, lambda: member.address)
+    seed._checked_offset = store.log.max_offset
+    with member.store.log.layout.path(starts[100] // FILE_BYTES * FILE_BYTES).open("r+b") as file:
+        file.seek(starts[100] % FILE_BYTES + 95)
+        file.write(b"!")
+    with pytest.raises(SeedError, match=f"the record at {starts[100]} came damaged"):
+        seed.run()
+    store.close()
+
+
 def test_a_seed_that_reaches_nobody_gives_up_and_says_so(member: Member, tmp_path: Path) -> None:
     member.server.stop()
     with pytest.raises(SeedError, match=r"2 attempts in a row brought nothing.*ConnectFailed"):
