@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from testkit.ports import free_ports
+from testkit.ports import LOOPBACK, free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq import write_properties
 
@@ -44,6 +44,7 @@ class ControllerCluster:
         *,
         group: str = "controllers",
         settings: Mapping[str, str] | None = None,
+        host: str = LOOPBACK,
     ) -> None:
         """Choose ports and describe the nodes; nothing runs before `start`.
 
@@ -52,11 +53,13 @@ class ControllerCluster:
             nodes: how many controllers.
             group: controllerDLegerGroup.
             settings: further keys for every node's file.
+            host: the address at which they listen.
         """
         self.group = group
+        self._host = host
         ports = [free_ports(_PORTS_PER_NODE) for _ in range(nodes)]
-        self.remoting_addresses = [f"127.0.0.1:{run[0]}" for run in ports]
-        self.http_addresses = [f"127.0.0.1:{run[2]}" for run in ports]
+        self.remoting_addresses = [f"{host}:{run[0]}" for run in ports]
+        self.http_addresses = [f"{host}:{run[2]}" for run in ports]
         self.peers = ";".join(f"n{index}-{address}" for index, address in enumerate(self.remoting_addresses))
         self.config_paths: list[Path] = []
         self.processes: list[ManagedProcess] = []
@@ -68,9 +71,9 @@ class ControllerCluster:
     def describe_further(self) -> int:
         """Describe one more node, whose file names the others and itself; return its index. Theirs do not name it."""
         run, index = free_ports(_PORTS_PER_NODE), len(self)
-        self.remoting_addresses.append(f"127.0.0.1:{run[0]}")
-        self.http_addresses.append(f"127.0.0.1:{run[2]}")
-        self.peers += f";n{index}-127.0.0.1:{run[0]}"
+        self.remoting_addresses.append(f"{self._host}:{run[0]}")
+        self.http_addresses.append(f"{self._host}:{run[2]}")
+        self.peers += f";n{index}-{self._host}:{run[0]}"
         self._describe(index)
         return index
 
@@ -85,7 +88,7 @@ class ControllerCluster:
             "controllerDLegerPeers": self.peers,
             "controllerDLegerSelfId": f"n{index}",
             "controllerStorePath": str(directory / "store"),
-            "bindAddress": "127.0.0.1",
+            "bindAddress": self._host,
             **self._settings,
         }
         path = write_properties(directory / "controller.conf", values)

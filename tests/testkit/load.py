@@ -97,7 +97,7 @@ class ReadBackResult:
 
 def read_ledger(path: Path) -> list[Send]:
     """Return the sends of a ledger, in the order they ended; a torn last line (killed client) is left out."""
-    return [_send(line) for line in _json_lines(path)]
+    return [_send(line) for line in json_lines(path)]
 
 
 def _send(line: dict[str, Any]) -> Send:
@@ -314,7 +314,7 @@ async def read_back(
         status = await process.wait(_READ_TIMEOUT_S)
     if status != 0:
         raise ProcessFailedError(f"read back ended with {status}:\n{process.tail()}")
-    return compare(sends, [line["key"] for line in _json_lines(keys_path)])
+    return compare(sends, [line["key"] for line in json_lines(keys_path)])
 
 
 async def compile_java(jars: Path, programs: Sequence[str] = _PROGRAMS) -> Path:
@@ -359,5 +359,6 @@ def _with_class_path(command: list[str], classes: Path) -> list[str]:
     return [*command[:place], f"{classes}{os.pathsep}{command[place]}", *command[place + 1 :]]
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the whole lines of a file that somebody may be writing to."""
     yield from (json.loads(line) for line in path.read_text("ascii").rpartition("\n")[0].splitlines())

@@ -15,6 +15,9 @@ _SEARCH_STEPS_MAX = 4_000
 _next_port = _PORT_MIN + (os.getpid() * 37) % (_PORT_MAX - _PORT_MIN)
 
 
+LOOPBACK = "127.0.0.1"
+
+
 def free_ports(count: int) -> list[int]:
     """Return `count` consecutive ports that nobody listens on now.
 

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from testkit.controllers import command_path
-from testkit.ports import free_ports
+from testkit.ports import LOOPBACK, free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
 _STILL_S = 1.0
@@ -35,11 +35,12 @@ class LogReplica:
         settings: Mapping[str, str] | None = None,
         *,
         name: str = "replica",
+        host: str = LOOPBACK,
     ) -> None:
-        """Describe a replica; nothing runs before `start`."""
+        """Describe a replica that listens at `host`; nothing runs before `start`."""
         port, http_port = free_ports(2)
-        self.address = f"127.0.0.1:{port}"
-        self.http_address = f"127.0.0.1:{http_port}"
+        self.address = f"{host}:{port}"
+        self.http_address = f"{host}:{http_port}"
         self.store = directory / "store"
         keys = {
             "cluster": cluster,

@@ -14,7 +14,7 @@ from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import TopicRouteData
-from testkit.ports import free_port, free_ports
+from testkit.ports import LOOPBACK, free_port, free_ports
 from testkit.process import ManagedProcess, ProcessFailedError
 
 _BOOT_TIMEOUT_S = 150.0
@@ -93,11 +93,11 @@ def write_properties(path: Path, values: Mapping[str, str]) -> Path:
 
 
 class NameServer:
-    """One Java name server on a free port of loopback."""
+    """One Java name server on a free port, which clients reach at `host`."""
 
-    def __init__(self, jars: Path, directory: Path) -> None:
+    def __init__(self, jars: Path, directory: Path, host: str = LOOPBACK) -> None:
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         config = write_properties(directory / "namesrv.conf", {"listenPort": str(self.port)})
         command = java_command(
             jars, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config), home=directory / "home"
@@ -131,7 +131,7 @@ class NameServer:
     async def _answers(self, request: RemotingCommand, broker_name: str) -> bool:
         """Ask once; a fresh JVM on a busy machine may take longer than a call waits."""
         try:
-            connection = await connect("127.0.0.1", self.port, 1.0)
+            connection = await connect(LOOPBACK, self.port, 1.0)
             try:
                 return _names_master(await connection.call(request, 2.0), broker_name)
             finally:
@@ -177,31 +177,32 @@ class Broker:
         settings: Mapping[str, str] | None = None,
         *,
         controllers: Sequence[str] = (),
+        host: str = LOOPBACK,
     ) -> None:
-        """Describe a broker; `controllers` (host:port each) puts it in controller mode."""
+        """Describe a broker that others reach at `host`; `controllers` (host:port each) puts it in controller mode."""
         fast_port, _, self.port, self.ha_port, self.metrics_port = free_ports(5)
         if fast_port != self.port - 2:
             raise ProcessFailedError(f"ports of {place.name} do not follow each other")
         self.place = place
-        self.address = f"127.0.0.1:{self.port}"
-        self.metrics_url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        self.address = f"{host}:{self.port}"
+        self.metrics_url = f"http://{host}:{self.metrics_port}/metrics"
         self.store = place.directory / "store"
         config = write_properties(
             place.directory / "broker.conf",
-            {**self._base_settings(name_server, controllers), **(settings or {})},
+            {**self._base_settings(name_server, controllers, host), **(settings or {})},
         )
         command = java_command(
             jars, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config), home=place.directory / "home"
         )
         self.process = ManagedProcess(place.name, command, place.directory / "broker.log")
 
-    def _base_settings(self, name_server: str, controllers: Sequence[str]) -> dict[str, str]:
+    def _base_settings(self, name_server: str, controllers: Sequence[str], host: str) -> dict[str, str]:
         settings = {
             "brokerClusterName": self.place.cluster,
             "brokerName": self.place.group,
             "brokerId": "0",
-            "brokerIP1": "127.0.0.1",
-            "brokerIP2": "127.0.0.1",
+            "brokerIP1": host,
+            "brokerIP2": host,
             "listenPort": str(self.port),
             "haListenPort": str(self.ha_port),
             "namesrvAddr": name_server,
@@ -211,7 +212,7 @@ class Broker:
             "autoCreateTopicEnable": "true",
             "metricsExporterType": "PROM",
             "metricsPromExporterPort": str(self.metrics_port),
-            "metricsPromExporterHost": "127.0.0.1",
+            "metricsPromExporterHost": host,
         }
         if controllers:
             settings |= {"enableControllerMode": "true", "controllerAddr": ";".join(controllers)}

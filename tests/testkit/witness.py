@@ -1,15 +1,22 @@
-"""Two witnesses of who is master: a writer that knows one broker only, and a log of what a broker says of its role.
+"""Two witnesses of who is master: a writer that knows one broker only, and a log of what that broker says of its role.
 
 A client that asks for routes writes to whoever it is told; whether two brokers took writes at the same time it cannot say.
-A `DirectWriter` sends to one address, whatever that broker is, and keeps every answer; a `RoleLog` asks the same broker
-again and again whether it is master, and in which epoch. One of each beside every broker, on one clock, says which of them
-acknowledged what when.
+A `Witness` sends to one address, whatever that broker is, and asks the same broker again and again whether it is master, and
+in which epoch. One beside every broker, on one clock, says which of them acknowledged what when. Each is a process, which may
+run where this one reaches nobody.
+
+    python -m testkit.witness ADDRESS GROUP TOPIC FIRST_SEQUENCE FILE      one JSON line for each answer, until it is killed
 """
 
 import asyncio
 import contextlib
+import json
+import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
 
 from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.codes import ResponseCode
@@ -18,33 +25,51 @@ from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.looking import ask_broker
 from slo_pipeline.canary.requests import send_request
-from testkit.load import ACKNOWLEDGED, Send
+from testkit.load import ACKNOWLEDGED, Send, json_lines
+from testkit.process import ManagedProcess
 
 _INTERVAL_S = 0.02
 _CALL_TIMEOUT_S = 5.0
 _AGAIN_S = 0.1
+_POLL_S = 0.2
 
 
-class DirectWriter:
-    """Sends one message after another to one broker; `run` never ends by itself.
+@dataclass(frozen=True, slots=True)
+class RoleSeen:
+    """What a broker said of itself at a time, UTC; the epoch is the newest of its log."""
 
-    Attributes:
-        sends: every send with its answer, in order.
-    """
+    ts_ns: int
+    is_master: bool
+    epoch: int
 
-    def __init__(self, address: str, group: str, topic: str, first_sequence: int) -> None:
-        """Name the broker; keys are `group-sequence`, counted from `first_sequence`."""
-        self.sends: list[Send] = []
-        self._address = address
-        self._group = group
-        self._topic = topic
-        self._sequence = first_sequence
-        self._answered = asyncio.Event()
 
-    @property
+class Witness:
+    """The two witnesses of one broker."""
+
+    def __init__(self, address: str, group: str, topic: str, first_sequence: int, directory: Path) -> None:
+        """Describe the process; keys are `group-sequence`, counted from `first_sequence`."""
+        self._path = directory / "seen.jsonl"
+        words = (address, group, topic, str(first_sequence), str(self._path))
+        tests = str(Path(__file__).parents[1])
+        command = [sys.executable, "-m", "testkit.witness", *words]
+        log = directory / "witness.log"
+        self.process = ManagedProcess(f"witness of {address}", command, log, env={"PYTHONPATH": tests})
+
+    def sends(self) -> list[Send]:
+        """Return every send so far with its answer, in order."""
+        return [Send(**line["send"]) for line in self._lines() if "send" in line]
+
     def acknowledged(self) -> list[Send]:
-        """The sends that the broker promised to keep."""
-        return [send for send in self.sends if send.acknowledged]
+        """Return the sends that the broker promised to keep, in order."""
+        return [send for send in self.sends() if send.acknowledged]
+
+    def roles(self) -> list[RoleSeen]:
+        """Return every answer about its role so far, in order."""
+        return [RoleSeen(**line["role"]) for line in self._lines() if "role" in line]
+
+    def epochs_as_master(self) -> set[int]:
+        """Return the newest epochs of its log while it took itself for the master."""
+        return {role.epoch for role in self.roles() if role.is_master}
 
     async def wait_acknowledged(self, count: int, timeout_s: float) -> None:
         """Wait for so many more promises.
@@ -52,11 +77,26 @@ class DirectWriter:
         Raises:
             TimeoutError: they do not come.
         """
-        wanted = len(self.acknowledged) + count
+        wanted = len(self.acknowledged()) + count
         async with asyncio.timeout(timeout_s):
-            while len(self.acknowledged) < wanted:
-                self._answered.clear()
-                await self._answered.wait()
+            while len(self.acknowledged()) < wanted:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(_POLL_S)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return list(json_lines(self._path)) if self._path.exists() else []
+
+
+class _Writer:
+    """Sends one message after another to one broker."""
+
+    def __init__(
+        self, address: str, group: str, topic: str, first_sequence: int, told: Callable[[Send], None]
+    ) -> None:
+        self._address = address
+        self._group = group
+        self._topic = topic
+        self._sequence = first_sequence
+        self._told = told
 
     async def run(self) -> None:
         """Send until cancelled; a broker that does not answer is dialled again."""
@@ -84,46 +124,34 @@ class DirectWriter:
             status = ACKNOWLEDGED if answer.code == ResponseCode.SUCCESS else str(answer.code)
         finally:
             key = f"{self._group}-{self._sequence}"
-            self.sends.append(
-                Send(self._sequence, key, start_ns, time.time_ns(), status, self._address, 0, None)
-            )
-            self._answered.set()
+            self._told(Send(self._sequence, key, start_ns, time.time_ns(), status, self._address, 0, None))
 
 
-@dataclass(frozen=True, slots=True)
-class RoleSeen:
-    """What a broker said of itself at a time, UTC."""
+async def _ask_roles(address: str, told: Callable[[RoleSeen], None]) -> None:
+    asker = Asker(host_port(address))
+    try:
+        while True:
+            with contextlib.suppress(AskError, RemotingProtocolError):
+                facts = await ask_broker(asker, address)
+                told(RoleSeen(time.time_ns(), facts.is_master, facts.last_epoch))
+            await asyncio.sleep(_INTERVAL_S)
+    finally:
+        asker.close()
 
-    ts_ns: int
-    is_master: bool
-    epoch: int
+
+async def _watch(address: str, group: str, topic: str, first_sequence: int, file: TextIO) -> None:
+    def write(what: str, seen: Send | RoleSeen) -> None:
+        file.write(json.dumps({what: asdict(seen)}) + "\n")
+
+    writer = _Writer(address, group, topic, first_sequence, lambda send: write("send", send))
+    await asyncio.gather(writer.run(), _ask_roles(address, lambda role: write("role", role)))
 
 
-class RoleLog:
-    """Asks one broker for its role; `run` never ends by itself.
+def _main() -> None:
+    address, group, topic, first_sequence, path = sys.argv[1:]
+    with Path(path).open("a", encoding="ascii", buffering=1) as file:
+        asyncio.run(_watch(address, group, topic, int(first_sequence), file))
 
-    Attributes:
-        seen: every answer, in order.
-    """
 
-    def __init__(self, address: str) -> None:
-        """Name the broker."""
-        self.seen: list[RoleSeen] = []
-        self._address = address
-
-    @property
-    def epochs_as_master(self) -> set[int]:
-        """The newest epochs of its log while it took itself for the master."""
-        return {role.epoch for role in self.seen if role.is_master}
-
-    async def run(self) -> None:
-        """Ask until cancelled."""
-        asker = Asker(host_port(self._address))
-        try:
-            while True:
-                with contextlib.suppress(AskError, RemotingProtocolError):
-                    facts = await ask_broker(asker, self._address)
-                    self.seen.append(RoleSeen(time.time_ns(), facts.is_master, facts.last_epoch))
-                await asyncio.sleep(_INTERVAL_S)
-        finally:
-            asker.close()
+if __name__ == "__main__":
+    _main()

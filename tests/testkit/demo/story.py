@@ -171,8 +171,9 @@ class Story:
 
 async def wait_whole(cluster: DemoCluster) -> GroupInfo:
     """Wait until the group has a living master and every member in its SyncStateSet; return the group."""
-    return await cluster.controllers.wait_group(CLUSTER, GROUP, _is_whole, _WHOLE_TIMEOUT_S)
+    return await cluster.controllers.wait_group(CLUSTER, GROUP, is_whole, _WHOLE_TIMEOUT_S)
 
 
-def _is_whole(group: GroupInfo) -> bool:
+def is_whole(group: GroupInfo) -> bool:
+    """Say whether a group of two brokers and a log replica has a master, and all of them in its SyncStateSet."""
     return group["master_id"] is not None and len(group["sync_state_set"]) == MEMBERS

@@ -1,0 +1,123 @@
+"""Brokers whose companions have a fence, and what a test asks of them: is the fence closed, and what does the broker say?"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.roles.asking import Asker, AskError
+from ha_sidecar.roles.config import host_port
+from ha_sidecar.roles.fencing import SETTING
+from testkit.controllers import command_path
+from testkit.ports import free_port
+from testkit.process import ManagedProcess
+from testkit.rocketmq import Broker
+from testkit.witness import Witness
+
+FENCE_AFTER_S = 3.0
+_ANSWERED_WITHIN_S = 60.0
+_POLL_S = 0.05
+
+
+class FencedBroker:
+    """A broker's companion with a fence, and its witness; the broker itself is somebody else's to start and stop.
+
+    Attributes:
+        http: host:port of the companion.
+    """
+
+    def __init__(
+        self, broker: Broker, controllers: Sequence[str], topic: str, first_sequence: int, **given: str
+    ) -> None:
+        """Describe both; `given` are further settings of the companion."""
+        self.broker = broker
+        self.http = f"{host_port(broker.address)[0]}:{free_port()}"
+        settings = {
+            "cluster": broker.place.cluster,
+            "group": broker.place.group,
+            "broker": broker.address,
+            "controllers": ";".join(controllers),
+            "http": self.http,
+            "fence": "true",
+            "fence-after-ms": str(int(FENCE_AFTER_S * 1000)),
+            **given,
+        }
+        arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
+        command = [command_path("ha-sidecar"), "companion", *arguments]
+        directory = broker.place.directory
+        name = f"companion of {broker.place.name}"
+        self.companion = ManagedProcess(name, command, directory / "companion.log")
+        self.witness = Witness(broker.address, broker.place.group, topic, first_sequence, directory)
+
+    async def wait_fence(self, closed: int, timeout_s: float = 60.0) -> None:
+        """Wait until the companion's metrics say so; 1 is closed."""
+        async with asyncio.timeout(timeout_s), aiohttp.ClientSession() as session:
+            while True:
+                lines = (await _text(session, f"http://{self.http}/metrics")).splitlines()
+                found = [line for line in lines if line.startswith("rmqha_ha_fenced{")]
+                if found and float(found[0].rpartition(" ")[2]) == closed:
+                    return
+                await asyncio.sleep(_POLL_S)
+
+    async def fence_changes(self) -> list[dict[str, Any]]:
+        """Return the companion's events of its fence, in order."""
+        async with aiohttp.ClientSession() as session:
+            text = await _text(session, f"http://{self.http}/v1/events?follow=false")
+        events = [json.loads(line) for line in text.splitlines()]
+        return [event for event in events if event["kind"] == "FenceChanged"]
+
+    async def setting(self) -> int:
+        """Return the broker's minInSyncReplicas; a JVM may take longer for its first answers than an ask waits."""
+        asker = Asker(host_port(self.broker.address))
+        text = ""
+        try:
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                while not text:
+                    with contextlib.suppress(AskError):
+                        text = (await asker.ask(RequestCode.GET_BROKER_CONFIG)).body.decode()
+                    await asyncio.sleep(_POLL_S)
+        finally:
+            asker.close()
+        line = next(line for line in text.splitlines() if line.startswith(f"{SETTING}="))
+        return int(line.partition("=")[2])
+
+    async def wait_setting(self, value: int) -> None:
+        """Wait until the broker's minInSyncReplicas is this: a machine that stands still for long closes a fence, too."""
+        async with asyncio.timeout(_ANSWERED_WITHIN_S):
+            while await self.setting() != value:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(_POLL_S)
+
+    def told(self) -> str:
+        """Say in a line what the witness saw."""
+        acks = self.witness.acknowledged()
+        period = f"{acks[0].end_ns} to {acks[-1].end_ns}" if acks else "never"
+        return (
+            f"{self.broker.place.name}: {len(acks)} of {len(self.witness.sends())} acknowledged, {period}; "
+            f"master in epochs {sorted(self.witness.epochs_as_master())}"
+        )
+
+
+@contextlib.asynccontextmanager
+async def watched(sides: Sequence[FencedBroker]) -> AsyncIterator[None]:
+    """Run companions and witnesses; the witnesses are ended first."""
+    try:
+        for side in sides:
+            await side.companion.start()
+            await side.wait_fence(0)
+            await side.witness.process.start()
+        yield
+    finally:
+        await asyncio.gather(*(side.witness.process.stop() for side in sides))
+        await asyncio.gather(*(side.companion.stop() for side in sides))
+
+
+async def _text(session: aiohttp.ClientSession, url: str) -> str:
+    try:
+        async with session.get(url) as response:
+            return await response.text()
+    except (aiohttp.ClientError, TimeoutError):
+        return ""
