@@ -1,8 +1,8 @@
 """The canary's connection to whoever is master: one at a time, dialled when needed.
 
 Problem: an operation must not wait for another's misfortune, and a connection to a frozen host looks alive for minutes.
-Shape: operations share one connection and one dial. A dial that fails fails those who wait for it; the next operation
-dials anew. After a time-out the connection is retired, as Java's client does: others under way on it may still get their
+Shape: operations share one connection and one dial. A dial has its own time, whoever began it, and each operation waits for
+it as long as it can; one that fails fails those who wait for it, and the next operation dials anew. After a time-out the connection is retired, as Java's client does: others under way on it may still get their
 answers, new ones dial.
 Never: a retry. What an operation met is what is recorded.
 """
@@ -11,6 +11,7 @@ import asyncio
 
 from controller_core.channel import ConnectError, Connection, connect
 
+DIAL_S_MAX = 1.0
 RETIRED_S = 3.0
 """How long a retired connection stays for answers under way; longer than any operation's deadline."""
 
@@ -42,7 +43,7 @@ class Link:
         if self._connection is not None and not self._connection.is_closed:
             return self._connection
         if self._dial is None or self._dial.done():
-            self._dial = asyncio.create_task(self._connect(address, timeout_s))
+            self._dial = asyncio.create_task(self._connect(address))
             self._dial.add_done_callback(_note_failure)
         dial = self._dial
         try:
@@ -70,11 +71,11 @@ class Link:
             connection.abort()
             await connection.wait_closed()
 
-    async def _connect(self, address: str, timeout_s: float) -> Connection:
+    async def _connect(self, address: str) -> Connection:
         host, _, port = address.rpartition(":")
         if not port.isdigit():
             raise ConnectError(f"{address!r} is not host:port")
-        connection = await connect(host.strip("[]"), int(port), timeout_s)
+        connection = await connect(host.strip("[]"), int(port), DIAL_S_MAX)
         self.dialled += 1
         self._connection = connection
         return connection

@@ -4,7 +4,8 @@ Problem: a producer that waits for an answer before it sends again sends little 
 outage as one slow send (coordinated omission). One that retries reports it as none.
 Shape: open loop. Slot k is sent at its time whatever became of the slots before, each in a task of its own, with one
 second from its *intended* time to its answer. One slot is one attempt is one row; there are no retries of any kind. A slot
-this process was itself too late for is not sent and not recorded: its second is unknown, not bad.
+this process was itself too late for, by half of that time, is not sent and not recorded: if that befalls a whole second, it
+is unknown, not bad.
 Never: a send is counted as failed because of us, or as good because it was tried twice.
 """
 
@@ -129,6 +130,10 @@ class Sender:
 
     async def _send(self, sequence: int, intended_ns: int) -> None:
         start_ns = self._clock.monotonic_ns()
+        if start_ns - intended_ns > DEADLINE_NS // 2:
+            # What is left would not be enough for a healthy group either.
+            self._metrics.missed_slots.inc()
+            return
         operation = await self._attempt(sequence, intended_ns, start_ns)
         self._sink.add_row("probe_ops", probe_row(operation, self._group, self._clock))
         if operation.result == "ok" and operation.end_ns is not None:

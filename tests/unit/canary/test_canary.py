@@ -15,17 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from controller_core.channel import Connection, Server, serve
+from controller_core.channel import ConnectError, Connection, Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from slo_pipeline.canary import reader, sender
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.command import GAPS_PATH
+from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.read_plan import ReadPlan
+from slo_pipeline.collect.clock import AnchoredClock
 from slo_pipeline.collect.metrics import served
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.collect.sink import SegmentSink
+from testkit.patient_loop import patient_clocks
 from testkit.ports import free_port
 
 RATE = 50
@@ -209,6 +212,35 @@ async def test_a_connection_that_went_silent_is_replaced_though_the_address_stay
     results = [row["result"] for row in rows(tmp_path, "send")]
     assert "timeout" in results
     assert results[-20:] == ["ok"] * 20
+
+
+async def test_sends_that_the_canary_itself_is_late_for_are_not_recorded_as_failed(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled_ns = 0
+    monotonic_ns, utc_ns = patient_clocks()
+    clock = AnchoredClock(lambda: monotonic_ns() + stalled_ns, lambda: utc_ns() + stalled_ns)
+    monkeypatch.setattr("slo_pipeline.canary.canary.AnchoredClock", lambda: clock)
+    async with probing(group, tmp_path) as sink:
+        await until_rows(sink, 5)
+        for stall_ms in (550, 900, 990, 1_500):
+            stalled_ns += stall_ms * 1_000_000
+            await until_sent(group, "ok", 5)
+        name = "rmqha_canary_missed_slots_total"
+        missed = group.metrics.registry.get_sample_value(name, {"group": "orders"})
+    sends = rows(tmp_path, "send")
+    assert {row["result"] for row in sends} == {"ok"}
+    assert max((row["start_ts"] - row["intended_ts"]).total_seconds() for row in sends) <= 0.5
+    assert missed
+
+
+async def test_an_operation_without_time_spoils_the_dial_of_none_that_has_some(group: Group) -> None:
+    link = Link()
+    with pytest.raises(ConnectError, match="did not accept within 0"):
+        await link.get(group.master, 0.0)
+    connection = await link.get(group.master, 1.0)
+    assert (connection.is_closed, link.dialled) == (False, 1)
+    await link.close()
 
 
 async def test_an_answer_after_the_deadline_is_a_timeout(
