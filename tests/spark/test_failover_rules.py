@@ -184,6 +184,33 @@ def _restart(at_ms: int, note: str, **changes: Any) -> Row:
     return event("KubernetesEvent", at_ms, source="kubernetes", **({"attrs": told, "cluster": ""} | changes))
 
 
+def test_a_master_that_the_operator_told_to_hand_over_was_switched_over_and_no_failover(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    note = "delete Pod orders-1 (older revision; it hands over first)"
+    events = [
+        elected(0, 1, None, 1),
+        _restart(10_000, note),
+        elected(10_600, 2, 1, 2),
+        # The order before is used up; a slave's restart and another group's master say nothing of this one.
+        _restart(19_000, "delete Pod orders-0 (older revision)"),
+        _restart(19_500, note, group="pay"),
+        elected(20_000, 3, 2, 1),
+        # Fell silent before it could hand over, and was asked too long ago.
+        _restart(30_000, note),
+        elected(32_000, 4, 1, 2, cause="HeartbeatTimeout"),
+        _restart(40_000, note),
+        elected(140_000, 5, 2, 1),
+    ]
+    found = elections.elections(inputs(spark, tmp_path, events=events).events)
+    assert {row["epoch"]: row["booking"] for row in rows(found.select("epoch", "booking"))} == {
+        2: "switchover",
+        3: "failover",
+        4: "failover",
+        5: "failover",
+    }
+
+
 def _set(at_ms: int, members: str) -> Row:
     return event("SyncStateSetChanged", at_ms, epoch=1, attrs={"sync_state_set_after": members})
 

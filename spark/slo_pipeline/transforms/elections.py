@@ -7,6 +7,8 @@ carries that epoch. Only two things have no epoch, because who saw them knows no
 canary saw. Those are looked for inside the change's own bounds (after the election before, before the election after).
 A re-election of the same master is no change of master, but writes stand still during it as well, so it is found here too, with
 the booking `reelection`, and answers for its seconds.
+Where the operator restarts a master, for a rollout or because a person asked, the broker's end looks to the controllers like any
+other. The operator's Event of that restart tells that it was ordered, and makes the change a switchover.
 Never: a group's first election is neither.
 """
 
@@ -16,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from slo_pipeline.transforms.lag import members, set_after
+from slo_pipeline.transforms.rollouts import handovers_ordered
 from slo_pipeline.transforms.timing import US_PER_S, from_nanos_text, plus_us
 
 # Two processes' wall clocks may differ this much before a fault is taken for an effect.
@@ -23,6 +26,8 @@ CLOCK_SLACK_US: Final = US_PER_S
 # A fault that began or was healed longer than this before the master was last seen did not cause the election.
 FAULT_REACH_US: Final = 30 * US_PER_S
 PLANNED_CAUSES: Final = ("Designated",)
+# A master that was told to hand over has done so after this, or was lost meanwhile.
+HANDOVER_US_MAX: Final = 60 * US_PER_S
 REELECTION: Final = "reelection"
 
 KEY: Final = ("cluster", "group", "epoch")
@@ -75,9 +80,21 @@ def elections(events: DataFrame) -> DataFrame:
         F.lead("ts").over(order).alias("next_elected_ts"),
     )
     same = F.col("old_master_id") == F.col("new_master_id")
-    return told.where(F.col("old_master_id").isNotNull()).withColumn(
-        "booking", F.when(same, REELECTION).otherwise(F.col("booking"))
-    )
+    changed = told.where(F.col("old_master_id").isNotNull())
+    booking = F.when(same, REELECTION).when(F.col("ordered"), "switchover").otherwise(F.col("booking"))
+    return _with_orders(changed, events).withColumn("booking", booking).drop("ordered")
+
+
+def _with_orders(changed: DataFrame, events: DataFrame) -> DataFrame:
+    """Add `ordered`: the operator had told the old master to end, and its connection ended. Who falls silent was lost."""
+    since = F.greatest(plus_us(F.col("c.elected_ts"), -HANDOVER_US_MAX), "c.previous_elected_ts")
+    in_time = (F.col("o.ts") > since) & (F.col("o.ts") <= plus_us(F.col("c.elected_ts"), CLOCK_SLACK_US))
+    here = (F.col("o.group") == F.col("c.group")) & F.col("o.cluster").isin(F.lit(""), F.col("c.cluster"))
+    closed = F.col("c.cause") == "ConnectionClosed"
+    orders = F.broadcast(handovers_ordered(events).alias("o"))
+    found = changed.alias("c").join(orders, on=here & in_time & closed, how="left_semi")
+    marked = found.select("failover_id", F.lit(True).alias("ordered"))
+    return changed.join(marked, on="failover_id", how="left")
 
 
 def _earliest(rows: DataFrame, name: str) -> DataFrame:

@@ -28,6 +28,8 @@ RESTARTED: Final = "MemberRestarted"
 UNENDED_US: Final = 60 * US_PER_S
 # A member that is not back after this keeps the rollout from going on; what then fails is another matter.
 RESTART_US_MAX: Final = 600 * US_PER_S
+# The operator's words for a master that it restarts.
+HANDS_OVER: Final = "; it hands over first)"
 _NOTE: Final = r"^delete Pod (\S+) \((.*)\)$"
 _COLUMNS: Final = ("group", "detail", "interval_start", "interval_end")
 
@@ -42,6 +44,15 @@ def rollouts(events: DataFrame) -> DataFrame:
         group, detail, interval_start, interval_end (after the start).
     """
     return _told(events).unionByName(_restarts(events))
+
+
+def handovers_ordered(events: DataFrame) -> DataFrame:
+    """Find the operator's restarts of masters: group, cluster ("" where not known), ts."""
+    return (
+        _restarted(events)
+        .where(F.col("attrs")["message"].endswith(HANDS_OVER))
+        .select("group", "cluster", "ts")
+    )
 
 
 def _told(events: DataFrame) -> DataFrame:
@@ -61,11 +72,8 @@ def _told(events: DataFrame) -> DataFrame:
 
 def _restarts(events: DataFrame) -> DataFrame:
     """Find how long each restart of a member lasted."""
-    attrs = F.col("attrs")
-    is_restart = (F.col("kind") == KUBERNETES_EVENT) & (attrs["reason"] == RESTARTED)
-    restarts = events.where(is_restart & (attrs["object_kind"] == "BrokerGroup")).select(
-        "group", "cluster", F.col("ts").alias("interval_start"), _member(attrs["message"]).alias("detail")
-    )
+    detail = _member(F.col("attrs")["message"]).alias("detail")
+    restarts = _restarted(events).select("group", "cluster", F.col("ts").alias("interval_start"), detail)
     steps = (
         in_sync_steps(events)
         .groupBy(F.col("group").alias("of_group"), F.col("cluster").alias("of_cluster"))
@@ -78,6 +86,13 @@ def _restarts(events: DataFrame) -> DataFrame:
         .withColumn("interval_end", _back(F.col("steps"), F.col("interval_start")))
         .select(*_COLUMNS)
     )
+
+
+def _restarted(events: DataFrame) -> DataFrame:
+    """Keep the operator's Events of restarts."""
+    attrs = F.col("attrs")
+    is_restart = (F.col("kind") == KUBERNETES_EVENT) & (attrs["reason"] == RESTARTED)
+    return events.where(is_restart & (attrs["object_kind"] == "BrokerGroup"))
 
 
 def _member(note: Column) -> Column:
