@@ -4,60 +4,29 @@ Measuring is left switched on, as the tests after this one want it; the report i
 """
 
 import asyncio
-import json
 import shlex
 
 import pytest
 
 from testkit.kube.kubectl import Cluster, Json, until
 from testkit.kube.release import Release, as_shown, measure
+from testkit.kube.reports import MEASURE, Report
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(900),
 ]
 
-_MEASURE = "deployment/rocketmq-ha-measure"
 MEASURED_S = 20.0
 EXECUTORS_WITHIN_S = 120.0
-REPORTED_WITHIN_S = 420.0
 FAILED_WITHIN_S = 180.0
 GONE_WITHIN_S = 60.0
 FETCH_TIMEOUT_S = 20
 PAGE_BYTES_MAX = 1 << 20
 
 
-async def _status(cluster: Cluster) -> Json:
-    status: Json = (await cluster.get("sloreport", "weekly")).get("status", {})
-    return status
-
-
 def _reasons(status: Json) -> dict[str, str]:
     return {one["type"]: one["reason"] for one in status["conditions"]}
-
-
-async def _run_now(cluster: Cluster, job: str, timeout_s: float) -> Json:
-    """Start a run by hand, and return what the status says once it tells of that run."""
-    await cluster.kubectl("create", "job", job, "--from=cronjob/weekly")
-
-    async def told() -> bool:
-        return (await _status(cluster)).get("lastJob") == job
-
-    await until(f"the report tells of {job}", told, timeout_s, poll_s=1.0)
-    return await _status(cluster)
-
-
-async def _patched(cluster: Cluster, spec: Json) -> None:
-    """Change the report's spec, and wait until it is acted on."""
-    patch = json.dumps({"spec": spec})
-    await cluster.kubectl("patch", "sloreport", "weekly", "--type=merge", f"--patch={patch}")
-
-    async def acted_on() -> bool:
-        report = await cluster.get("sloreport", "weekly")
-        acted: int = report.get("status", {}).get("observedGeneration", 0)
-        return acted == int(report["metadata"]["generation"])
-
-    await until("the changed report is acted on", acted_on, 60.0)
 
 
 async def _page(cluster: Cluster, address: str) -> bytes:
@@ -67,21 +36,21 @@ async def _page(cluster: Cluster, address: str) -> bytes:
         f"sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout={FETCH_TIMEOUT_S}).read())"
     )
     script = f"python3 -c {shlex.quote(fetch)} {shlex.quote(address)}"
-    return await cluster.shell(_MEASURE, "server", script)
+    return await cluster.shell(MEASURE, "server", script)
 
 
 async def test_a_report_is_made_on_request_and_says_what_it_came_to(release: Release) -> None:
-    cluster = release.cluster
+    cluster, report = release.cluster, Report(release.cluster, "weekly")
     await release.group.until_whole()
     await measure(cluster)
     await as_shown(cluster, "kubectl -n rocketmq apply -f examples/sloreport.yaml")
     await cluster.kubectl("wait", "--for=condition=Ready", "rmqslo/weekly", "--timeout=60s", timeout_s=70.0)
     # No run of its own may come between.
-    await _patched(cluster, {"suspend": True})
+    await report.patch({"suspend": True})
     assert (await cluster.get("cronjob", "weekly"))["spec"]["suspend"] is True
     await asyncio.sleep(MEASURED_S)
 
-    status = await _run_now(cluster, "weekly-now", REPORTED_WITHIN_S)
+    status = await report.run_now("weekly-now")
     assert status["lastResult"] == "Succeeded", status
     assert _reasons(status)["Ready"] == "Reported"
     objectives = {one["name"]: one for one in status["objectives"]}
@@ -102,16 +71,16 @@ async def test_a_report_is_made_on_request_and_says_what_it_came_to(release: Rel
 
 
 async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release: Release) -> None:
-    cluster = release.cluster
+    cluster, report = release.cluster, Report(release.cluster, "weekly")
     await measure(cluster, "measure.report.executors=true")
     # The collector goes on: only of a copy do two runs see the same.
-    await cluster.shell(_MEASURE, "server", "cp -r /data/segments /data/copied")
-    await _patched(cluster, {"source": {"path": "copied"}})
-    status = await _run_now(cluster, "weekly-one-pod", REPORTED_WITHIN_S)
+    await cluster.shell(MEASURE, "server", "cp -r /data/segments /data/copied")
+    await report.patch({"source": {"path": "copied"}})
+    status = await report.run_now("weekly-one-pod")
     assert status["lastResult"] == "Succeeded", status
     page = await _page(cluster, status["address"])
-    await _patched(cluster, {"engine": "kubernetes", "executors": 2})
-    running = asyncio.create_task(_run_now(cluster, "weekly-executors", REPORTED_WITHIN_S))
+    await report.patch({"engine": "kubernetes", "executors": 2})
+    running = asyncio.create_task(report.run_now("weekly-executors"))
 
     async def both() -> bool:
         found = await cluster.find("pods", "rocketmq-ha.dev/slo-report=weekly,spark-role=executor")
@@ -126,14 +95,14 @@ async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release:
         return await cluster.find("pods", "rocketmq-ha.dev/slo-report=weekly,spark-role=executor") == []
 
     await until("no executor is left", gone, GONE_WITHIN_S)
-    await _patched(cluster, {"engine": "local", "source": {"path": "segments"}})
+    await report.patch({"engine": "local", "source": {"path": "segments"}})
 
 
 async def test_a_run_that_fails_says_why_and_leaves_the_last_numbers(release: Release) -> None:
-    cluster = release.cluster
-    before = await _status(cluster)
-    await _patched(cluster, {"source": {"path": "nowhere"}})
-    status = await _run_now(cluster, "weekly-broken", FAILED_WITHIN_S)
+    report = Report(release.cluster, "weekly")
+    before = await report.status()
+    await report.patch({"source": {"path": "nowhere"}})
+    status = await report.run_now("weekly-broken", FAILED_WITHIN_S)
     assert status["lastResult"] == "Failed"
     assert status["lastMessage"] == "slo-pipeline report: /data/nowhere: no such directory"
     assert (_reasons(status)["Ready"], status["reason"]) == ("RunFailed", "RunFailed")

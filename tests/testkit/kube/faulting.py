@@ -102,14 +102,14 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
         KubeError: the group, the load or the fault failed.
     """
     before = await group.until_at_home()
-    nodes = await _nodes_of_pods(group.cluster)
+    nodes = await nodes_of_pods(group.cluster)
     harmed_node = nodes[before.master]
     elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)
     watch = EndpointWatch(group.cluster, before.master)
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
         async with watch.watching(), without_provisioner() if tool() else contextlib.nullcontext():
             await asyncio.sleep(BEFORE_S)
-            fault_ns = await _do(group, before.master, fault, harmed_node, NODE_FAULT_S)
+            fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
             after = await group.until_epoch_above(before.epoch)
@@ -129,14 +129,14 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
         KubeError: the group, the load or the fault failed.
     """
     before = await group.until_whole()
-    nodes = await _nodes_of_pods(group.cluster)
+    nodes = await nodes_of_pods(group.cluster)
     harmed_node = nodes[before.master]
     free = {node["metadata"]["name"] for node in await group.cluster.find("nodes")}
     free -= {nodes[f"broker-{member}"] for member in range(2)}
     elsewhere = min(free, default=harmed_node)
     async with _client(group.cluster, image, NAME_SERVER, f"load-{fault}-{number}", elsewhere) as load:
         await asyncio.sleep(BEFORE_S)
-        await _do(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
+        await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
         await _renew(group.cluster, before.master, fault)
         cost, _ = await _account(load, f"{fault}, plain", group.until_whole)
@@ -149,7 +149,8 @@ async def _renew(cluster: Cluster, pod: str, fault: str) -> None:
         await cluster.kubectl("delete", "pod", pod, "--grace-period=1", "--wait=false")
 
 
-async def _nodes_of_pods(cluster: Cluster) -> dict[str, str]:
+async def nodes_of_pods(cluster: Cluster) -> dict[str, str]:
+    """Return the node of each pod."""
     return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await cluster.find("pods")}
 
 
@@ -178,7 +179,7 @@ async def _account(
     return Cost(fault, stats.longest_gap_s * 1_000, stats.failed, stats.acknowledged, len(read.lost)), sends
 
 
-async def _do(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
+async def inject(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
     """Do the fault, and for nodes undo it; return when it was done."""
     if fault == KILL:
         return kill_java_of(master) if tool() else await group.kill_java(master)

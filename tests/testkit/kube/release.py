@@ -83,7 +83,7 @@ async def install(cluster: Cluster) -> Release:
 async def measure(cluster: Cluster, *settings: str) -> None:
     """Switch the measuring part on, with more settings if there are any, and wait until it runs."""
     upgrade = "helm -n rocketmq upgrade rocketmq-ha charts/rocketmq-ha --reuse-values"
-    words = " ".join(f"--set {setting}" for setting in ("measure.enabled=true", *settings))
+    words = " ".join(f"--set {shlex.quote(setting)}" for setting in ("measure.enabled=true", *settings))
     await as_shown(cluster, f"{upgrade} {words}")
     deployment = "deployment/rocketmq-ha-measure"
     await cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
