@@ -3,19 +3,22 @@
     python tests/bench/bench_spark.py --days 1 [--days 10 --days 30]
 
 Every contestant is a process of its own that reads the segments, sums pair increments in windows of 5 minutes, and must come to
-the same total. `daily` then computes all days once, and once more after one day was added: that second run is what a day costs.
+the same total. Prometheus has the same samples as blocks of its own, whose making is a row of its own; it is started, asked for
+the sum of `increase` over the same windows, and stopped, and comes near the total, as it extrapolates. `daily` then computes all days once, and once more after one day was added: that second run is what a day costs.
 """
 
 import argparse
 import csv
+import datetime as dt
 import io
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from testkit.many_samples import METRIC, write_day
+from testkit.many_samples import FIRST_DAY, METRIC, S_PER_DAY, write_day, write_text
 from testkit.measured import Cost, measure
+from testkit.prometheus import blocks_command
 
 WINDOW = "5m"
 TIMEOUT_S = 1_800.0
@@ -25,6 +28,19 @@ from pathlib import Path
 from testkit.second_opinion import increases
 print(sum(increases(Path(sys.argv[1]), sys.argv[2], 300_000_000).values()))
 """
+PROMETHEUS = """
+import sys
+from pathlib import Path
+from testkit.prometheus import asked, serving_blocks
+data, begin_s, end_s, metric = Path(sys.argv[1]), *sys.argv[2:]
+with serving_blocks(data, data.parent) as address:
+    query = f"sum(increase({metric}[5m]))"
+    found = asked(address, "/api/v1/query_range", query=query, start=begin_s, end=end_s, step="5m")
+print(sum(float(value) for one in found["result"] for _, value in one["values"]))
+"""
+PROMETHEUS_DAYS_MAX = 10
+"""promtool holds all samples of a text in memory."""
+NEAR = 0.02
 
 
 def main() -> int:
@@ -57,6 +73,8 @@ def _bench(days: int, scratch: Path) -> None:
     _print(days, samples, "DuckDB", cost)
     if len({round(total) for total in totals}) != 1:
         raise SystemExit(f"the contestants disagree: {totals}")
+    if days <= PROMETHEUS_DAYS_MAX:
+        _bench_prometheus(days, samples, totals[0], scratch)
     daily = [
         program,
         "daily",
@@ -70,6 +88,25 @@ def _bench(days: int, scratch: Path) -> None:
     _print(days, samples, "daily, all days", measure(daily, timeout_s=TIMEOUT_S))
     added = write_day(data, days)
     _print(days, added, "daily, one day more", measure(daily, timeout_s=TIMEOUT_S))
+
+
+def _bench_prometheus(days: int, samples: int, total: float, scratch: Path) -> None:
+    text, data = scratch / "history.om", scratch / "tsdb"
+    write_text(text, days)
+    _print(
+        days,
+        samples,
+        "Prometheus, making its blocks",
+        measure(blocks_command(text, data), timeout_s=TIMEOUT_S),
+    )
+    text.unlink()
+    begin_s = (FIRST_DAY - dt.date(1970, 1, 1)).days * S_PER_DAY
+    limits = [str(begin_s + 300), str(begin_s + days * S_PER_DAY)]
+    command = [sys.executable, "-c", PROMETHEUS, str(data), *limits, METRIC]
+    cost = measure(command, timeout_s=TIMEOUT_S)
+    if abs(float(cost.output) / total - 1) > NEAR:
+        raise SystemExit(f"Prometheus says {cost.output}, the others {total}")
+    _print(days, samples, "Prometheus", cost)
 
 
 def _print(days: int, samples: int, what: str, cost: Cost) -> None:

@@ -1,7 +1,7 @@
 """Days of counter samples, made column by column: enough for a benchmark, and known to the last one.
 
 Each of SERIES counters is scraped every 15 s and wraps to 0 now and then, which is a reset. Rows are ordered as the collector
-orders them, one segment a quarter of a day.
+orders them, one segment a quarter of a day. `write_text` says the same in OpenMetrics text.
 """
 
 import datetime as dt
@@ -22,6 +22,7 @@ WRAP: Final = 50_000
 FIRST_DAY: Final = dt.date(2026, 10, 1)
 US_PER_S: Final = 1_000_000
 S_PER_DAY: Final = 86_400
+_POINTS: Final = S_PER_DAY // INTERVAL_S // SEGMENTS_A_DAY
 
 
 def _call(function: str, *arguments: object) -> Any:
@@ -36,15 +37,31 @@ def write_day(directory: Path, number: int) -> int:
         number: days after FIRST_DAY. Counters begin each day where a function of the day's number says.
     """
     day = FIRST_DAY + dt.timedelta(days=number)
-    begin_us = (day - dt.date(1970, 1, 1)).days * S_PER_DAY * US_PER_S
-    points = S_PER_DAY // INTERVAL_S // SEGMENTS_A_DAY
     folder = directory / "samples" / f"day={day.isoformat()}"
     folder.mkdir(parents=True, exist_ok=True)
-    for segment in range(SEGMENTS_A_DAY):
-        from_us = begin_us + segment * points * INTERVAL_S * US_PER_S
-        tables = [_series(one, from_us, points) for one in range(SERIES)]
+    for segment, from_us in enumerate(_segment_starts_us(number)):
+        tables = [_series(one, from_us, _POINTS) for one in range(SERIES)]
         pq.write_table(pa.concat_tables(tables), folder / f"bench-{segment}.parquet", compression="zstd")
-    return SERIES * points * SEGMENTS_A_DAY
+    return SERIES * _POINTS * SEGMENTS_A_DAY
+
+
+def write_text(path: Path, days: int) -> None:
+    """Write the same samples of the first `days` days as OpenMetrics text: one series after the other, as the format wants."""
+    with path.open("w") as file:
+        file.write(f"# TYPE {METRIC.removesuffix('_total')} counter\n")
+        for number in range(SERIES):
+            name = f'{METRIC}{{group="g{number % 10}",topic="t{number}",instance="broker-{number % 20}"}}'
+            for from_us in (start_us for day in range(days) for start_us in _segment_starts_us(day)):
+                rows = _series(number, from_us, _POINTS)
+                times_us = rows["ts"].cast(pa.int64()).to_pylist()
+                pairs = zip(rows["value"].to_pylist(), times_us, strict=True)
+                file.writelines(f"{name} {value:.0f} {ts_us / US_PER_S:.3f}\n" for value, ts_us in pairs)
+        file.write("# EOF\n")
+
+
+def _segment_starts_us(number: int) -> list[int]:
+    begin_us = ((FIRST_DAY - dt.date(1970, 1, 1)).days + number) * S_PER_DAY * US_PER_S
+    return [begin_us + segment * _POINTS * INTERVAL_S * US_PER_S for segment in range(SEGMENTS_A_DAY)]
 
 
 def _series(number: int, from_us: int, points: int) -> pa.Table:

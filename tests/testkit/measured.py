@@ -13,7 +13,7 @@ _KIB = 1_024
 
 
 class Cost(NamedTuple):
-    """What a command cost; `output` is what it printed."""
+    """What a command cost; `output` is what it printed on standard output."""
 
     wall_s: float
     peak_bytes: int
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 class CommandFailedError(Exception):
-    """The command ended with another status than 0; the text has the end of what it printed."""
+    """The command ended with another status than 0; the text has the end of what it printed on standard error."""
 
 
 def measure(command: Sequence[str], *, timeout_s: float) -> Cost:
@@ -32,13 +32,13 @@ def measure(command: Sequence[str], *, timeout_s: float) -> Cost:
     """
     begin_s = time.monotonic()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     peak_bytes = 0
     try:
         while True:
             try:
-                output, _ = process.communicate(timeout=_POLL_S)
+                output, errors = process.communicate(timeout=_POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 peak_bytes = max(peak_bytes, _resident_bytes(process.pid))
@@ -49,7 +49,7 @@ def measure(command: Sequence[str], *, timeout_s: float) -> Cost:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode != 0:
-        raise CommandFailedError(f"{command}: status {process.returncode}: {output[-1_000:]}")
+        raise CommandFailedError(f"{command}: status {process.returncode}: {errors[-1_000:]}")
     return Cost(time.monotonic() - begin_s, peak_bytes, output)
 
 

@@ -24,6 +24,8 @@ _PACKAGE = "prometheus"
 _DOWNLOAD_TIMEOUT_S = 120
 _READY_TIMEOUT_S = 60.0
 _POLL_S = 0.1
+_ANSWER_TIMEOUT_S = 600.0
+"""A month takes minutes."""
 
 
 class Programs(NamedTuple):
@@ -89,19 +91,26 @@ def serving(history: str, directory: Path) -> Iterator[str]:
         history: samples with timestamps, ended by `# EOF`; at least some hours old, as blocks are.
         directory: scratch for text, blocks and log.
     """
-    found = programs()
     text, data = directory / "history.om", directory / "tsdb"
     text.write_text(history)
-    subprocess.run(
-        [found.promtool, "tsdb", "create-blocks-from", "openmetrics", text, data],
-        check=True,
-        capture_output=True,
-    )
+    subprocess.run(blocks_command(text, data), check=True, capture_output=True)
+    with serving_blocks(data, directory) as address:
+        yield address
+
+
+def blocks_command(text: Path, data: Path) -> list[str]:
+    """Return the command that makes Prometheus' blocks of an OpenMetrics text."""
+    return [programs().promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+
+
+@contextlib.contextmanager
+def serving_blocks(data: Path, directory: Path) -> Iterator[str]:
+    """Serve blocks from a Prometheus of its own; yield its address. `directory` takes settings and log."""
     settings = directory / "prometheus.yml"
     settings.write_text("global: {scrape_interval: 1h}\n")
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [
-        found.prometheus,
+        programs().prometheus,
         f"--config.file={settings}",
         f"--storage.tsdb.path={data}",
         # Old blocks would be deleted at the start otherwise.
@@ -125,7 +134,7 @@ def serving(history: str, directory: Path) -> Iterator[str]:
 def asked(address: str, path: str, **options: object) -> Any:
     """Ask a Prometheus over its HTTP API and return the answer's `data`."""
     url = urllib.parse.urlsplit(address)
-    connection = http.client.HTTPConnection(url.netloc, timeout=30.0)
+    connection = http.client.HTTPConnection(url.netloc, timeout=_ANSWER_TIMEOUT_S)
     try:
         connection.request("GET", f"{path}?{urllib.parse.urlencode(options)}")
         answer = connection.getresponse()
