@@ -118,37 +118,35 @@ class NameServer:
         Raises:
             TimeoutError: no master was registered in time.
         """
+        async with asyncio.timeout(timeout_s):
+            while await self.master_of(broker_name) is None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+
+    async def master_of(self, broker_name: str) -> str | None:
+        """Return the address of a group's master, by that route; None too where a fresh JVM takes long for its answer."""
         request = RemotingCommand.request(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             GetRouteInfoRequestHeader(_TOPIC_OF_NEW_TOPICS, accept_standard_json_only=True).to_ext(),
         )
-        async with asyncio.timeout(timeout_s):
-            while True:
-                if await self._answers(request, broker_name):
-                    return
-                await asyncio.sleep(0.05)
-
-    async def _answers(self, request: RemotingCommand, broker_name: str) -> bool:
-        """Ask once; a fresh JVM on a busy machine may take longer than a call waits."""
         try:
             connection = await connect(LOOPBACK, self.port, 1.0)
             try:
-                return _names_master(await connection.call(request, 2.0), broker_name)
+                return _master_of(await connection.call(request, 2.0), broker_name)
             finally:
                 connection.close()
         except ChannelError:
-            return False
+            return None
 
     async def stop(self) -> None:
         """Stop it."""
         await self.process.stop()
 
 
-def _names_master(answer: RemotingCommand, broker_name: str) -> bool:
+def _master_of(answer: RemotingCommand, broker_name: str) -> str | None:
     if answer.code != ResponseCode.SUCCESS:
-        return False
-    route = TopicRouteData.decode(answer.body)
-    return any(data.broker_name == broker_name and data.master_address for data in route.broker_datas)
+        return None
+    datas = TopicRouteData.decode(answer.body).broker_datas
+    return next((data.master_address for data in datas if data.broker_name == broker_name), None)
 
 
 @dataclass(frozen=True, slots=True)
