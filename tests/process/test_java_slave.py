@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller_core.channel import ChannelError, connect
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
@@ -14,7 +15,6 @@ from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import BrokerFacts
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.looking import ask_broker

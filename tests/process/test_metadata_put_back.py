@@ -10,17 +10,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header
 from ha_sidecar.roles import metadata
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.metadata_guard import (
     GROUPS,
     OFFSETS,
     TOPICS,
-    UPDATE_AND_CREATE_GROUP,
     UpdateConsumerOffsetRequestHeader,
     lacking,
     names,
@@ -109,7 +108,12 @@ async def create(master: Asker) -> None:
     for topic, attributes in ((PLAIN, None), (FIFO, "+message.type=FIFO")):
         header = CreateTopicRequestHeader(topic, 4, 4, 6, attributes=attributes)
         await must(master, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    await must(master, UPDATE_AND_CREATE_GROUP, None, json.dumps({"groupName": CONSUMERS}).encode())
+    await must(
+        master,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        None,
+        json.dumps({"groupName": CONSUMERS}).encode(),
+    )
     for topic, offset in ((PLAIN, 3), (FIFO, 7)):
         header = UpdateConsumerOffsetRequestHeader(CONSUMERS, topic, 1, offset)
         await must(master, RequestCode.UPDATE_CONSUMER_OFFSET, header)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.looking import ask_broker
 from testkit.controllers import ControllerCluster

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from controller_core.channel import ChannelError, Connection, connect
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.looking import ask_broker
 from slo_pipeline.canary.requests import send_request

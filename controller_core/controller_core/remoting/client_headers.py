@@ -122,6 +122,32 @@ class CreateTopicRequestHeader(Header, frozen=True):
     attributes: str | None = None
 
 
+class GetTopicConfigRequestHeader(Header, frozen=True):
+    """351 GET_TOPIC_CONFIG of one topic; code 17 answers for one that is not there."""
+
+    topic: str
+
+
+class DeleteTopicRequestHeader(Header, frozen=True):
+    """215 DELETE_TOPIC_IN_BROKER; one that is not there is a success."""
+
+    topic: str
+
+
+class DeleteTopicFromNamesrvRequestHeader(Header, frozen=True):
+    """216 DELETE_TOPIC_IN_NAMESRV; with a cluster, only the routes to its brokers go."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(Header, frozen=True):
+    """207 DELETE_SUBSCRIPTIONGROUP; `clean_offset` also forgets how far the group has read."""
+
+    group_name: str
+    clean_offset: bool = False
+
+
 class RegisterBrokerRequestHeader(Header, frozen=True):
     """103 REGISTER_BROKER at a name server."""
 

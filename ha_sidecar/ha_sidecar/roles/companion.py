@@ -23,10 +23,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import (
     BrokerFacts,

@@ -17,10 +17,10 @@ import shlex
 import time
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, settings
 from ha_sidecar.roles.config import ConfigError, host_port

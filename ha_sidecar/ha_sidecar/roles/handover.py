@@ -24,12 +24,12 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.remoting.routes import ClusterInfo
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, identified, living_members
 from ha_sidecar.roles.config import ConfigError, host_port

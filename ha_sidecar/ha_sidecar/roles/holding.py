@@ -33,10 +33,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import GroupFacts, master_of
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.events import EventLog

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.retention import RetentionRule
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.roles import metadata
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
 from ha_sidecar.roles.follower import Follower
 from ha_sidecar.roles.retaining import Retaining

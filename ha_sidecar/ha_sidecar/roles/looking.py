@@ -3,11 +3,11 @@
 Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.routes import KVTable
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import (
     BrokerFacts,
     GroupFacts,

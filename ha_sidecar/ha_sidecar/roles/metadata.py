@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.disk import write_atomically
-from ha_sidecar.roles.asking import Asker, AskError
 
 CONFIG_DIRECTORY: Final = "config"
 TABLE_BYTES_MAX: Final = 64 << 20

@@ -27,7 +27,6 @@ from controller_core.remoting.header import Header, JavaInt, JavaLong
 from ha_sidecar.roles.metadata import BY_CODE, Kind, Snapshot, holds_entries
 
 GRACE_MS: Final = 30_000
-UPDATE_AND_CREATE_GROUP: Final = 200
 TOPICS: Final = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 GROUPS: Final = BY_CODE[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG]
 OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
@@ -97,7 +96,15 @@ def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
         header = _topic_header(name, value)
         return [PutBack(kind.file_name, name, RequestCode.UPDATE_AND_CREATE_TOPIC, header)]
     if kind is GROUPS:
-        return [PutBack(kind.file_name, name, UPDATE_AND_CREATE_GROUP, None, body=json.dumps(value).encode())]
+        return [
+            PutBack(
+                kind.file_name,
+                name,
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                None,
+                body=json.dumps(value).encode(),
+            )
+        ]
     topic, separator, group = name.partition("@")
     queues = [(queue, offset) for queue, offset in value.items() if isinstance(offset, int) and offset >= 0]
     return [

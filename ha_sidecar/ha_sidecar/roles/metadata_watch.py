@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.roles import metadata
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts, master_of
 from ha_sidecar.roles.events import EventLog

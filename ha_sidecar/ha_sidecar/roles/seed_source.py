@@ -10,11 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from ha_sidecar.roles import metadata
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from controller_core.channel.asking import Asker, AskError
 from ha_sidecar.roles import handover
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.companion_facts import BrokerFacts
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult

@@ -6,7 +6,9 @@ failure is an `AskError`: to the one who asks it makes no difference whether nob
 
 from typing import Final
 
-from controller_core.channel import ChannelError, Connection, connect
+from controller_core.channel.connection import Connection
+from controller_core.channel.endpoints import connect
+from controller_core.channel.errors import ChannelError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
