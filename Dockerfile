@@ -21,6 +21,7 @@ COPY tests/pyproject.toml tests/
 # Each member's dependencies come before its sources: a change of the sources does not fetch them again.
 FROM tools AS build-operator
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-install-workspace --package rocketmq-ha-operator
+COPY controller_core controller_core
 COPY operator operator
 RUN /opt/uv/bin/uv sync --quiet --frozen --no-dev --no-editable --package rocketmq-ha-operator
 

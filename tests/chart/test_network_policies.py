@@ -116,9 +116,9 @@ def test_clients_reach_name_servers_and_brokers_and_nothing_else() -> None:
 def test_without_clients_only_our_own_pods_send() -> None:
     objects = rendered(*MEASURED, "networkPolicies.clients=[]")
     assert _open(objects, _labels("broker"), STRANGER, "mq") == set()
-    for canary_or_test in ("measure", "test"):
-        assert names.BROKER_PORT in _open(objects, _labels("broker"), _own(canary_or_test))
-        assert names.NAME_SERVER_PORT in _open(objects, _labels("nameserver"), _own(canary_or_test))
+    for ours in ("measure", "test", "operator"):
+        assert names.BROKER_PORT in _open(objects, _labels("broker"), _own(ours))
+        assert names.NAME_SERVER_PORT in _open(objects, _labels("nameserver"), _own(ours))
 
 
 def test_controllers_alone_reach_each_others_raft_port() -> None:

@@ -9,6 +9,7 @@ Json = dict[str, Any]
 CLUSTER_SPEC: Json = {}
 GROUP_SPEC: Json = {"cluster": "main", "storage": {"size": "1Gi"}}
 REPORT_SPEC: Json = {"schedule": "17 * * * *"}
+METADATA_SPEC: Json = {"cluster": "main"}
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Refusal:
     """One change that must be refused.
 
     Attributes:
-        kind: RocketMQCluster, BrokerGroup or SLOReport.
+        kind: RocketMQCluster, BrokerGroup, SLOReport, Topic or ConsumerGroup.
         change: merged into a valid spec of the kind; for `update`, after that spec exists.
         words: what the answer must name: field and value.
         before: merged into the valid spec first.
@@ -42,7 +43,13 @@ def merged(base: Json, change: Json) -> Json:
 
 def base_spec(kind: str) -> Json:
     """Return a valid spec of the kind."""
-    return {"RocketMQCluster": CLUSTER_SPEC, "BrokerGroup": GROUP_SPEC, "SLOReport": REPORT_SPEC}[kind]
+    return {
+        "RocketMQCluster": CLUSTER_SPEC,
+        "BrokerGroup": GROUP_SPEC,
+        "SLOReport": REPORT_SPEC,
+        "Topic": METADATA_SPEC,
+        "ConsumerGroup": METADATA_SPEC,
+    }[kind]
 
 
 def objective(**change: object) -> Json:
@@ -167,6 +174,75 @@ REFUSALS = (
         objective(timeSliceWindow="10s"),
         ("sends", "timeSliceWindow is 10s", "only Timeslices"),
     ),
+    Refusal("a topic of another cluster", "Topic", {"cluster": "b"}, ("cluster", "main", "b"), update=True),
+    Refusal("a topic with a dot", "Topic", {"topicName": "a.b"}, ("topicName", '"a.b"', "letters")),
+    Refusal("a topic of 128 characters", "Topic", {"topicName": "a" * 128}, ("topicName", "127")),
+    Refusal("the topic of new topics", "Topic", {"topicName": "TBW102"}, ("topicName is TBW102", "itself")),
+    Refusal("a topic of the brokers", "Topic", {"topicName": "rmq_sys_x"}, ("topicName is rmq_sys_x",)),
+    Refusal("a topic for retries", "Topic", {"topicName": "%RETRY%g"}, ("topicName is %RETRY%g",)),
+    Refusal("a topic of dead letters", "Topic", {"topicName": "%DLQ%g"}, ("topicName is %DLQ%g",)),
+    Refusal(
+        "a topic that is renamed",
+        "Topic",
+        {"topicName": "Other"},
+        ("topicName cannot change from One to Other",),
+        before={"topicName": "One"},
+        update=True,
+    ),
+    Refusal(
+        "a topic that gets a name of its own later",
+        "Topic",
+        {"topicName": "Other"},
+        ("topicName cannot change from metadata.name to Other",),
+        update=True,
+    ),
+    Refusal("no queue to read", "Topic", {"readQueues": 0}, ("readQueues", "0")),
+    Refusal("too many queues", "Topic", {"writeQueues": 1025}, ("writeQueues", "1025")),
+    Refusal(
+        "queues that nobody reads", "Topic", {"readQueues": 4}, ("writeQueues is 8 and readQueues is 4",)
+    ),
+    Refusal("a permission that is none", "Topic", {"permission": "RWX"}, ("permission", "RWX")),
+    Refusal("a type of messages that is none", "Topic", {"messageType": "MIXED"}, ("messageType", "MIXED")),
+    Refusal(
+        "the type of messages as an attribute",
+        "Topic",
+        {"attributes": {"message.type": "FIFO"}},
+        ("attributes has message.type FIFO", "messageType"),
+    ),
+    Refusal(
+        "an attribute that would be two",
+        "Topic",
+        {"attributes": {"reserve.time": "1,+message.type=FIFO"}},
+        ("attributes has reserve.time", "1,+message.type=FIFO", "no comma"),
+    ),
+    Refusal(
+        "an attribute with a sign",
+        "Topic",
+        {"attributes": {"+reserve.time": "1"}},
+        ("attributes", "+reserve.time"),
+    ),
+    Refusal(
+        "a consumer group of 121 characters", "ConsumerGroup", {"groupName": "g" * 121}, ("groupName", "120")
+    ),
+    Refusal("a consumer group with a blank", "ConsumerGroup", {"groupName": "a b"}, ("groupName", '"a b"')),
+    Refusal(
+        "a consumer group of RocketMQ's own",
+        "ConsumerGroup",
+        {"groupName": "TOOLS_CONSUMER"},
+        ("groupName is TOOLS_CONSUMER", "itself"),
+    ),
+    Refusal(
+        "a consumer group that is renamed",
+        "ConsumerGroup",
+        {"groupName": "other"},
+        ("groupName cannot change from one to other",),
+        before={"groupName": "one"},
+        update=True,
+    ),
+    Refusal("less than no retry", "ConsumerGroup", {"retryMaxTimes": -1}, ("retryMaxTimes", "-1")),
+    Refusal(
+        "no time to consume", "ConsumerGroup", {"consumeTimeoutMinute": 0}, ("consumeTimeoutMinute", "0")
+    ),
     Refusal("a promise of more than all", "SLOReport", objective(targetPercent=100.5), ("targetPercent",)),
 )
 ACCEPTED_CHANGES = (
@@ -177,6 +253,13 @@ ACCEPTED_CHANGES = (
         "BrokerGroup",
         {"logFileMebibytes": 1024},
     ),
+    (
+        "a topic that takes transactions",
+        "Topic",
+        {"readQueues": 16, "messageType": "TRANSACTION", "attributes": {"reserve.time": "72"}},
+    ),
+    ("a topic in one broker group", "Topic", {"brokerGroups": ["orders"], "deletionPolicy": "Delete"}),
+    ("a consumer group that is stopped", "ConsumerGroup", {"consumeEnable": False}),
     (
         "a schedule of lists, ranges, steps and names",
         "SLOReport",

@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 
-from controller_core.remoting.codes import RequestCode
 from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.codes import RequestCode
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.fencing import SETTING
 from testkit.controllers import command_path

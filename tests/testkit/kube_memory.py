@@ -2,7 +2,7 @@
 
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
-in the newest revision; owned objects go with their owner. What it does not: validate, schedule, take time. A pod is
+in the newest revision; owned objects go with their owner; what has a finalizer goes when it has none. What it does not: validate, schedule, take time. A pod is
 ready at once unless its name is in `unready`, a Service has its address unless it is in `without_address`. Claims of a
 StatefulSet cannot change.
 
@@ -102,9 +102,13 @@ class MemoryKube:
         self.remove(kind, namespace, name)
         self.wrote(f"delete {kind} {name}")
 
-    def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Take an object and what it owns out, as somebody else's deletion does."""
-        live = self.objects.pop((kind, namespace, name))
+    def remove(self, kind: str, namespace: str, name: str, at: str = "2026-01-01T00:00:00Z") -> None:
+        """Take an object and what it owns out, as somebody else's deletion does; one with finalizers is only marked, with `at`."""
+        live = self.objects[kind, namespace, name]
+        if live["metadata"].get("finalizers"):
+            live["metadata"].setdefault("deletionTimestamp", at)
+            return
+        del self.objects[kind, namespace, name]
         for key, value in list(self.objects.items()):
             owners = value["metadata"].get("ownerReferences", [])
             if key in self.objects and any(one["uid"] == live["metadata"]["uid"] for one in owners):
@@ -146,6 +150,8 @@ class MemoryKube:
         live["metadata"]["resourceVersion"] = str(next(self._numbers))
         if part == "spec" and live.get("spec") != spec_before:
             live["metadata"]["generation"] += 1
+        if "deletionTimestamp" in live["metadata"] and not live["metadata"].get("finalizers"):
+            self.remove(*key)
         return live
 
     def settle(self) -> None:

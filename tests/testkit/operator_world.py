@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.reconcile import RECHECK_S, Shell, reconcile
+from testkit.brokers_memory import MemoryBrokers
 from testkit.canaries_memory import MemoryCanaries
 from testkit.companions_memory import MemoryCompanions
 from testkit.controllers_memory import NAMESPACE, MemoryControllers
@@ -71,6 +72,7 @@ class OperatorWorld:
                 new_token=lambda: f"token-{next(self._tokens)}",
                 canaries=self.canaries,
                 companions=self.companions,
+                brokers=MemoryBrokers(),
             )
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.reconcile import Shell, reconcile
+from testkit.brokers_memory import MemoryBrokers
 from testkit.canaries_memory import MemoryCanaries
 from testkit.companions_memory import MemoryCompanions
 from testkit.controllers_memory import MemoryControllers
@@ -93,6 +94,7 @@ class ReportWorld:
             new_token=lambda: "token",
             canaries=MemoryCanaries(),
             companions=MemoryCompanions(),
+            brokers=MemoryBrokers(),
         )
         return await reconcile(Shell(world), "SLOReport", NAMESPACE, REPORT)
 

@@ -40,8 +40,18 @@ capabilities: {drop: [ALL]}
 - apiGroups: [rocketmq-ha.dev]
   resources: [rocketmqclusters, brokergroups, sloreports]
   verbs: [get, list, watch]
+# A finalizer holds one that brokers are to forget first.
 - apiGroups: [rocketmq-ha.dev]
-  resources: [rocketmqclusters/status, brokergroups/status, failovers/status, sloreports/status]
+  resources: [topics, consumergroups]
+  verbs: [get, list, watch, patch]
+- apiGroups: [rocketmq-ha.dev]
+  resources:
+    - rocketmqclusters/status
+    - brokergroups/status
+    - failovers/status
+    - sloreports/status
+    - topics/status
+    - consumergroups/status
   verbs: [get, patch]
 - apiGroups: [rocketmq-ha.dev]
   resources: [failovers]

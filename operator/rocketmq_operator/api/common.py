@@ -73,7 +73,7 @@ class Placement(SpecModel):
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of volumes when their owner is deleted."""
+    """What becomes of what outlives an object, volumes or what brokers know, when the object is deleted."""
 
     RETAIN = "Retain"
     DELETE = "Delete"

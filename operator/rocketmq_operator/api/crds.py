@@ -12,20 +12,25 @@ from pydantic import BaseModel
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.consumer_group import GROUP_LENGTH_MAX, ConsumerGroupSpec
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus
+from rocketmq_operator.api.metadata import MetadataStatus
 from rocketmq_operator.api.names import (
     CATEGORY,
     CLUSTER_KIND,
+    CONSUMER_GROUP_KIND,
     FAILOVER_KIND,
     GROUP,
     GROUP_KIND,
     REPORT_KIND,
+    TOPIC_KIND,
     VERSION,
     KindNames,
 )
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.schema import structural_schema
 from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
+from rocketmq_operator.api.topic import TOPIC_LENGTH_MAX, TopicSpec
 
 Json = dict[str, Any]
 OBJECT_NAME_LENGTH_MAX: Final = 40
@@ -94,21 +99,9 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _AGE,
             ),
         ),
-        _definition(
-            REPORT_KIND,
-            (SLOReportSpec, SLOReportStatus),
-            columns=(
-                _column("Schedule", ".spec.schedule"),
-                _column("Attained", ".status.attained"),
-                _column("Budget", ".status.budgetLeft"),
-                _column("Last-Run", ".status.lastRun", "date"),
-                _column("Page", ".status.address"),
-                _column("Reason", ".status.reason"),
-                _column("Result", ".status.lastResult", priority=1),
-                _AGE,
-            ),
-            rules=(_NAME_RULE,),
-        ),
+        _report_definition(),
+        _metadata_definition(TOPIC_KIND, TopicSpec, "topicName", TOPIC_LENGTH_MAX),
+        _metadata_definition(CONSUMER_GROUP_KIND, ConsumerGroupSpec, "groupName", GROUP_LENGTH_MAX),
     )
 
 
@@ -121,6 +114,52 @@ def to_yaml(definition: Json) -> str:
 def file_name(definition: Json) -> str:
     """Return the name of a definition's file below crds/."""
     return f"{definition['metadata']['name']}.yaml"
+
+
+def _report_definition() -> Json:
+    return _definition(
+        REPORT_KIND,
+        (SLOReportSpec, SLOReportStatus),
+        columns=(
+            _column("Schedule", ".spec.schedule"),
+            _column("Attained", ".status.attained"),
+            _column("Budget", ".status.budgetLeft"),
+            _column("Last-Run", ".status.lastRun", "date"),
+            _column("Page", ".status.address"),
+            _column("Reason", ".status.reason"),
+            _column("Result", ".status.lastResult", priority=1),
+            _AGE,
+        ),
+        rules=(_NAME_RULE,),
+    )
+
+
+def _metadata_definition(
+    names: KindNames, spec: type[TopicSpec | ConsumerGroupSpec], field: str, length_max: int
+) -> Json:
+    """Return the definition of a kind whose objects stand for entries of brokers' tables, named by themselves or by a field."""
+    rule = {
+        "rule": f"has(self.spec.{field}) || (size(self.metadata.name) <= {length_max} && "
+        "!self.metadata.name.contains('.'))",
+        "message": f"metadata.name: at most {length_max} characters and no dot, or spec.{field}",
+        "messageExpression": f"'metadata.name is ' + self.metadata.name + ': RocketMQ takes at most {length_max} "
+        f"characters and no dot; write spec.{field}'",
+        "reason": "FieldValueInvalid",
+    }
+    return _definition(
+        names,
+        (spec, MetadataStatus),
+        columns=(
+            _column("Ready", _READY),
+            _column("Name-In-Brokers", ".status.name"),
+            _column("In-Sync", ".status.inSync"),
+            _column("Reason", ".status.reason"),
+            _column("Last-Corrected", ".status.lastCorrected", "date"),
+            _column("Correction", ".status.lastCorrection", priority=1),
+            _AGE,
+        ),
+        rules=(rule,),
+    )
 
 
 def _definition(
@@ -179,6 +218,8 @@ def _summary(kind: str) -> str:
         CLUSTER_KIND.kind: "Name servers and controllers that the broker groups of a namespace share.",
         GROUP_KIND.kind: "Brokers with the same log, one of them the master, and log replicas beside them.",
         FAILOVER_KIND.kind: "The record of one change of master, made by the operator.",
+        TOPIC_KIND.kind: "A topic, kept as written here in the brokers of a cluster.",
+        CONSUMER_GROUP_KIND.kind: "A consumer group, kept as written here in the brokers of a cluster.",
         REPORT_KIND.kind: "A report of objectives and failovers, made again and again from what the collector measured.",
     }[kind]
 

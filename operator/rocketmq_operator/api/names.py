@@ -31,6 +31,8 @@ SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
 EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 """On an EndpointSlice: the master epoch by which it was decided who serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
+BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
+"""On a Topic or ConsumerGroup that brokers are to forget when it is deleted. Not kopf's, which kopf takes away where it sees no use."""
 
 
 class KindNames(NamedTuple):
@@ -46,3 +48,5 @@ CLUSTER_KIND: Final = KindNames("RocketMQCluster", "rocketmqclusters", "rocketmq
 GROUP_KIND: Final = KindNames("BrokerGroup", "brokergroups", "brokergroup", "rmqbg")
 FAILOVER_KIND: Final = KindNames("Failover", "failovers", "failover", "rmqfo")
 REPORT_KIND: Final = KindNames("SLOReport", "sloreports", "sloreport", "rmqslo")
+TOPIC_KIND: Final = KindNames("Topic", "topics", "topic", "rmqt")
+CONSUMER_GROUP_KIND: Final = KindNames("ConsumerGroup", "consumergroups", "consumergroup", "rmqcg")

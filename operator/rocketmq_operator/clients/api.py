@@ -1,4 +1,4 @@
-"""What the operator asks of Kubernetes, controllers, canaries and companions: four small faces, so that tests can stand behind them.
+"""What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
 
 Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
 that the peer did not answer or not as it should: try later. An object that is not there is None, not an error.
@@ -67,6 +67,26 @@ class Companions(Protocol):
 
     async def status(self, host: str) -> Json:
         """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
+        ...
+
+
+class Brokers(Protocol):
+    """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RefusedError` where there is an answer."""
+
+    async def read(self, address: str, kind: str, name: str) -> Json | None:
+        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if it has none."""
+        ...
+
+    async def write(self, address: str, kind: str, config: Json) -> None:
+        """Make or change one; in `attributes` those that change, with `+` before the key."""
+        ...
+
+    async def delete(self, address: str, kind: str, name: str) -> None:
+        """Have a broker forget one, with messages or offsets; nothing happens if it has none."""
+        ...
+
+    async def delete_route(self, address: str, cluster: str, topic: str) -> None:
+        """Have the name server at host:port forget a topic's routes to the brokers of a cluster."""
         ...
 
 

@@ -18,10 +18,12 @@ from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, Resource
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
+    CONSUMER_GROUP_KIND,
     FAILOVER_KIND,
     FIELD_MANAGER,
     GROUP_KIND,
     REPORT_KIND,
+    TOPIC_KIND,
 )
 from rocketmq_operator.clients.api import Json, KubeConflictError, RefusedError, UnavailableError
 from rocketmq_operator.plan.objects import API_VERSIONS
@@ -37,6 +39,8 @@ VERSIONS: Final[Mapping[str, str]] = {
     GROUP_KIND.kind: API_VERSION,
     FAILOVER_KIND.kind: API_VERSION,
     REPORT_KIND.kind: API_VERSION,
+    TOPIC_KIND.kind: API_VERSION,
+    CONSUMER_GROUP_KIND.kind: API_VERSION,
     "Event": "events.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
 }

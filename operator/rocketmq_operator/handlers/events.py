@@ -4,13 +4,17 @@ Only a change is told: a refusal when the status did not say it yet, a step when
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.plan.actions import Delete, Designate, Plan
+from rocketmq_operator.plan.actions import Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.metadata_seen import ObservedMetadata
+from rocketmq_operator.plan.metadata_status import correction
+from rocketmq_operator.plan.metadata_steps import left_behind
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import ObservedGroup
 from rocketmq_operator.plan.report_seen import ObservedReport
@@ -18,10 +22,12 @@ from rocketmq_operator.plan.report_status import is_news
 
 REFUSALS: Final = frozenset(
     {
+        "Conflict",
         "NameTaken",
         "NoAccount",
         "NoCandidate",
         "NoCluster",
+        "NoGroup",
         "NoSource",
         "ScaleInRefused",
         "StepRefused",
@@ -31,7 +37,9 @@ REFUSALS: Final = frozenset(
 NOTE_LENGTH_MAX: Final = 1_000
 
 
-async def announce(world: World, observed: ObservedGroup | ObservedReport, plan: Plan) -> None:
+async def announce(
+    world: World, observed: ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+) -> None:
     """Tell what is new about a plan; an Event that cannot be written is not missed."""
     await _tell(world, observed.owner, _new(observed, plan))
 
@@ -40,6 +48,21 @@ async def announce_run(world: World, observed: ObservedReport, status: SLOReport
     """Tell of a run that failed, or that found a budget overspent, once."""
     if is_news(observed):
         await _tell(world, observed.owner, _new_run(status))
+
+
+async def announce_correction(
+    world: World, observed: ObservedMetadata, corrected: Sequence[WriteMetadata]
+) -> None:
+    """Tell what drift was written over."""
+    if corrected:
+        await _tell(world, observed.owner, ("DriftCorrected", correction(corrected), "Normal"))
+
+
+async def announce_left_behind(world: World, observed: ObservedMetadata, failed: Sequence[Step]) -> None:
+    """Tell what a deletion did not wait for any more."""
+    if places := left_behind(observed, failed):
+        note = f"{observed.name} may be left in {', '.join(places)}: nothing could be deleted there"
+        await _tell(world, observed.owner, ("LeftBehind", note, "Warning"))
 
 
 async def _tell(world: World, owner: Owner, told: tuple[str, str, str] | None) -> None:
@@ -61,7 +84,9 @@ def _new_run(status: SLOReportStatus) -> tuple[str, str, str] | None:
     return None
 
 
-def _new(observed: ObservedGroup | ObservedReport, plan: Plan) -> tuple[str, str, str] | None:
+def _new(
+    observed: ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
     if plan.wait is not None and plan.wait.reason == "StepRefused":
         step = None

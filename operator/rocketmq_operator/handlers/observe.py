@@ -8,7 +8,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
@@ -26,7 +27,17 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
 )
 from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.clients.api import Canaries, Companions, Controllers, Json, Kube, UnavailableError
+from rocketmq_operator.api.topic import TopicSpec
+from rocketmq_operator.clients.api import (
+    Brokers,
+    Canaries,
+    Companions,
+    Controllers,
+    Json,
+    Kube,
+    UnavailableError,
+)
+from rocketmq_operator.handlers.claims import Claims
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.cluster_children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.objects import Owner
@@ -48,7 +59,7 @@ from rocketmq_operator.plan.observed import (
 
 _LOG: Final = logging.getLogger(__name__)
 
-S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec)
+S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
 CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
 GROUP_KINDS: Final = (
     "Service",
@@ -78,6 +89,8 @@ class World:
         new_token: a fresh secret token.
         canaries: the client for canaries.
         companions: the client for companions.
+        brokers: the client for brokers and name servers.
+        claims: who claims which topic or consumer group, as it was found lately.
     """
 
     kube: Kube
@@ -86,6 +99,8 @@ class World:
     new_token: Callable[[], str]
     canaries: Canaries
     companions: Companions
+    brokers: Brokers
+    claims: Claims = field(default_factory=Claims)
 
 
 async def staying(world: World, kind: str, namespace: str, name: str) -> Json | None:

@@ -14,12 +14,14 @@ import kopf
 from rocketmq_operator.api.names import (
     CLUSTER_KIND,
     CLUSTER_LABEL,
+    CONSUMER_GROUP_KIND,
     GROUP,
     GROUP_KIND,
     GROUP_LABEL,
     REPORT_KIND,
     REPORT_LABEL,
     SWITCHOVER_ANNOTATION,
+    TOPIC_KIND,
     VERSION,
 )
 from rocketmq_operator.handlers.takeover import Takeover
@@ -105,6 +107,7 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
         _wake_owner(watched, dict(body))
 
     _watch_reports(registry, watched, known)
+    _watch_metadata(registry, watched, known)
     return registry
 
 
@@ -118,6 +121,16 @@ def _watch_reports(registry: kopf.OperatorRegistry, watched: Watched, known: Kno
         metadata = body["metadata"]
         name = metadata["labels"][REPORT_LABEL]
         watched.work.wake(Resource(REPORT_KIND.kind, metadata["namespace"], name))
+
+
+def _watch_metadata(registry: kopf.OperatorRegistry, watched: Watched, known: Known) -> None:
+    @kopf.on.event(GROUP, VERSION, TOPIC_KIND.plural, registry=registry)
+    async def on_topic(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        _wake_if_new(watched, known, _resource(TOPIC_KIND.kind, body), body, type)
+
+    @kopf.on.event(GROUP, VERSION, CONSUMER_GROUP_KIND.plural, registry=registry)
+    async def on_consumer_group(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        _wake_if_new(watched, known, _resource(CONSUMER_GROUP_KIND.kind, body), body, type)
 
 
 def apply_settings(settings: kopf.OperatorSettings) -> None:

@@ -8,12 +8,25 @@ canaries measured is asked for (`measuring`).
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from rocketmq_operator.api.conditions import Condition, found, merge
-from rocketmq_operator.api.names import API_VERSION, CLUSTER_KIND, GROUP_KIND, REPORT_KIND
-from rocketmq_operator.clients.api import Json, Kube, RefusedError
-from rocketmq_operator.handlers.events import announce, announce_run
+from rocketmq_operator.api.names import (
+    API_VERSION,
+    CLUSTER_KIND,
+    CONSUMER_GROUP_KIND,
+    GROUP_KIND,
+    REPORT_KIND,
+    TOPIC_KIND,
+)
+from rocketmq_operator.clients.api import Json, Kube, RefusedError, UnavailableError
+from rocketmq_operator.handlers.events import (
+    announce,
+    announce_correction,
+    announce_left_behind,
+    announce_run,
+)
 from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
@@ -23,10 +36,25 @@ from rocketmq_operator.handlers.observe import (
     observe_group,
     with_companions,
 )
+from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.handlers.observe_report import observe_report
-from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Designate, Plan, Step, Wait
+from rocketmq_operator.plan.actions import (
+    Apply,
+    ApplyStatus,
+    Delete,
+    DeleteMetadata,
+    DeleteRoute,
+    Designate,
+    Plan,
+    Step,
+    Wait,
+    WriteMetadata,
+)
 from rocketmq_operator.plan.cluster_steps import cluster_plan
 from rocketmq_operator.plan.group_steps import group_plan
+from rocketmq_operator.plan.metadata_seen import ObservedMetadata
+from rocketmq_operator.plan.metadata_status import metadata_status
+from rocketmq_operator.plan.metadata_steps import metadata_plan
 from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.report_seen import ObservedReport
 from rocketmq_operator.plan.report_status import report_status
@@ -40,7 +68,9 @@ RESYNC_S: Final = 10.0
 """After a pass that left nothing to do: what a watch missed is seen then."""
 REPORT_RESYNC_S: Final = 60.0
 """The same for a report: nobody waits for it, and a watch tells of its Jobs."""
-Observed = ObservedCluster | ObservedGroup | ObservedReport
+METADATA_RESYNC_S: Final = 60.0
+"""The same for a Topic or a ConsumerGroup: how long drift lasts. There may be a thousand of them."""
+Observed = ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata
 Looked = TypeVar("Looked", ObservedCluster, ObservedGroup, ObservedReport)
 _LOG: Final = logging.getLogger(__name__)
 
@@ -156,10 +186,55 @@ async def _report_pass(shell: Shell, namespace: str, name: str) -> float | None:
     return RESYNC_S if plan.steps or plan.wait is not None else REPORT_RESYNC_S
 
 
+async def _metadata_pass(kind: str, shell: Shell, namespace: str, name: str) -> float | None:
+    """Bring a Topic or a ConsumerGroup to each broker group; one that refuses does not stop the others."""
+    observed = await observe_metadata(shell.world, kind, namespace, name)
+    if observed is None:
+        return None
+    plan = metadata_plan(observed)
+    refused: Wait | None = None
+    done: list[Step] = []
+    failed: list[Step] = []
+    for step in plan.steps:
+        problem = await _tried(shell, observed, step)
+        (done if problem is None else failed).append(step)
+        refused = refused or problem
+        if problem is not None and observed.deleting_since is not None and not observed.impatient:
+            # Let go of it last, and only when all else is done.
+            break
+    corrected = [step for step in done if isinstance(step, WriteMetadata) and step.drifted]
+    await announce_correction(shell.world, observed, corrected)
+    if observed.impatient:
+        await announce_left_behind(shell.world, observed, failed)
+    if done:
+        if (observed := await observe_metadata(shell.world, kind, namespace, name)) is None:
+            return None
+        plan = metadata_plan(observed)
+    if refused is not None:
+        plan = Plan(plan.steps, refused)
+    await announce(shell.world, observed, plan)
+    status = metadata_status(observed, plan, corrected)
+    await _write_status(shell, observed, status.model_dump(mode="json", by_alias=True, exclude_none=True))
+    # What is still to be written after it was written is not hurried: a broker that takes no notice would be asked every second.
+    return RESYNC_S if plan.steps or plan.wait is not None else METADATA_RESYNC_S
+
+
+async def _tried(shell: Shell, observed: ObservedMetadata, step: Step) -> Wait | None:
+    """Do one step, or say why not; only a deletion that waits for nobody any more goes on without a peer that is silent."""
+    try:
+        return await _carry_out(shell, observed, step)
+    except UnavailableError as error:
+        if not (observed.impatient and isinstance(step, DeleteMetadata | DeleteRoute)):
+            raise
+        return Wait("StepRefused", f"{step}: {error}")
+
+
 _PASSES: Final[Mapping[str, Callable[[Shell, str, str], Awaitable[float | None]]]] = {
     CLUSTER_KIND.kind: _cluster_pass,
     GROUP_KIND.kind: _group_pass,
     REPORT_KIND.kind: _report_pass,
+    TOPIC_KIND.kind: partial(_metadata_pass, TOPIC_KIND.kind),
+    CONSUMER_GROUP_KIND.kind: partial(_metadata_pass, CONSUMER_GROUP_KIND.kind),
 }
 
 
@@ -196,6 +271,12 @@ async def _do(shell: Shell, observed: Observed, step: Step) -> None:
             await kube.delete(key.kind, observed.owner.namespace, key.name, uid)
         case Designate(broker_id=broker_id):
             await _designate(shell, observed, broker_id)
+        case WriteMetadata(kind=kind, address=address, config=config):
+            await shell.world.brokers.write(address, kind, config)
+        case DeleteMetadata(kind=kind, name=name, address=address):
+            await shell.world.brokers.delete(address, kind, name)
+        case DeleteRoute(cluster=cluster, topic=topic, address=address):
+            await shell.world.brokers.delete_route(address, cluster, topic)
 
 
 async def _designate(shell: Shell, observed: Observed, broker_id: int) -> None:

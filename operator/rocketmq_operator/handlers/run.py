@@ -17,6 +17,7 @@ import kopf
 
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Controllers, UnavailableError
+from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect
@@ -123,6 +124,7 @@ class Operator:
             lambda: secrets.token_urlsafe(TOKEN_BYTES),
             CanariesClient(session),
             CompanionsClient(session),
+            BrokersClient(),
         )
         self._shell: Final = Shell(
             world,

@@ -64,7 +64,61 @@ class Designate:
         return f"make {self.member} master ({self.why})"
 
 
-Step = Apply | ApplyStatus | Delete | Designate
+@dataclass(frozen=True, slots=True)
+class WriteMetadata:
+    """Give a broker group's master a topic or a consumer group.
+
+    Attributes:
+        kind: Topic or ConsumerGroup.
+        name: in the broker.
+        group: the BrokerGroup.
+        address: of its master, host:port.
+        config: as Java writes it; in `attributes` those that change, with `+` before the key.
+        why: what differs, in words.
+        drifted: whether it was as it should be before.
+    """
+
+    kind: str
+    name: str
+    group: str
+    address: str
+    config: Json
+    why: str
+    drifted: bool
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"write {self.kind} {self.name} in {self.group} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMetadata:
+    """Have a broker group's master forget a topic or a consumer group."""
+
+    kind: str
+    name: str
+    group: str
+    address: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete {self.kind} {self.name} in {self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRoute:
+    """Have a name server forget a topic's routes to the brokers of a cluster."""
+
+    cluster: str
+    topic: str
+    address: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete the routes of {self.topic} at {self.address}"
+
+
+Step = Apply | ApplyStatus | Delete | Designate | WriteMetadata | DeleteMetadata | DeleteRoute
 
 
 @dataclass(frozen=True, slots=True)

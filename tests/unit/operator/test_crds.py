@@ -10,9 +10,11 @@ import yaml
 from rocketmq_operator import cli
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.crds import custom_resource_definitions, file_name, to_yaml
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
+from rocketmq_operator.api.topic import TopicSpec
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]
@@ -107,7 +109,7 @@ def test_each_rule_has_a_text_that_names_something(kind: str) -> None:
         assert rule["reason"] in {"FieldValueInvalid", "FieldValueForbidden"}
 
 
-@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup"])
+@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "Topic", "ConsumerGroup"])
 def test_columns_of_what_people_type_come_from_the_status(kind: str) -> None:
     columns = DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert {column["jsonPath"].split(".")[1] for column in columns} == {"status", "metadata"}
@@ -139,6 +141,8 @@ def test_each_example_is_valid(path: Path) -> None:
         "RocketMQCluster": RocketMQClusterSpec,
         "BrokerGroup": BrokerGroupSpec,
         "SLOReport": SLOReportSpec,
+        "Topic": TopicSpec,
+        "ConsumerGroup": ConsumerGroupSpec,
     }
     documents = list(yaml.safe_load_all(path.read_text()))
     assert documents

@@ -7,10 +7,18 @@ from pydantic import ValidationError
 
 from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.slo_report import SLOReportSpec
+from rocketmq_operator.api.topic import TopicSpec
 from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
-MODELS = {"RocketMQCluster": RocketMQClusterSpec, "BrokerGroup": BrokerGroupSpec, "SLOReport": SLOReportSpec}
+MODELS = {
+    "RocketMQCluster": RocketMQClusterSpec,
+    "BrokerGroup": BrokerGroupSpec,
+    "SLOReport": SLOReportSpec,
+    "Topic": TopicSpec,
+    "ConsumerGroup": ConsumerGroupSpec,
+}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import aiohttp
 import kopf
 import pytest
 
-from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
+from rocketmq_operator.api.names import BROKERS_FINALIZER, SWITCHOVER_ANNOTATION
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.operator import EndlessDelays, Watched, apply_settings, note_pod, registry_for
 from rocketmq_operator.handlers.takeover import Takeover
@@ -124,6 +124,21 @@ async def test_a_report_is_looked_at_when_its_spec_changes_and_when_a_run_of_it_
         await handlers["on_report"](type="MODIFIED", body=_body("weekly", generation))
     await handlers["on_run"](body=_body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}))
     assert work.woken == [Resource("SLOReport", "shop", "weekly")] * 3
+
+
+@pytest.mark.parametrize(("handler", "kind"), [("on_topic", "Topic"), ("on_consumer_group", "ConsumerGroup")])
+async def test_a_topic_or_consumer_group_is_looked_at_when_its_spec_changes(handler: str, kind: str) -> None:
+    watched, work, _ = _watched()
+    handlers = _handlers(registry_for(watched))
+    for generation in (1, 1, 2):
+        await handlers[handler](type="MODIFIED", body=_body("prices", generation))
+    assert work.woken == [Resource(kind, "shop", "prices")] * 2
+
+
+def test_the_finalizer_of_topics_is_not_the_one_that_kopf_takes_away() -> None:
+    settings = kopf.OperatorSettings()
+    apply_settings(settings)
+    assert settings.persistence.finalizer != BROKERS_FINALIZER
 
 
 def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work, backoff_s
+from rocketmq_operator.handlers.work import BACKOFF_MAX_S, PASSES_AT_ONCE_MAX, Resource, Work, backoff_s
 
 ORDERS = Resource("BrokerGroup", "shop", "orders")
 
@@ -145,4 +145,17 @@ async def test_a_look_that_fails_does_not_keep_an_operator_from_acting_later() -
     work = Work(passes.do, lambda: acts[0], look)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
+    await work.stop()
+
+
+async def test_resources_of_one_kind_do_not_stand_in_the_way_of_another() -> None:
+    passes = _Passes()
+    work = Work(passes.do, lambda: True)
+    topics = PASSES_AT_ONCE_MAX + 3
+    for number in range(topics):
+        work.wake(Resource("Topic", "shop", f"t{number}"))
+    await _until(lambda: passes.begun == PASSES_AT_ONCE_MAX)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == PASSES_AT_ONCE_MAX + 1)
+    assert passes.most_at_once == PASSES_AT_ONCE_MAX + 1
     await work.stop()

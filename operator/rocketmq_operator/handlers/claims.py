@@ -1,0 +1,60 @@
+"""Who claims which name in the brokers: of two objects with the same one, the older has it.
+
+Each pass over a Topic needs all Topics of its namespace, so a list is kept for some seconds: otherwise a thousand of them would
+be listed a thousand times. A kept list is good for an object that is in it: whoever is older was made before, and is in it too.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.clients.api import Json, Kube
+
+CLAIMS_KEPT: Final = timedelta(seconds=5)
+NAME_FIELDS: Final = ("topicName", "groupName")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """One object's claim; the least has the name."""
+
+    since: str
+    owner: str
+    uid: str
+    cluster: str
+    name: str
+
+
+class Claims:
+    """Lists of claims by kind and namespace."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._kept: Final[dict[tuple[str, str], tuple[datetime, tuple[Claim, ...]]]] = {}
+
+    async def rival(self, kube: Kube, kind: str, resource: Json, now: datetime) -> str:
+        """Return the older object that claims the same name in the same cluster, empty if there is none.
+
+        Raises:
+            UnavailableError: the API server does not answer.
+        """
+        own = _claim(resource)
+        key = (kind, resource["metadata"]["namespace"])
+        kept_at, claims = self._kept.get(key, (now, ()))
+        if abs(now - kept_at) >= CLAIMS_KEPT or own not in claims:
+            claims = tuple(sorted(map(_claim, await kube.find(*key, {}))))
+            self._kept[key] = (now, claims)
+        same = [one for one in claims if (one.cluster, one.name) == (own.cluster, own.name)]
+        return same[0].owner if same and same[0] < own else ""
+
+
+def _claim(resource: Json) -> Claim:
+    metadata, spec = resource["metadata"], resource.get("spec", {})
+    name = next((spec[field] for field in NAME_FIELDS if spec.get(field)), metadata["name"])
+    return Claim(
+        metadata.get("creationTimestamp", ""),
+        metadata["name"],
+        metadata["uid"],
+        spec.get("cluster", ""),
+        name,
+    )

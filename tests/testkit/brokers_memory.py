@@ -1,0 +1,69 @@
+"""Masters and name servers in memory, for the operator's tests: topics and consumer groups by address.
+
+As Java's: a write replaces all but attributes, which are merged; one that cannot change is refused, also with the same value.
+"""
+
+import copy
+from typing import Any
+
+from rocketmq_operator.clients.api import RefusedError, UnavailableError
+
+Json = dict[str, Any]
+UNCHANGEABLE = ("cleanup.policy", "queue.type")
+
+
+class MemoryBrokers:
+    """All brokers.
+
+    Attributes:
+        tables: by address, then by (kind, name): what the broker there has.
+        silent: addresses at which nobody answers.
+        refused: names that brokers refuse to take or to forget.
+        routes: (address of a name server, cluster, topic) of each route that was deleted.
+        calls: what was asked that changes something, in words.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[tuple[str, str], Json]] = {}
+        self.silent: set[str] = set()
+        self.refused: set[str] = set()
+        self.routes: list[tuple[str, str, str]] = []
+        self.calls: list[str] = []
+
+    async def read(self, address: str, kind: str, name: str) -> Json | None:
+        """Return what the broker has."""
+        return copy.deepcopy(self._table(address).get((kind, name)))
+
+    async def write(self, address: str, kind: str, config: Json) -> None:
+        """Make or change one."""
+        name = config["topicName" if kind == "Topic" else "groupName"]
+        table = self._table(address)
+        self._take(f"write {kind} {name} at {address}", name)
+        before = table.get((kind, name))
+        attributes = dict(before["attributes"]) if before else {}
+        for key, value in config.get("attributes", {}).items():
+            if not key.startswith("+") or (before is not None and key[1:] in UNCHANGEABLE):
+                raise RefusedError(f"{address}: attempt to update an unchangeable attribute. key: {key[1:]}")
+            attributes[key[1:]] = value
+        table[kind, name] = copy.deepcopy(config) | {"attributes": attributes}
+
+    async def delete(self, address: str, kind: str, name: str) -> None:
+        """Forget one."""
+        table = self._table(address)
+        self._take(f"delete {kind} {name} at {address}", name)
+        table.pop((kind, name), None)
+
+    async def delete_route(self, address: str, cluster: str, topic: str) -> None:
+        """Forget a topic's routes."""
+        self._table(address)
+        self.routes.append((address, cluster, topic))
+
+    def _take(self, words: str, name: str) -> None:
+        self.calls.append(words)
+        if name in self.refused:
+            raise RefusedError(f"{words}: the topic[{name}] is conflict with system topic.")
+
+    def _table(self, address: str) -> dict[tuple[str, str], Json]:
+        if address in self.silent:
+            raise UnavailableError(f"{address}: connection refused")
+        return self.tables.setdefault(address, {})
