@@ -72,7 +72,7 @@ def test_nobody_gets_a_policy_unasked() -> None:
 def test_every_component_that_listens_has_a_policy() -> None:
     selectors = [one["spec"]["podSelector"] for one in of(rendered(*MEASURED), "NetworkPolicy")]
     every = pod_templates() | pods(rendered(*MEASURED))
-    assert len(every) == 8
+    assert len(every) == 9
     for component, pod in every.items():
         taken = [one for one in selectors if _matches(one, pod["metadata"]["labels"])]
         assert len(taken) == (0 if component == "test" else 1), component
@@ -98,7 +98,7 @@ def test_the_ports_are_those_of_the_operators_names() -> None:
     assert opened == written | set(report_executors.PORTS)
 
 
-def test_clients_reach_name_servers_and_brokers_and_nothing_else() -> None:
+def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> None:
     objects = rendered(*MEASURED)
     reached = {
         component: _open(objects, _labels(component), STRANGER, "shop") for component in pod_templates()
@@ -106,8 +106,9 @@ def test_clients_reach_name_servers_and_brokers_and_nothing_else() -> None:
     assert reached == {
         "nameserver": {names.NAME_SERVER_PORT},
         "controller": set(),
-        "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT},
+        "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT, names.PROXY_GRPC_PORT},
         "log-replica": set(),
+        "proxy": {names.PROXY_GRPC_PORT, names.PROXY_REMOTING_PORT},
     }
     assert _open(objects, _own("operator"), STRANGER, "shop") == set()
     assert _open(objects, _own("measure"), STRANGER, "shop") == set()
@@ -115,7 +116,8 @@ def test_clients_reach_name_servers_and_brokers_and_nothing_else() -> None:
 
 def test_without_clients_only_our_own_pods_send() -> None:
     objects = rendered(*MEASURED, "networkPolicies.clients=[]")
-    assert _open(objects, _labels("broker"), STRANGER, "mq") == set()
+    for component in ("broker", "proxy"):
+        assert _open(objects, _labels(component), STRANGER, "mq") == set()
     for ours in ("measure", "test", "operator"):
         assert names.BROKER_PORT in _open(objects, _labels("broker"), _own(ours))
         assert names.NAME_SERVER_PORT in _open(objects, _labels("nameserver"), _own(ours))
@@ -132,6 +134,16 @@ def test_controllers_alone_reach_each_others_raft_port() -> None:
         if names.CONTROLLER_RAFT_PORT in _open(objects, controller, labels)
     }
     assert reaching == {"controller"}
+
+
+def test_proxies_reach_name_servers_and_brokers_and_no_controller() -> None:
+    objects = rendered(*MEASURED, "networkPolicies.clients=[]")
+    reached = {
+        component: _open(objects, _labels(component), _labels("proxy")) for component in pod_templates()
+    }
+    assert names.NAME_SERVER_PORT in reached["nameserver"]
+    assert names.BROKER_PORT in reached["broker"]
+    assert reached["controller"] | reached["log-replica"] | reached["proxy"] == set()
 
 
 def test_a_log_goes_to_brokers_and_log_replicas_only() -> None:
@@ -161,6 +173,7 @@ def test_the_collector_reaches_every_target_that_it_is_given() -> None:
         ("broker", names.BROKER_METRICS_PORT),
         ("broker", names.COMPANION_HTTP_PORT),
         ("log-replica", names.REPLICA_HTTP_PORT),
+        ("proxy", names.PROXY_METRICS_PORT),
     ):
         assert port in _open(objects, _labels(component), measure)
 
@@ -218,7 +231,7 @@ def test_policies_of_clusters_are_where_the_clusters_are(
         if one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "rocketmq"
     ]
     assert {one["metadata"]["namespace"] for one in members} == namespaces
-    assert len(members) == 6 * len(namespaces)
+    assert len(members) == 7 * len(namespaces)
     for one in members:
         if one["metadata"]["name"] == "demo-slo-report-spark":
             continue  # they talk among themselves

@@ -85,6 +85,18 @@ REFUSALS = (
     ),
     Refusal("an unknown version", "RocketMQCluster", {"version": "4.9.4"}, ("version",)),
     Refusal(
+        "a place for proxies that is none", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")
+    ),
+    Refusal(
+        "no proxy at all", "RocketMQCluster", {"proxy": {"mode": "Cluster", "replicas": 0}}, ("replicas", "0")
+    ),
+    Refusal(
+        "a key of ours for proxies",
+        "RocketMQCluster",
+        {"proxy": {"config": {"grpcServerPort": "9000"}}},
+        ("proxy.config.grpcServerPort",),
+    ),
+    Refusal(
         "two copies on one member",
         "BrokerGroup",
         {"replicas": 1},
@@ -246,6 +258,11 @@ REFUSALS = (
     Refusal("a promise of more than all", "SLOReport", objective(targetPercent=100.5), ("targetPercent",)),
 )
 ACCEPTED_CHANGES = (
+    (
+        "proxies of their own, with a setting",
+        "RocketMQCluster",
+        {"proxy": {"mode": "Cluster", "replicas": 3, "config": {"grpcThreadPoolNums": "8"}}},
+    ),
     ("a volume that grows", "BrokerGroup", {"storage": {"size": "1100Mi"}}),
     ("more brokers", "BrokerGroup", {"replicas": 3}),
     (

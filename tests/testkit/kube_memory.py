@@ -2,8 +2,9 @@
 
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
-in the newest revision; owned objects go with their owner; what has a finalizer goes when it has none. What it does not: validate, schedule, take time. A pod is
-ready at once unless its name is in `unready`, a Service has its address unless it is in `without_address`. Claims of a
+in the newest revision; owned objects go with their owner; what has a finalizer goes when it has none. What it does not: validate, schedule,
+take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
+address unless it is in `without_address`. Claims of a
 StatefulSet cannot change.
 
 Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
@@ -163,6 +164,8 @@ class MemoryKube:
                 )
             if kind == "StatefulSet":
                 self._settle_set(namespace, name, value)
+            if kind == "Deployment":
+                value["status"] = {"readyReplicas": 0 if name in self.unready else value["spec"]["replicas"]}
         self.on_change()
 
     def _settle_set(self, namespace: str, name: str, value: Json) -> None:

@@ -117,17 +117,25 @@ class OperatorWorld:
 
 @cache
 def pod_templates() -> dict[str, Json]:
-    """Return the pod template of each component that the operator's StatefulSets have, with every kind of member."""
+    """Return the pod template of each component that the operator makes, with every kind of member and every port it can have."""
 
-    async def settled() -> OperatorWorld:
-        world = OperatorWorld(group={"replicas": 2, "logReplicas": 1})
-        await world.settle()
-        return world
+    async def settled() -> list[OperatorWorld]:
+        worlds = [
+            OperatorWorld(group={"replicas": 2, "logReplicas": 1}, cluster={"proxy": {"mode": mode}})
+            for mode in ("Cluster", "Local")
+        ]
+        for world in worlds:
+            await world.settle()
+            await world.settle()  # proxies come after brokers
+        return worlds
 
-    objects = asyncio.run(settled()).kube.objects
     templates = [
-        value["spec"]["template"] for (kind, _, _), value in objects.items() if kind == "StatefulSet"
+        value["spec"]["template"]
+        for world in asyncio.run(settled())
+        for (kind, _, _), value in world.kube.objects.items()
+        if kind in {"StatefulSet", "Deployment"}
     ]
+    # Brokers are those of the last world, with a proxy in each.
     return {one["metadata"]["labels"]["app.kubernetes.io/component"]: one for one in templates}
 
 

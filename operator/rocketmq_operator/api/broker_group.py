@@ -17,7 +17,7 @@ from rocketmq_operator.api.common import (
     Storage,
 )
 from rocketmq_operator.api.conditions import Conditions
-from rocketmq_operator.api.rules import unchangeable
+from rocketmq_operator.api.rules import owned_keys, unchangeable
 
 REPLICAS_MAX: Final = 7
 LOG_REPLICAS_MAX: Final = 3
@@ -49,7 +49,6 @@ OWNED_KEYS: Final = (
     "storePathRootDir",
 )
 """Keys of broker.conf that the operator writes itself."""
-_OWNED_IN_CEL: Final = "[" + ", ".join(f"'{key}'" for key in OWNED_KEYS) + "]"
 
 
 class Durability(StrEnum):
@@ -97,23 +96,12 @@ _MEMBERS_FOR_TWO_COPIES = Rule(
         "two copies need two members"
     ),
 )
-_OWNED_KEY = Rule(
-    name="OwnedKey",
-    expression=f"!self.config.exists(key, key in {_OWNED_IN_CEL})",
-    message=f"'config.' + self.config.filter(key, key in {_OWNED_IN_CEL})[0] + "
-    "' is written by the operator: remove it'",
-    holds=lambda spec: not set(spec.config) & set(OWNED_KEYS),
-    problem=lambda spec: (
-        f"config.{min(set(spec.config) & set(OWNED_KEYS))} is written by the operator: remove it"
-    ),
-    reason="FieldValueForbidden",
-)
 
 
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_MEMBERS_FOR_TWO_COPIES, _OWNED_KEY)
+    RULES: ClassVar[tuple[Rule, ...]] = (_MEMBERS_FOR_TWO_COPIES, owned_keys("config", OWNED_KEYS))
 
     cluster: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""RocketMQCluster: name servers and controllers that broker groups of a namespace share."""
+"""RocketMQCluster: name servers, controllers and proxies that broker groups of a namespace share."""
 
 from typing import Annotated, ClassVar
 
@@ -7,6 +7,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
 from rocketmq_operator.api.common import Resources, Storage
 from rocketmq_operator.api.conditions import Conditions
+from rocketmq_operator.api.proxy import Proxy
 from rocketmq_operator.api.rules import unchangeable
 
 VERSION_DEFAULT = "5.5.0"
@@ -60,7 +61,7 @@ class Images(SpecModel):
     """Images, where they are not the public ones."""
 
     rocketmq: Image | None = None
-    """Name servers and brokers; docker.io/apache/rocketmq of `version` when absent."""
+    """Name servers, brokers and proxies; docker.io/apache/rocketmq of `version` when absent."""
     controller: Image = "rocketmq-ha/controller-core:0.1.0"
     """Controllers; has a shell and the command controller-core."""
     replica: Image = "rocketmq-ha/ha-sidecar:0.1.0"
@@ -78,12 +79,14 @@ class RocketMQClusterSpec(SpecModel):
     """What clients ask for routes."""
     controllers: Controllers = Controllers()
     """Who elects masters."""
+    proxy: Proxy = Proxy()
+    """Who speaks gRPC with clients."""
     paused: bool = False
     """Whether the operator only looks and reports, and changes nothing."""
 
     @property
     def rocketmq_image(self) -> str:
-        """The image of name servers and brokers."""
+        """The image of name servers, brokers and proxies."""
         return self.images.rocketmq or f"docker.io/apache/rocketmq:{self.version}"
 
 
@@ -93,7 +96,7 @@ class RocketMQClusterStatus(StatusModel):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """The generation that was acted on."""
     conditions: Conditions = ()
-    """Ready, QuorumHealthy, Progressing, VersionSound and Paused."""
+    """Ready, QuorumHealthy, ProxyReady, Progressing, VersionSound and Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
     """Version of RocketMQ that is asked for."""
     leader: Annotated[str, Field(max_length=253)] = ""
@@ -104,5 +107,7 @@ class RocketMQClusterStatus(StatusModel):
     """Ready controllers of all, for instance 3/3."""
     name_servers: Annotated[str, Field(max_length=16)] = ""
     """Ready name servers of all."""
+    proxies: Annotated[str, Field(max_length=16)] = ""
+    """Ready proxies of all; empty where they have no pods of their own."""
     reason: Annotated[str, Field(max_length=64)] = ""
     """One word why the cluster is not ready; empty when it is."""

@@ -80,3 +80,24 @@ def unchangeable(field: str, why: str) -> Rule:
         message=f"'{field} cannot change from %s to %s: {why}'.format([oldSelf, self])",
         reason="FieldValueForbidden",
     )
+
+
+def owned_keys(field: str, keys: Sequence[str]) -> Rule:
+    """Return the rule that a model's `config` has none of the keys that the operator writes itself.
+
+    Args:
+        field: how people know the map, for instance config.
+        keys: what may not be in it.
+    """
+    in_cel = "[" + ", ".join(f"'{key}'" for key in keys) + "]"
+    return Rule(
+        name="OwnedKey",
+        expression=f"!self.config.exists(key, key in {in_cel})",
+        message=f"'{field}.' + self.config.filter(key, key in {in_cel})[0] + "
+        "' is written by the operator: remove it'",
+        holds=lambda spec: not set(spec.config) & set(keys),
+        problem=lambda spec: (
+            f"{field}.{min(set(spec.config) & set(keys))} is written by the operator: remove it"
+        ),
+        reason="FieldValueForbidden",
+    )

@@ -39,7 +39,7 @@ from rocketmq_operator.clients.api import (
 )
 from rocketmq_operator.handlers.claims import Claims
 from rocketmq_operator.plan import names
-from rocketmq_operator.plan.cluster_children import CONTROLLER, NAME_SERVER
+from rocketmq_operator.plan.cluster_children import BROKER, CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import (
     ControllersSeen,
@@ -60,7 +60,7 @@ from rocketmq_operator.plan.observed import (
 _LOG: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
-CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
+CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
 GROUP_KINDS: Final = (
     "Service",
     "EndpointSlice",
@@ -127,7 +127,8 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
     lists = await asyncio.gather(
         *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS)
     )
-    children = by_key(item for items in lists for item in items if GROUP_LABEL not in _labels(item))
+    found = [item for items in lists for item in items]
+    children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
     secret = next(
         (live for key, live in children.items() if key == ("Secret", names.token_secret(name))), None
     )
@@ -142,6 +143,11 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         token=token,
         controllers=await _controllers_seen(
             world.controllers_of(namespace, name, spec.controllers.replicas, token)
+        ),
+        brokers_ready=sum(
+            item.get("status", {}).get("readyReplicas", 0)
+            for item in found
+            if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
         ),
     )
 

@@ -102,6 +102,7 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
         note_pod(watched, dict(body), gone=type == "DELETED")
 
+    @kopf.on.event("apps", "v1", "deployments", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
     @kopf.on.event("apps", "v1", "statefulsets", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
     async def on_set(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
         _wake_owner(watched, dict(body))

@@ -21,6 +21,8 @@ CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
 NAME_SERVER: Final = "nameserver"
 """Component of the name servers' objects."""
+BROKER: Final = "broker"
+"""Component of what belongs to the brokers of groups."""
 _CONTROLLER_PORTS: Final = {
     "remoting": names.CONTROLLER_PORT,
     "raft": names.CONTROLLER_RAFT_PORT,
@@ -45,14 +47,14 @@ stop() {
   done
 }
 trap stop TERM INT
-sh "$ROCKETMQ_HOME/bin/$program" -c "$config" &
+sh "$ROCKETMQ_HOME/bin/$program" "$@" &
 while kill -0 $! 2>/dev/null; do wait $! || true; done
 """
-"""The end of each start script of a Java process; needs `program` and `config`."""
+"""The end of each start script of a Java process; needs `program`, and its arguments as the script's own."""
 _NAME_SERVER_START: Final = f"""#!/bin/sh
 set -eu
 program=mqnamesrv
-config={names.CONFIG_PATH}/namesrv.conf
+set -- -c {names.CONFIG_PATH}/namesrv.conf
 {JAVA_RUN}"""
 
 

@@ -1,13 +1,19 @@
-"""The plan of a RocketMQCluster: make its children what the spec says, and remove Services of pods that it no longer asks for."""
+"""The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-from collections.abc import Mapping, Sequence
+That is the Services of pods that are gone, and all that belongs to proxies when there are none any more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from rocketmq_operator.api.names import COMPONENT_LABEL
+from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names
-from rocketmq_operator.plan.actions import Delete, Plan, Wait, child_steps, first_of
+from rocketmq_operator.plan.actions import NOTHING, Delete, Plan, Wait, child_steps, first_of
 from rocketmq_operator.plan.cluster_children import cluster_children, controller_set
 from rocketmq_operator.plan.objects import Json, Live, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, cluster_ip
+from rocketmq_operator.plan.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 
 _CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 PAUSED = Wait("Paused", "spec.paused is true: nothing is changed")
@@ -17,22 +23,34 @@ def cluster_plan(observed: ObservedCluster) -> Plan:
     """Return what is to be done for a cluster."""
     if observed.spec.paused:
         return Plan((), PAUSED)
-    wanted = cluster_children(observed.owner, observed.spec, observed.token)
-    plan = child_steps(observed.owner, wanted, observed.children)
-    return first_of((plan, _controller_set(observed), _leftovers(observed, wanted)))
+    owner, spec = observed.owner, observed.spec
+    wanted = (*cluster_children(owner, spec, observed.token), *proxy_children(owner, spec))
+    plan = child_steps(owner, wanted, observed.children)
+    return first_of((plan, _controller_set(observed), _proxies(observed), _leftovers(observed, wanted)))
 
 
 def _controller_set(observed: ObservedCluster) -> Plan:
     """Make the controllers' StatefulSet once all addresses are known: pods made without them would be replaced at once."""
     owner, count = observed.owner, observed.spec.controllers.replicas
-    hosts = {
-        host: _address(observed, names.pod_of(host))
-        for host in names.controller_hosts(owner.name, owner.namespace, count)
-    }
+    hosts = _known(observed, names.controller_hosts(owner.name, owner.namespace, count))
     if (wait := unknown_address(hosts)) is not None:
         return Plan((), wait)
     body = controller_set(owner, observed.spec, hosts)
     return child_steps(owner, [keeping_claims(body, observed.children.get(key_of(body)))], observed.children)
+
+
+def _proxies(observed: ObservedCluster) -> Plan:
+    """Make the proxies' Deployment, the first time when a broker is there that they can start with."""
+    owner, spec = observed.owner, observed.spec
+    if spec.proxy.mode is not ProxyMode.CLUSTER:
+        return NOTHING
+    key = ObjectKey("Deployment", names.proxies(owner.name))
+    if key not in observed.children and not observed.brokers_ready:
+        return NOTHING
+    hosts = _known(observed, hosts_needed(owner, spec))
+    if (wait := unknown_address(hosts)) is not None:
+        return Plan((), wait)
+    return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
 
 
 def unknown_address(hosts: Mapping[str, str]) -> Wait | None:
@@ -50,19 +68,23 @@ def no_address(service: str) -> Wait:
     return Wait("NoAddress", f"Service {service} has no ClusterIP yet")
 
 
-def _address(observed: ObservedCluster, service: str) -> str:
-    live = observed.children.get(ObjectKey("Service", service))
-    return "" if live is None else cluster_ip(live)
+def _known(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
+    """Return ClusterIP by DNS name of a pod; empty where there is none yet."""
+    services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
+    return {host: "" if live is None else cluster_ip(live) for host, live in services.items()}
 
 
 def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> Plan:
     kept = set(map(key_of, wanted))
-    gone = tuple(
-        Delete(key, live["metadata"].get("uid", ""), "member is gone")
-        for key, live in sorted(observed.children.items())
-        if key.kind == "Service" and key not in kept and belongs_to(live, observed.owner)
-    )
-    return Plan(gone)
+    if observed.spec.proxy.mode is ProxyMode.CLUSTER:
+        kept.add(ObjectKey("Deployment", names.proxies(observed.owner.name)))
+    gone = []
+    for key, live in sorted(observed.children.items()):
+        is_proxys = live["metadata"].get("labels", {}).get(COMPONENT_LABEL) == PROXY
+        if key not in kept and (key.kind == "Service" or is_proxys) and belongs_to(live, observed.owner):
+            why = "no proxy needs it" if is_proxys else "member is gone"
+            gone.append(Delete(key, live["metadata"].get("uid", ""), why))
+    return Plan(tuple(gone))
 
 
 def keeping_claims(body: Json, live: Live | None) -> Json:

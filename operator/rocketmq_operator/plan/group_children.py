@@ -19,6 +19,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names, pods
 from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
 from rocketmq_operator.plan.companion import (
@@ -29,6 +30,7 @@ from rocketmq_operator.plan.companion import (
     until_port_is_free,
 )
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.proxies import CONF_FILE, LOCAL_PORTS, proxy_conf
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 _REPLICA_PORTS: Final = {"remoting": names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
@@ -42,10 +44,17 @@ if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
 _BROKER_START: Final = f"""#!/bin/sh
 # Adds to the shared configuration what only this pod knows: the address it announces and its own.
 set -eu
-{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}program=mqbroker
-config={names.SCRATCH_PATH}/broker.conf
+{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
 cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
+# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, and takes fewer settings.
+if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
+  program=mqproxy
+  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
+else
+  program=mqbroker
+  set -- -c "$config"
+fi
 {JAVA_RUN}sleep {HELD_AFTER_S}
 {until_port_is_free(names.BROKER_PORT)}"""
 _REPLICA_START: Final = f"""#!/bin/sh
@@ -89,6 +98,19 @@ DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
 def broker_selector(group: str) -> dict[str, str]:
     """Return the labels by which brokers of a group are found."""
     return selector_labels("broker", group)
+
+
+def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
+    """Return the ports at which a broker's address serves clients; its proxy's among them, if its cluster has one in each broker."""
+    has_proxy = cluster is not None and cluster.proxy.mode is ProxyMode.LOCAL
+    return BROKER_PORTS | (LOCAL_PORTS if has_proxy else {})
+
+
+def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the file of the proxy in each broker by its name; nothing where there is none."""
+    if cluster.proxy.mode is not ProxyMode.LOCAL:
+        return {}
+    return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
 
 
 def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
@@ -152,12 +174,15 @@ def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
     return brokers + tuple(names.log_member(group, ordinal) for ordinal in range(spec.log_replicas))
 
 
-def member_service(owner: Owner, spec: BrokerGroupSpec, name: str) -> Json:
+def member_service(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec | None, name: str
+) -> Json:
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
     labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else "broker")
     if _is_log(owner, name):
         return pods.pod_service(owner, name, labels, _REPLICA_PORTS)
-    return child(owner, "Service", name, labels=labels, spec={"ports": pods.service_ports(BROKER_PORTS)})
+    ports = pods.service_ports(broker_ports(cluster))
+    return child(owner, "Service", name, labels=labels, spec={"ports": ports})
 
 
 def fixed_children(
@@ -179,9 +204,10 @@ def fixed_children(
         "start-broker.sh": _BROKER_START,
         "start-replica.sh": _REPLICA_START,
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
+        **_proxy_file(owner, spec, cluster),
     }
     return (
-        pods.headless_service(owner, owner.name, labels, broker_selector(owner.name), BROKER_PORTS),
+        pods.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
         pods.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),
@@ -216,7 +242,7 @@ def broker_set(
         "broker",
         cluster.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-broker.sh"],
-        BROKER_PORTS | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
+        broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
         env=[
             *pods.pod_name_environment(),
             {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources)} {_CONNECT_OPTION}"},
@@ -229,7 +255,10 @@ def broker_set(
         **leave_before_stop(spec),
     )
     configuration = digest(
-        broker_conf(owner, spec, cluster), _BROKER_START, companion_conf(owner, spec, cluster)
+        broker_conf(owner, spec, cluster),
+        _BROKER_START,
+        companion_conf(owner, spec, cluster),
+        *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {"initContainers": [companion(cluster)]}
     return _stateful_set(owner, spec, owner.name, "broker", replicas, (pod, configuration))

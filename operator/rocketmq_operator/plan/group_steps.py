@@ -22,6 +22,7 @@ from rocketmq_operator.plan.actions import NOTHING, Apply, Delete, Plan, Step, W
 from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims, no_address, unknown_address
 from rocketmq_operator.plan.failovers import record_steps
 from rocketmq_operator.plan.group_children import (
+    broker_ports,
     broker_set,
     fixed_children,
     hosts_needed,
@@ -83,7 +84,7 @@ def _all_members(observed: ObservedGroup) -> tuple[str, ...]:
 
 def _services(observed: ObservedGroup) -> Plan:
     wanted = [
-        member_service(observed.owner, observed.spec, name)
+        member_service(observed.owner, observed.spec, observed.cluster, name)
         for name in member_names(observed.owner.name, observed.spec)
     ]
     plan = child_steps(observed.owner, wanted, observed.children)
@@ -108,6 +109,7 @@ def slices(observed: ObservedGroup) -> Plan:
     servers = takeover.served_by(brokers, observed.master, replaced)
     unknown = observed.group is None and not observed.controllers_heard
     epoch_now = observed.group.master_epoch if observed.group is not None else 0
+    ports = broker_ports(observed.cluster)
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
@@ -115,7 +117,9 @@ def slices(observed: ObservedGroup) -> Plan:
         live, epoch = observed.child("EndpointSlice", member), epoch_now
         if unknown and live is not None and takeover.server_of(live) in by_name:
             server, epoch = takeover.server_of(live), takeover.decided_by(live)
-        body = takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, by_name[server], epoch)
+        body = takeover.endpoint_slice(
+            observed.owner, observed.spec.cluster, member, by_name[server], epoch, ports=ports
+        )
         if not takeover.slice_is_current(live, body):
             steps.append(Apply(body, f"served by {server}"))
     return Plan(tuple(steps))

@@ -19,6 +19,9 @@ CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
 REPLICA_PORT: Final = 10911
 REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881
+PROXY_GRPC_PORT: Final = 8081
+PROXY_REMOTING_PORT: Final = 8080
+PROXY_METRICS_PORT: Final = 5557
 
 STORE_PATH: Final = "/var/lib/rocketmq"
 CONFIG_PATH: Final = "/etc/rocketmq"
@@ -58,6 +61,11 @@ def controllers(cluster: str) -> str:
 def name_servers(cluster: str) -> str:
     """Return the name of the name servers' StatefulSet and Service."""
     return f"{cluster}-nameserver"
+
+
+def proxies(cluster: str) -> str:
+    """Return the name of the proxies' Service, and of the Deployment and ConfigMap of those in pods of their own."""
+    return f"{cluster}-proxy"
 
 
 def token_secret(cluster: str) -> str:

@@ -25,6 +25,7 @@ MANAGED_BY: Final = "rocketmq-ha-operator"
 API_VERSIONS: Final[Mapping[str, str]] = {
     "ConfigMap": "v1",
     "CronJob": "batch/v1",
+    "Deployment": "apps/v1",
     "EndpointSlice": "discovery.k8s.io/v1",
     FAILOVER_KIND.kind: API_VERSION,
     "Job": "batch/v1",

@@ -99,7 +99,11 @@ class ControllersSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """A RocketMQCluster and all that belongs to it."""
+    """A RocketMQCluster and all that belongs to it.
+
+    Attributes:
+        brokers_ready: ready brokers of all its groups.
+    """
 
     now: datetime
     owner: Owner
@@ -109,6 +113,7 @@ class ObservedCluster:
     children: Children
     token: str
     controllers: ControllersSeen | None
+    brokers_ready: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

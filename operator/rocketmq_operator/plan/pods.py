@@ -155,6 +155,14 @@ def pod_service(owner: Owner, name: str, labels: Mapping[str, str], ports: Mappi
     return _service(owner, name, labels, {"statefulset.kubernetes.io/pod-name": name}, ports)
 
 
+def client_service(
+    owner: Owner, name: str, labels: Mapping[str, str], selector: Mapping[str, str], ports: Mapping[str, int]
+) -> Json:
+    """Return a Service for people's clients: it leads to pods that are ready, to any of them."""
+    spec = {"selector": dict(selector), "ports": service_ports(ports)}
+    return child(owner, "Service", name, labels=labels, spec=spec)
+
+
 def _service(
     owner: Owner,
     name: str,

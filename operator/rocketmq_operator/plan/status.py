@@ -18,6 +18,7 @@ from rocketmq_operator.api.broker_group import (
 )
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition, Finding, found, merge
+from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.failovers import record_name
@@ -40,10 +41,13 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
     name = observed.owner.name
     controllers = _ready(observed, names.controllers(name))
     name_servers = _ready(observed, names.name_servers(name))
+    proxies = _ready(observed, names.proxies(name))
+    has_proxy_pods = observed.spec.proxy.mode is ProxyMode.CLUSTER
     wanted = observed.spec.controllers.replicas
     findings = [
         _cluster_ready(observed, plan, controllers, name_servers),
         _quorum(observed, controllers, wanted),
+        _proxy_ready(observed, proxies),
         _progressing(plan),
         _version_sound(observed.spec.version),
         _paused(paused=observed.spec.paused),
@@ -57,6 +61,7 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
         term=observed.controllers.term if observed.controllers else 0,
         controllers=f"{controllers}/{wanted}",
         name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
+        proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
         reason=_reason(conditions),
     )
 
@@ -121,9 +126,10 @@ def _reason(conditions: tuple[Condition, ...]) -> str:
     return "" if ready.status == "True" else ready.reason
 
 
-def _ready(observed: ObservedCluster, set_name: str) -> int:
+def _ready(observed: ObservedCluster, name: str) -> int:
+    """Return the ready pods of a StatefulSet or Deployment, 0 if there is none of that name."""
     for key, live in observed.children.items():
-        if key.kind == "StatefulSet" and key.name == set_name:
+        if key.kind in {"StatefulSet", "Deployment"} and key.name == name:
             return int(live.get("status", {}).get("readyReplicas", 0))
     return 0
 
@@ -156,6 +162,20 @@ def _quorum(observed: ObservedCluster, ready: int, wanted: int) -> Finding:
     return found(
         "QuorumHealthy", holds=True, reason="AllReady", message=f"all {wanted} controllers are ready"
     )
+
+
+def _proxy_ready(observed: ObservedCluster, ready: int) -> Finding:
+    proxy = observed.spec.proxy
+    if proxy.mode is ProxyMode.NONE:
+        return found("ProxyReady", holds=False, reason="NotAsked", message="spec.proxy.mode is None")
+    if not observed.brokers_ready and not ready:
+        text = "no broker of the cluster is ready: a proxy starts with one, or in one"
+        return found("ProxyReady", holds=False, reason="NoBroker", message=text)
+    if proxy.mode is ProxyMode.LOCAL:
+        text = f"{observed.brokers_ready} brokers are ready, a proxy in each"
+        return found("ProxyReady", holds=True, reason="Serving", message=text)
+    text = f"{ready} of {proxy.replicas} proxies are ready"
+    return found("ProxyReady", holds=ready > 0, reason="Serving" if ready else "NoProxy", message=text)
 
 
 def _progressing(plan: Plan) -> Finding:

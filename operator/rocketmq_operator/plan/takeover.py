@@ -93,7 +93,15 @@ def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozens
     )
 
 
-def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place, epoch: int = 0) -> Json:
+def endpoint_slice(
+    owner: Owner,
+    cluster: str,
+    member: str,
+    server: Place,
+    epoch: int = 0,
+    *,
+    ports: Mapping[str, int] = BROKER_PORTS,
+) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
 
     Its endpoint is always ready: who serves has been decided here, and a broker that has just started must be
@@ -105,9 +113,14 @@ def endpoint_slice(owner: Owner, cluster: str, member: str, server: Place, epoch
         | belonging_labels(cluster, owner.name)
         | {SERVICE_NAME_LABEL: member, SLICE_MANAGER_LABEL: GROUP, SERVED_BY_LABEL: server.name}
     )
-    ports = [{"name": name, "port": number, "protocol": "TCP"} for name, number in BROKER_PORTS.items()]
     body = child(
-        owner, "EndpointSlice", member, labels=labels, addressType="IPv4", endpoints=endpoints, ports=ports
+        owner,
+        "EndpointSlice",
+        member,
+        labels=labels,
+        addressType="IPv4",
+        endpoints=endpoints,
+        ports=[{"name": name, "port": number, "protocol": "TCP"} for name, number in ports.items()],
     )
     body["metadata"]["annotations"] = {EPOCH_ANNOTATION: str(epoch)}
     return body
@@ -132,7 +145,11 @@ def slice_is_current(live: Live | None, wanted: Live) -> bool:
     def addresses(slice_: Live) -> list[str]:
         return [address for endpoint in slice_.get("endpoints") or [] for address in endpoint["addresses"]]
 
-    return addresses(live) == addresses(wanted) and server_of(live) == server_of(wanted)
+    def ports(slice_: Live) -> list[tuple[str, int]]:
+        return sorted((port["name"], port["port"]) for port in slice_.get("ports") or [])
+
+    same_way = addresses(live) == addresses(wanted) and ports(live) == ports(wanted)
+    return same_way and server_of(live) == server_of(wanted)
 
 
 def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:

@@ -135,7 +135,7 @@ def test_a_default_of_the_schema_is_the_default_of_the_model() -> None:
     assert RocketMQClusterSpec.model_validate(filled) == RocketMQClusterSpec()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
 def test_each_example_is_valid(path: Path) -> None:
     models = {
         "RocketMQCluster": RocketMQClusterSpec,

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
+from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
@@ -48,6 +49,12 @@ def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dic
 def test_no_key_that_the_operator_writes_may_be_given(key: str) -> None:
     with pytest.raises(ValidationError, match=f"config.{key} is written by the operator"):
         BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: "x"}})
+
+
+@pytest.mark.parametrize("key", OWNED_PROXY_KEYS)
+def test_no_key_of_a_proxy_that_the_operator_writes_may_be_given(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"proxy.config.{key} is written by the operator"):
+        RocketMQClusterSpec.model_validate({"proxy": {"config": {key: "x"}}})
 
 
 def test_a_misspelt_field_is_refused_and_not_without_effect() -> None:

@@ -105,5 +105,13 @@ def test_a_slice_is_written_again_only_when_it_leads_elsewhere() -> None:
     assert not slice_is_current(own, other)
     assert not slice_is_current(own, nowhere)
     assert not slice_is_current(None, nowhere)
+    more = endpoint_slice(
+        OWNER,
+        "main",
+        "orders-0",
+        Place("orders-0", "10.0.0.1", ready=True, deleting=False, alive=True),
+        ports={"remoting": 10911, "fast": 10909, "grpc": 8081},
+    )
+    assert not slice_is_current(own, more)
     # The API server drops empty lists.
     assert slice_is_current({key: value for key, value in nowhere.items() if key != "endpoints"}, nowhere)

@@ -117,6 +117,12 @@ async def test_a_pod_wakes_whose_it_is(labels: dict[str, str], woken: tuple[str,
     assert work.woken == [Resource(*woken)]
 
 
+def test_what_the_operator_makes_pods_with_is_watched() -> None:
+    watched, _, _ = _watched()
+    selectors = [one.selector for one in registry_for(watched)._watching.get_all_handlers()]
+    assert {"statefulsets", "deployments", "pods"} <= {one.any_name or one.plural for one in selectors if one}
+
+
 async def test_a_report_is_looked_at_when_its_spec_changes_and_when_a_run_of_it_does() -> None:
     watched, work, _ = _watched()
     handlers = _handlers(registry_for(watched))

@@ -1,0 +1,83 @@
+"""The examples of docs/reference/modes.md: each is applied by a command there, and its brokers are told what the mode means."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller_core.server.properties import parse
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.group_children import broker_conf
+from rocketmq_operator.plan.objects import Owner
+
+ROOT = Path(__file__).parents[3]
+MODES = ROOT / "examples" / "modes"
+PAGE = ROOT / "docs" / "reference" / "modes.md"
+Json = dict[str, Any]
+
+
+def _documents(mode: str, kind: str) -> dict[str, Json]:
+    """Return the specs of a kind that a mode's example has, by name."""
+    documents = yaml.safe_load_all((MODES / f"{mode}.yaml").read_text())
+    return {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == kind}
+
+
+def _brokers(mode: str) -> dict[str, dict[str, str]]:
+    """Return broker.conf of each group of an example."""
+    found = {}
+    for name, spec in _documents(mode, "BrokerGroup").items():
+        owner = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", name, "shop", "uid")
+        found[name] = dict(
+            parse(broker_conf(owner, BrokerGroupSpec.model_validate(spec), RocketMQClusterSpec()))
+        )
+    return found
+
+
+def test_every_example_of_a_mode_is_in_the_table_and_applied_by_a_command() -> None:
+    text = PAGE.read_text()
+    modes = {path.name for path in MODES.iterdir()}
+    assert set(re.findall(r"\(\.\./\.\./examples/modes/([a-z-]+\.yaml)\)", text)) == modes
+    assert set(re.findall(r"^kubectl .*-f examples/modes/([a-z-]+\.yaml)$", text, re.MULTILINE)) == modes
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("single-replica", ("ASYNC_MASTER", "false", "1")),
+        ("several-groups", ("ASYNC_MASTER", "false", "1")),
+        ("asynchronous", ("ASYNC_MASTER", "false", "1")),
+        ("synchronous", ("SYNC_MASTER", "true", "2")),
+    ],
+)
+def test_an_acknowledgement_means_what_the_mode_says(mode: str, expected: tuple[str, ...]) -> None:
+    for conf in _brokers(mode).values():
+        assert (conf["brokerRole"], conf["allAckInSyncStateSet"], conf["minInSyncReplicas"]) == expected
+
+
+def test_groups_without_slaves_are_several_and_flush_before_they_acknowledge() -> None:
+    groups = _brokers("several-groups")
+    assert len(groups) == 2
+    assert {conf["flushDiskType"] for conf in groups.values()} == {"SYNC_FLUSH"}
+    assert {spec["replicas"] for spec in _documents("several-groups", "BrokerGroup").values()} == {1}
+
+
+@pytest.mark.parametrize("mode", [ProxyMode.LOCAL, ProxyMode.CLUSTER])
+def test_an_example_with_proxies_asks_for_them(mode: ProxyMode) -> None:
+    (spec,) = _documents(f"proxy-{mode.lower()}", "RocketMQCluster").values()
+    assert RocketMQClusterSpec.model_validate(spec).proxy.mode is mode
+
+
+def test_the_page_names_the_defaults_of_the_field() -> None:
+    cells = re.findall(r"^\| `(\w+)` \| (\S.*?) \| ", PAGE.read_text(), re.MULTILINE)
+    written = {name: value.strip("`") for name, value in cells}
+    proxy = RocketMQClusterSpec().proxy
+    assert written == {
+        "mode": str(proxy.mode),
+        "replicas": str(proxy.replicas),
+        "resources": f"{{cpu: {proxy.resources.cpu}, memory: {proxy.resources.memory}}}",
+        "config": "none",
+    }
