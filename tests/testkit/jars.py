@@ -1,4 +1,4 @@
-"""RocketMQ's own jars, by version, fetched once through Maven and kept in the user's cache.
+"""RocketMQ's own jars, by version, and those of its gRPC client, fetched once through Maven and kept in the user's cache.
 
 A version's folder appears under its final name only when it is whole, so an interrupted fetch is done again.
 """
@@ -7,9 +7,12 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 DEFAULT_VERSION = "5.5.0"
+CLIENT_VERSION = "5.2.0"
+"""Of the gRPC client, which is released on its own."""
 _ARTIFACTS = ("namesrv", "broker", "controller", "proxy", "tools")
 _FETCH_TIMEOUT_S = 600.0
 
@@ -30,7 +33,20 @@ async def jars(version: str = DEFAULT_VERSION) -> Path:
     Raises:
         JarsUnavailableError: Maven is missing, or the version cannot be fetched.
     """
-    target = cache_directory() / version
+    return await _fetched(version, version, _ARTIFACTS)
+
+
+async def client_jars(version: str = CLIENT_VERSION) -> Path:
+    """Return the folder with the jar of RocketMQ's gRPC client for Java, which has all that it needs inside.
+
+    Raises:
+        JarsUnavailableError: as of `jars`.
+    """
+    return await _fetched(f"grpc-client-{version}", version, ("client-java",))
+
+
+async def _fetched(folder: str, version: str, artifacts: Sequence[str]) -> Path:
+    target = cache_directory() / folder
     if target.is_dir():
         return target
     maven = shutil.which("mvn")
@@ -41,7 +57,7 @@ async def jars(version: str = DEFAULT_VERSION) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom(version))
+        pom.write_text(_pom(version, artifacts))
         output = Path(scratch) / "jars"
         process = await asyncio.create_subprocess_exec(
             *(
@@ -59,17 +75,17 @@ async def jars(version: str = DEFAULT_VERSION) -> Path:
         printed, _ = await asyncio.wait_for(process.communicate(), _FETCH_TIMEOUT_S)
         if process.returncode != 0:
             text = printed.decode(errors="replace")[-2_000:]
-            raise JarsUnavailableError(f"RocketMQ {version} could not be fetched by Maven:\n{text}")
+            raise JarsUnavailableError(f"{folder} could not be fetched by Maven:\n{text}")
         if not target.is_dir():
             output.rename(target)
     return target
 
 
-def _pom(version: str) -> str:
+def _pom(version: str, artifacts: Sequence[str]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for artifact in _ARTIFACTS
+        for artifact in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

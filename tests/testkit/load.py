@@ -224,7 +224,7 @@ class LoadClient:
         command = java_command(
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
         )
-        self.process.command = _with_class_path(command, classes)
+        self.process.command = with_class_path(command, classes)
         self._sends, self._read_bytes = [], 0
         await self.process.start()
         await self.process.wait_for_text('"started":true', _START_TIMEOUT_S)
@@ -308,7 +308,7 @@ async def read_back(
         home=directory / "home",
         log="OFF",
     )
-    command = _with_class_path(command, await compile_java(jars))
+    command = with_class_path(command, await compile_java(jars))
     process = ManagedProcess("read back", command, directory / "read_back.log")
     async with process:
         status = await process.wait(_READ_TIMEOUT_S)
@@ -354,7 +354,8 @@ def _publish(scratch: Path, target: Path) -> None:
         shutil.rmtree(scratch)
 
 
-def _with_class_path(command: list[str], classes: Path) -> list[str]:
+def with_class_path(command: list[str], classes: Path) -> list[str]:
+    """Return a `java_command` that finds these classes before those of its jars."""
     place = command.index("-cp") + 1
     return [*command[:place], f"{classes}{os.pathsep}{command[place]}", *command[place + 1 :]]
 

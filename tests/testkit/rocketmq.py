@@ -23,6 +23,8 @@ _MQADMIN_TRIES_MAX = 5
 _NO_ANSWER = ("RemotingTimeoutException", "RemotingConnectException", "RemotingSendRequestException")
 _ROUTE_TIMEOUT_S = 60.0
 _TOPIC_OF_NEW_TOPICS = "TBW102"
+PROXY_CLASS = "org.apache.rocketmq.proxy.ProxyStartup"
+"""Of a proxy, alone or with a broker inside."""
 _JVM_OPTIONS = (
     "-Xms256m",
     "-Xmx512m",
@@ -176,8 +178,12 @@ class Broker:
         *,
         controllers: Sequence[str] = (),
         host: str = LOOPBACK,
+        proxy_conf: Path | None = None,
     ) -> None:
-        """Describe a broker that others reach at `host`; `controllers` (host:port each) puts it in controller mode."""
+        """Describe a broker that others reach at `host`.
+
+        `controllers` (host:port each) puts it in controller mode, `proxy_conf` a proxy into its process.
+        """
         fast_port, _, self.port, self.ha_port, self.metrics_port = free_ports(5)
         if fast_port != self.port - 2:
             raise ProcessFailedError(f"ports of {place.name} do not follow each other")
@@ -189,9 +195,10 @@ class Broker:
             place.directory / "broker.conf",
             {**self._base_settings(name_server, controllers, host), **(settings or {})},
         )
-        command = java_command(
-            jars, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config), home=place.directory / "home"
-        )
+        program = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
+        if proxy_conf is not None:
+            program = [PROXY_CLASS, "-bc", str(config), "-pc", str(proxy_conf)]
+        command = java_command(jars, *program, home=place.directory / "home")
         self.process = ManagedProcess(place.name, command, place.directory / "broker.log")
 
     def _base_settings(self, name_server: str, controllers: Sequence[str], host: str) -> dict[str, str]:

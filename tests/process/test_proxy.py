@@ -1,0 +1,110 @@
+"""RocketMQ's proxies as the operator configures them: their gRPC port answers RocketMQ's own gRPC client.
+
+Name server, broker and proxy are real processes; the proxy is one of its own, or a part of the broker's.
+"""
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from rocketmq_operator.api.proxy import ProxyMode
+from testkit.jars import jars
+from testkit.load import LoadClient, LoadSettings
+from testkit.process import ManagedProcess
+from testkit.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
+from testkit.rocketmq import Broker, BrokerPlace, NameServer, mqadmin
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+
+CLUSTER, GROUP, TOPIC, READERS = "main", "orders", "Payments", "billing"
+MESSAGES = 20
+SETTINGS = {
+    "brokerRole": "ASYNC_MASTER",
+    # It would refuse what has waited for 0.2 s: on a busy machine that is nothing unusual.
+    "waitTimeMillsInSendQueue": "60000",
+    "osPageCacheBusyTimeOutMills": "60000",
+}
+
+
+@pytest_asyncio.fixture
+async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
+    server = NameServer(await jars(), tmp_path / "namesrv")
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+def _broker(release: Path, tmp_path: Path, name_server: NameServer, proxy_conf: Path | None = None) -> Broker:
+    place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
+    return Broker(release, place, name_server.address, SETTINGS, proxy_conf=proxy_conf)
+
+
+async def _make_topic_and_group(release: Path, tmp_path: Path, name_server: NameServer) -> None:
+    """Make what a gRPC client is refused without: a proxy makes neither."""
+    where = ("-n", name_server.address, "-c", CLUSTER)
+    for command, *names in (("updateTopic", "-t", TOPIC), ("updateSubGroup", "-g", READERS)):
+        assert "success" in await mqadmin(release, tmp_path / "admin", command, *where, *names)
+
+
+def _settings_taken(process: ManagedProcess, keys: Iterable[str]) -> dict[str, str]:
+    """Return what the proxy says that it has of these settings, as it prints them when it starts."""
+    found = re.findall(r'^\s*"(\w+)":"?([^"\n]*?)"?,?$', process.output(), re.MULTILINE)
+    return {key: value for key, value in found if key in keys}
+
+
+def _read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
+        text: str = answer.read().decode()
+        return text
+
+
+async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
+    tmp_path: Path, name_server: NameServer
+) -> None:
+    release = await jars()
+    broker = _broker(release, tmp_path, name_server)
+    file = ProxyFile(ProxyMode.CLUSTER, CLUSTER, name_server.address, tmp_path / "proxy")
+    proxy = proxy_process(release, file, tmp_path / "proxy")
+    try:
+        await broker.start()
+        await name_server.wait_for_master(GROUP)
+        await _make_topic_and_group(release, tmp_path, name_server)
+        await proxy.start()
+        await proxy.wait_for_text(STARTED, BOOT_TIMEOUT_S)
+        assert _settings_taken(proxy, file.settings) == file.settings
+        counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
+        assert counted == {"sent": MESSAGES, "read": MESSAGES}
+        settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000)
+        async with LoadClient(release, file.remoting_address, TOPIC, tmp_path / "load", settings) as load:
+            stats = await load.wait_for_acknowledged(MESSAGES, 90.0)
+        assert stats.failed == 0
+        assert "rocketmq_proxy_up" in await asyncio.to_thread(_read, file.metrics_url)
+    finally:
+        await proxy.stop()
+        await broker.stop()
+
+
+async def test_a_broker_with_a_proxy_inside_answers_clients_of_rocketmq_5(
+    tmp_path: Path, name_server: NameServer
+) -> None:
+    release = await jars()
+    file = ProxyFile(ProxyMode.LOCAL, CLUSTER, name_server.address, tmp_path / "proxy")
+    broker = _broker(release, tmp_path, name_server, file.path)
+    try:
+        await broker.start()
+        await broker.process.wait_for_text(STARTED, BOOT_TIMEOUT_S)
+        assert _settings_taken(broker.process, file.settings) == file.settings
+        await name_server.wait_for_master(GROUP)
+        await _make_topic_and_group(release, tmp_path, name_server)
+        counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
+        assert counted == {"sent": MESSAGES, "read": MESSAGES}
+        assert "rocketmq_broker" in await asyncio.to_thread(_read, broker.metrics_url)
+    finally:
+        await broker.stop()
