@@ -113,15 +113,22 @@ class Cluster:
         return found
 
     async def shell(
-        self, pod: str, container: str, script: str, *, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        pod: str,
+        container: str,
+        script: str,
+        *,
+        stdin: bytes | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> bytes:
-        """Run a shell script in a container; return what it printed, byte for byte."""
+        """Run a shell script in a container, which may read `stdin`; return what it printed, byte for byte."""
         path = program("kubectl")
         if path is None:
             raise KubeError("kubectl is not installed")
         where = [f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}"]
-        command = [path, *where, "exec", pod, "-c", container, "--", "sh", "-c", script]
-        return await run(command, timeout_s=timeout_s)
+        reads = [] if stdin is None else ["--stdin"]
+        command = [path, *where, "exec", *reads, pod, "-c", container, "--", "sh", "-c", script]
+        return await run(command, stdin=stdin, timeout_s=timeout_s)
 
 
 async def until(

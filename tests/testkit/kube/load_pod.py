@@ -1,11 +1,10 @@
 """An unmodified Java producer in a pod of its own, on the client's defaults, and the reader that checks its promises.
 
-The programs are those of `testkit.load`; their classes travel in a ConfigMap, RocketMQ's own jars are those of its
-image. The pod outlives the producer, so that the ledger can be fetched and the topic read from the same place.
+The programs are those of `testkit.load`, the pod is made by `client_pod`. It outlives the producer, so that the ledger can be
+fetched and the topic read from the same place.
 """
 
 import asyncio
-import base64
 import json
 import tempfile
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from testkit.jars import jars
+from testkit.kube.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.load import (
@@ -28,14 +28,8 @@ from testkit.load import (
 
 GAP_S_MAX: Final = 8.0
 """Below what a client's own route poll takes, with room for a machine that has other work; the benchmark measures."""
-_CONTAINER: Final = "load"
-_DATA: Final = "/data"
 _TOPICS_FILE: Final = "/var/lib/rocketmq/store/config/topics.json"
-_CLASS_PATH: Final = '/load:"$ROCKETMQ_HOME/lib/*"'
-_JAVA: Final = (
-    "java -Xms64m -Xmx192m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.home=/data "
-    f"-Drocketmq.client.logUseSlf4j=true -cp {_CLASS_PATH}"
-)
+_JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'
 _READY_TIMEOUT_S: Final = 120.0
 _STOP_TIMEOUT_S: Final = 40.0
 _READ_TIMEOUT_S: Final = 180.0
@@ -64,24 +58,15 @@ class LoadPod:
             node_selector: where the pod must run.
         """
         classes = await compile_java(await jars())
-        files = {
-            path.name: base64.b64encode(path.read_bytes()).decode()
-            for path in sorted(classes.glob("*.class"))
-        }
-        config: Json = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": self._name, "labels": {"app": self._name}},
-            "binaryData": files,
-        }
-        await self._cluster.apply(config, self._pod(settings, topic_cluster, node_selector or {}))
+        script = self._script(settings, topic_cluster)
+        await self._cluster.apply(*client_objects(self._name, self._image, classes, script, node_selector))
 
         async def sends() -> bool:
             return len([one for one in await self.sends() if one.acknowledged]) >= 10
 
         await until(f"{self._name} sends", sends, _READY_TIMEOUT_S, poll_s=1.0)
 
-    def _pod(self, settings: LoadSettings, topic_cluster: str, node_selector: Json) -> Json:
+    def _script(self, settings: LoadSettings, topic_cluster: str) -> str:
         make_topic = (
             f'sh "$ROCKETMQ_HOME/bin/mqadmin" updateTopic -n "{self._name_server}" -c {topic_cluster} -t {self._topic}; '
             if topic_cluster
@@ -89,59 +74,14 @@ class LoadPod:
         )
         load = (
             f"{_JAVA} LoadClient --name-server '{self._name_server}' --topic {self._topic} "
-            f"--ledger {_DATA}/ledger.jsonl {' '.join(settings.arguments())}"
+            f"--ledger {DATA}/ledger.jsonl {' '.join(settings.arguments())}"
         )
-        script = (
-            f"{make_topic}{load} & echo $! >{_DATA}/pid; wait $!; echo $? >{_DATA}/status; exec sleep 3600"
-        )
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": self._name, "labels": {"app": self._name}},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "nodeSelector": node_selector,
-                "automountServiceAccountToken": False,
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": 3000,
-                    "runAsGroup": 3000,
-                    "fsGroup": 3000,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
-                "containers": [
-                    {
-                        "name": _CONTAINER,
-                        "image": self._image,
-                        "command": ["sh", "-c", script],
-                        # Without it the client comes last wherever processor time is short.
-                        "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
-                        "env": [{"name": "JAVA_OPT_EXT", "value": "-Xms64m -Xmx192m -Duser.home=/data"}],
-                        "securityContext": {
-                            "allowPrivilegeEscalation": False,
-                            "readOnlyRootFilesystem": True,
-                            "capabilities": {"drop": ["ALL"]},
-                        },
-                        "volumeMounts": [
-                            {"name": "classes", "mountPath": "/load"},
-                            {"name": "data", "mountPath": _DATA},
-                            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-                        ],
-                    }
-                ],
-                "volumes": [
-                    {"name": "classes", "configMap": {"name": self._name}},
-                    {"name": "data", "emptyDir": {}},
-                    {"name": "scratch", "emptyDir": {}},
-                ],
-            },
-        }
+        return f"{make_topic}{load} & echo $! >{DATA}/pid; wait $!; echo $? >{DATA}/status; exec sleep 3600"
 
     async def sends(self) -> list[Send]:
         """Return what the ledger holds now, none while there is no ledger."""
         try:
-            text = await self._shell(f"cat {_DATA}/ledger.jsonl")
+            text = await self._shell(f"cat {DATA}/ledger.jsonl")
         except KubeError:
             return []
         return await asyncio.to_thread(_parsed, text)
@@ -161,10 +101,10 @@ class LoadPod:
 
     async def stop(self) -> LoadStats:
         """End the producer in good order and return its numbers."""
-        await self._shell(f"kill -TERM $(cat {_DATA}/pid)")
+        await self._shell(f"kill -TERM $(cat {DATA}/pid)")
 
         async def ended() -> bool:
-            return (await self._shell(f"cat {_DATA}/status 2>/dev/null || true")).strip() != b""
+            return (await self._shell(f"cat {DATA}/status 2>/dev/null || true")).strip() != b""
 
         await until(f"{self._name} has ended", ended, _STOP_TIMEOUT_S)
         return summarise(await self.sends())
@@ -178,11 +118,11 @@ class LoadPod:
         command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
 
         async def read() -> bool:
-            await self._shell(f"{command} --output {_DATA}/keys.jsonl", timeout_s=_READ_TIMEOUT_S)
+            await self._shell(f"{command} --output {DATA}/keys.jsonl", timeout_s=_READ_TIMEOUT_S)
             return True
 
         await until(f"{self._topic} is read back", read, _ROUTES_KNOWN_S_MAX, poll_s=2.0)
-        lines = (await self._shell(f"cat {_DATA}/keys.jsonl")).decode().splitlines()
+        lines = (await self._shell(f"cat {DATA}/keys.jsonl")).decode().splitlines()
         return compare(await self.sends(), [json.loads(line)["key"] for line in lines])
 
     async def stop_without_loss(self, *, gap_s_max: float | None = GAP_S_MAX) -> None:
@@ -203,7 +143,7 @@ class LoadPod:
         )
 
     async def _shell(self, script: str, *, timeout_s: float = 60.0) -> bytes:
-        return await self._cluster.shell(self._name, _CONTAINER, script, timeout_s=timeout_s)
+        return await self._cluster.shell(self._name, CONTAINER, script, timeout_s=timeout_s)
 
 
 def _parsed(text: bytes) -> list[Send]:

@@ -35,17 +35,17 @@ class Release:
     seconds: dict[str, float]
 
 
-def shown_commands(title: str) -> list[str]:
-    """Return the commands of the first code block below a title of README."""
-    text = (ROOT / "README.md").read_text()
+def shown_commands(title: str, document: str = "README.md") -> list[str]:
+    """Return the commands of the first code block below a title of README, or of another document of the tree."""
+    text = (ROOT / document).read_text()
     found = re.search(rf"^#+ {re.escape(title)}$.*?^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise AssertionError(f"README shows no commands below {title!r}")
+        raise AssertionError(f"{document} shows no commands below {title!r}")
     return [line for line in found[1].splitlines() if line.strip()]
 
 
 async def as_shown(cluster: Cluster, command: str) -> str:
-    """Run a command as README shows it, from the top of the tree; return what it printed.
+    """Run a command as a document shows it, from the top of the tree; return what it printed.
 
     Only where the images are is added, for clusters that pull them from a registry.
     """
