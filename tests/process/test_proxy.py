@@ -13,11 +13,12 @@ import pytest
 import pytest_asyncio
 
 from rocketmq_operator.api.proxy import ProxyMode
+from testkit.controllers import ControllerCluster
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings
 from testkit.process import ManagedProcess
 from testkit.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
-from testkit.rocketmq import Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer, mqadmin
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -41,9 +42,8 @@ async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
         await server.stop()
 
 
-def _broker(release: Path, tmp_path: Path, name_server: NameServer, proxy_conf: Path | None = None) -> Broker:
-    place = BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
-    return Broker(release, place, name_server.address, SETTINGS, proxy_conf=proxy_conf)
+def _place(tmp_path: Path) -> BrokerPlace:
+    return BrokerPlace(CLUSTER, GROUP, "orders-0", tmp_path / "broker")
 
 
 async def _make_topic_and_group(release: Path, tmp_path: Path, name_server: NameServer) -> None:
@@ -69,7 +69,7 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
     tmp_path: Path, name_server: NameServer
 ) -> None:
     release = await jars()
-    broker = _broker(release, tmp_path, name_server)
+    broker = Broker(release, _place(tmp_path), name_server.address, SETTINGS)
     file = ProxyFile(ProxyMode.CLUSTER, CLUSTER, name_server.address, tmp_path / "proxy")
     proxy = proxy_process(release, file, tmp_path / "proxy")
     try:
@@ -91,20 +91,30 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
         await broker.stop()
 
 
-async def test_a_broker_with_a_proxy_inside_answers_clients_of_rocketmq_5(
+async def test_a_broker_with_a_proxy_inside_is_made_master_and_answers_clients_of_rocketmq_5(
     tmp_path: Path, name_server: NameServer
 ) -> None:
     release = await jars()
     file = ProxyFile(ProxyMode.LOCAL, CLUSTER, name_server.address, tmp_path / "proxy")
-    broker = _broker(release, tmp_path, name_server, file.path)
-    try:
-        await broker.start()
-        await broker.process.wait_for_text(STARTED, BOOT_TIMEOUT_S)
-        assert _settings_taken(broker.process, file.settings) == file.settings
-        await name_server.wait_for_master(GROUP)
-        await _make_topic_and_group(release, tmp_path, name_server)
-        counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
-        assert counted == {"sent": MESSAGES, "read": MESSAGES}
-        assert "rocketmq_broker" in await asyncio.to_thread(_read, broker.metrics_url)
-    finally:
-        await broker.stop()
+    async with ControllerCluster(tmp_path / "controllers", 1) as controllers:
+        await controllers.wait_leader()
+        broker = Broker(
+            release,
+            _place(tmp_path),
+            name_server.address,
+            SETTINGS | QUICK_SETTINGS,
+            controllers=controllers.remoting_addresses,
+            proxy_conf=file.path,
+        )
+        try:
+            await broker.start()
+            await broker.process.wait_for_text(STARTED, BOOT_TIMEOUT_S)
+            assert _settings_taken(broker.process, file.settings) == file.settings
+            await controllers.wait_group(CLUSTER, GROUP, lambda group: group["master_id"] is not None)
+            await name_server.wait_for_master(GROUP)
+            await _make_topic_and_group(release, tmp_path, name_server)
+            counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
+            assert counted == {"sent": MESSAGES, "read": MESSAGES}
+            assert "rocketmq_broker" in await asyncio.to_thread(_read, broker.metrics_url)
+        finally:
+            await broker.stop()
