@@ -47,7 +47,8 @@ _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
         "useEndpointPortFromRequest": "true",
     },
     ProxyMode.LOCAL: {
-        # A broker stops after its proxy has let its clients go, and has a pod's grace period for all of it; RocketMQ's default is 30.
+        # The process ends when its proxy too has let its clients go, and the broker's handover comes before that, all in a pod's grace
+        # period. RocketMQ's default is 30.
         "grpcShutdownTimeSeconds": "5",
     },
 }
