@@ -1,5 +1,6 @@
 """The chart: what it renders, what it refuses, and what it says; helm alone, no cluster."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from rocketmq_operator.plan.report_seen import server_seen
 from slo_pipeline.collect.targets import read_targets
+from slo_pipeline.jobs.daily import add_arguments
 from testkit.helm import Json, of, pods, rendered
 from testkit.kube.kubectl import KubeError, program
 
@@ -220,6 +222,27 @@ def test_what_measures_satisfies_the_restricted_profile() -> None:
         for container in pod["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_days_are_kept_before_a_report_is_made_of_them_where_that_is_asked() -> None:
+    def report(*settings: str) -> Json:
+        (job,) = of(rendered("measure.enabled=true", *settings), "CronJob")
+        pod: Json = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        return pod
+
+    plain, kept = report(), report("measure.report.daily=true")
+    assert "initContainers" not in plain
+    (daily,), (made,) = kept["initContainers"], kept["containers"]
+    tables = {one for one in made["args"] if one not in plain["containers"][0]["args"]}
+    assert tables == {"--tables=/data/tables"}
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert daily["args"][0] == "daily"
+    asked = parser.parse_args(daily["args"][1:])
+    assert (f"--input={asked.input}" in made["args"], f"--tables={asked.tables}") == (True, *tables)
+    assert {key: daily[key] for key in daily if key not in {"name", "args"}} == {
+        key: made[key] for key in made if key not in {"name", "args"}
+    }
 
 
 def test_nothing_is_measured_unless_asked() -> None:
