@@ -79,11 +79,10 @@ async def _do(group: Group, fault: str, log: FaultLog) -> Done:
         await group.cluster.plugin("switchover", group.name, "--to", other)
     else:
         injected_ns = await inject(group, before.master, fault, node, NODE_FAULT_S)
-    undone_ns = time.time_ns()
+    undone_ns = log.healed(fault, before.master, group.name)
     await group.until_epoch_above(before.epoch)
     after = await group.until_at_home()
-    whole_ns = log.healed(fault, before.master, group.name)
-    return Done(fault, before, after, injected_ns, undone_ns, whole_ns)
+    return Done(fault, before, after, injected_ns, undone_ns, whole_ns=time.time_ns())
 
 
 async def _addresses(cluster: Cluster, brokers: tuple[str, ...]) -> dict[str, str]:
