@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 
 from testkit.controllers import command_path
 from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings
+from testkit.load import LoadClient, LoadSettings, read_back
 from testkit.replica import LogReplica, log_prefix_equal
 from testkit.rocketmq import (
     QUICK_SETTINGS,
@@ -21,6 +22,7 @@ from testkit.rocketmq import (
     JavaController,
     NameServer,
 )
+from testkit.witness import Witness
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -30,6 +32,7 @@ ACKS_TIMEOUT_S = 240.0
 """Each send waits for the replica's fsync, which takes a fifth of a second on some disks."""
 PATIENT = {"controllerHeartBeatTimeoutMills": "15000", "slaveTimeout": "30000"}
 """A machine that stands still for some seconds makes neither a dead master nor a late slave."""
+NOT_ENOUGH = "in-sync replicas not enough"
 FILE_BYTES = str(1 << 20)
 """Small files, so that every test crosses the end of some."""
 
@@ -165,3 +168,33 @@ async def test_a_restarted_broker_is_followed_without_a_resync(tmp_path: Path) -
         max_offset = await made.replica.wait_max_offset(before + 500 * 128)
         assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
         assert not (made.replica.store / "diverged").exists()
+
+
+async def test_without_its_replica_a_broker_promises_nothing_and_says_why_until_it_is_back(
+    tmp_path: Path,
+) -> None:
+    # allAckInSyncStateSet and minInSyncReplicas=2: its own disk alone is not enough for a promise.
+    async with group(tmp_path) as made:
+        witness = Witness(made.broker.address, GROUP, "T", 0, tmp_path / "witness")
+        (tmp_path / "witness").mkdir()
+        await made.replica.start()
+        await made.replica.wait_in_sync()
+        async with witness.process:
+            await witness.wait_acknowledged(50, ACKS_TIMEOUT_S)
+            await made.replica.process.kill()
+            gone_ns = time.time_ns()
+            await witness.wait_refused(NOT_ENOUGH, 20, gone_ns, ACKS_TIMEOUT_S)
+            back_ns = time.time_ns()
+            await made.replica.start()
+            await made.replica.wait_in_sync()
+            await witness.wait_acknowledged(50, ACKS_TIMEOUT_S)
+        promised = witness.acknowledged()
+        # A send that began before the end may have been taken by then; one that ended when the replica was back, too.
+        assert not [send for send in promised if send.start_ns > gone_ns and send.end_ns < back_ns]
+        max_offset = await made.replica.wait_max_offset()
+        assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)
+        result = await read_back(
+            made.jar_directory, made.name_server.address, "T", promised, tmp_path / "read"
+        )
+        assert result.acknowledged >= 100
+        assert result.lost == frozenset()

@@ -43,6 +43,14 @@ class RoleSeen:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A send that the broker answered and did not take; the remark says why."""
+
+    send: Send
+    remark: str
+
+
 class Witness:
     """The two witnesses of one broker."""
 
@@ -63,6 +71,10 @@ class Witness:
         """Return the sends that the broker promised to keep, in order."""
         return [send for send in self.sends() if send.acknowledged]
 
+    def refusals(self) -> list[Refusal]:
+        """Return the sends that were answered with anything else than a promise, in order."""
+        return [Refusal(Send(**line["send"]), line["remark"]) for line in self._lines() if line.get("remark")]
+
     def roles(self) -> list[RoleSeen]:
         """Return every answer about its role so far, in order."""
         return [RoleSeen(**line["role"]) for line in self._lines() if "role" in line]
@@ -82,6 +94,19 @@ class Witness:
             while len(self.acknowledged()) < wanted:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(_POLL_S)
 
+    async def wait_refused(self, why: str, count: int, after_ns: int, timeout_s: float) -> None:
+        """Wait until so many sends that began after `after_ns` (UTC) were refused with a remark that holds `why`.
+
+        Raises:
+            TimeoutError: they are not.
+        """
+        async with asyncio.timeout(timeout_s):
+            while (  # noqa: ASYNC110 - a file tells nobody
+                sum(why in refusal.remark for refusal in self.refusals() if refusal.send.start_ns > after_ns)
+                < count
+            ):
+                await asyncio.sleep(_POLL_S)
+
     def _lines(self) -> list[dict[str, Any]]:
         return list(json_lines(self._path)) if self._path.exists() else []
 
@@ -90,7 +115,7 @@ class _Writer:
     """Sends one message after another to one broker."""
 
     def __init__(
-        self, address: str, group: str, topic: str, first_sequence: int, told: Callable[[Send], None]
+        self, address: str, group: str, topic: str, first_sequence: int, told: Callable[[Send, str], None]
     ) -> None:
         self._address = address
         self._group = group
@@ -118,13 +143,16 @@ class _Writer:
         self._sequence += 1
         start_ns = time.time_ns()
         request = send_request(self._topic, self._group, 0, self._sequence, b"direct", start_ns // 1_000_000)
-        status = "UNANSWERED"
+        status, remark = "UNANSWERED", ""
         try:
             answer = await connection.call(request, _CALL_TIMEOUT_S)
             status = ACKNOWLEDGED if answer.code == ResponseCode.SUCCESS else str(answer.code)
+            remark = "" if status == ACKNOWLEDGED else answer.remark or "no word why"
         finally:
             key = f"{self._group}-{self._sequence}"
-            self._told(Send(self._sequence, key, start_ns, time.time_ns(), status, self._address, 0, None))
+            self._told(
+                Send(self._sequence, key, start_ns, time.time_ns(), status, self._address, 0, None), remark
+            )
 
 
 async def _ask_roles(address: str, told: Callable[[RoleSeen], None]) -> None:
@@ -140,11 +168,14 @@ async def _ask_roles(address: str, told: Callable[[RoleSeen], None]) -> None:
 
 
 async def _watch(address: str, group: str, topic: str, first_sequence: int, file: TextIO) -> None:
-    def write(what: str, seen: Send | RoleSeen) -> None:
-        file.write(json.dumps({what: asdict(seen)}) + "\n")
+    def write(line: dict[str, Any]) -> None:
+        file.write(json.dumps(line) + "\n")
 
-    writer = _Writer(address, group, topic, first_sequence, lambda send: write("send", send))
-    await asyncio.gather(writer.run(), _ask_roles(address, lambda role: write("role", role)))
+    def told(send: Send, remark: str) -> None:
+        write({"send": asdict(send), **({"remark": remark} if remark else {})})
+
+    writer = _Writer(address, group, topic, first_sequence, told)
+    await asyncio.gather(writer.run(), _ask_roles(address, lambda role: write({"role": asdict(role)})))
 
 
 def _main() -> None:
