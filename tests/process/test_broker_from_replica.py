@@ -1,15 +1,21 @@
-"""The only broker of a group loses its disk: its log replica brings it back, with every message, and it takes office again."""
+"""All brokers of a group lose their disks: its log replica brings one back, with all it knew, and it takes office again."""
 
 import asyncio
 import json
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ha_sidecar.roles import metadata
+from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.controllers import ControllerCluster, command_path
 from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, read_back
+from testkit.load import LoadClient, LoadSettings, Send, read_back
 from testkit.ports import free_port
 from testkit.replica import LogReplica, log_prefix_equal
 from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
@@ -24,14 +30,117 @@ ACKS_TIMEOUT_S = 300.0
 """Each send waits for the replica's fsync, which takes a fifth of a second on some disks."""
 
 
-async def seed(store: Path, controllers: str) -> dict[str, object]:
-    """Run `ha-sidecar seed` for broker 1."""
+@dataclass
+class Group:
+    """Brokers and a log replica under a controller of ours, all of which run; an acknowledgement means all in the set."""
+
+    jar_directory: Path
+    directory: Path
+    name_server: NameServer
+    controllers: ControllerCluster
+    brokers: list[Broker]
+    replica: LogReplica
+
+    async def start(self) -> None:
+        """Start all, the first broker first, and wait until every one is in the SyncStateSet."""
+        await asyncio.gather(self.name_server.start(), self.controllers.start())
+        for broker in self.brokers:
+            await broker.start(BOOT_TIMEOUT_S)
+        await self.replica.start()
+        members = len(self.brokers) + 1
+        await self.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: len(info["sync_state_set"]) == members, BOOT_TIMEOUT_S
+        )
+        await self.replica.wait_in_sync()
+        await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
+
+    async def stop(self) -> None:
+        """End all."""
+        await self.replica.process.stop()
+        await asyncio.gather(*(broker.stop() for broker in self.brokers))
+        await self.controllers.stop()
+        await self.name_server.stop()
+
+    async def send(self, name: str, count: int) -> list[Send]:
+        """Let a producer send until so many are acknowledged; return all its sends."""
+        settings = LoadSettings(threads=2, payload_bytes=2000)
+        directory = self.directory / name
+        async with LoadClient(
+            self.jar_directory, self.name_server.address, TOPIC, directory, settings
+        ) as load:
+            await load.wait_for_acknowledged(count, ACKS_TIMEOUT_S)
+            await load.stop()
+        return load.sends()
+
+    def id_of(self, broker: Broker) -> int:
+        """Return the id that the controller gave a broker, by its own file."""
+        return int((broker.store / "brokerIdentity").read_text().split("#")[2])
+
+    async def wait_kept(self) -> metadata.Snapshot:
+        """Wait until the replica keeps the load's topic and all that `create` made; return what it keeps."""
+        async with asyncio.timeout(METADATA_KEPT_WITHIN_S):
+            while True:
+                kept = {kind: metadata.read(self.replica.store, kind) or b"" for kind in metadata.KINDS}
+                if has_all_made(kept) and f'"{TOPIC}"'.encode() in b"".join(kept.values()):
+                    return kept
+                await asyncio.sleep(0.1)
+
+    async def rebuild(self, broker: Broker, broker_id: int) -> None:
+        """Fill the broker's empty disk from the replica, the only member that is left, and start the broker."""
+        seeded = await seed(broker.store, self.controllers.remoting_addresses, broker_id)
+        assert seeded["seeded"], seeded
+        assert log_prefix_equal(
+            self.replica.store / "commitlog", broker.store / "commitlog", int(seeded["max_offset"])
+        )
+        await broker.start(BOOT_TIMEOUT_S)
+        await self.replica.wait_in_sync()
+
+    async def assert_all_is_back(self, broker: Broker, made: dict[str, Any], sends: list[Send]) -> None:
+        """See that the broker knows topics, group and offsets as they were, and that nothing acknowledged is lost."""
+        async with asking(broker) as asker:
+            assert made_in(await wait_known(asker, has_all_made)) == made
+        address, directory = self.name_server.address, self.directory / "read"
+        result = await read_back(self.jar_directory, address, TOPIC, sends, directory)
+        assert result.acknowledged >= 1_700
+        assert result.lost == frozenset()
+
+
+@asynccontextmanager
+async def group(directory: Path, version: str, *names: str) -> AsyncIterator[Group]:
+    """Describe and start a group with brokers of these names."""
+    jar_directory = await jars(version)
+    name_server = NameServer(jar_directory, directory / "ns")
+    controllers = ControllerCluster(directory / "controllers", 1)
+    addresses = controllers.remoting_addresses
+    settings = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES}
+    brokers = [
+        Broker(
+            jar_directory,
+            BrokerPlace(CLUSTER, GROUP, name, directory / name),
+            name_server.address,
+            settings,
+            controllers=addresses,
+        )
+        for name in names
+    ]
+    replica_settings = {"mapped-file-bytes": FILE_BYTES, "ha-listen": f"127.0.0.1:{free_port()}"}
+    replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, replica_settings)
+    made = Group(jar_directory, directory, name_server, controllers, brokers, replica)
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.stop()
+
+
+async def seed(store: Path, controllers: list[str], broker_id: int) -> dict[str, Any]:
+    """Run `ha-sidecar seed` for a broker that had an id."""
     settings = {
         "cluster": CLUSTER,
         "group": GROUP,
         "store": str(store),
-        "controllers": controllers,
-        "broker-id": "1",
+        "controllers": ";".join(controllers),
+        "broker-id": str(broker_id),
         "mapped-file-bytes": FILE_BYTES,
     }
     arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
@@ -40,73 +149,24 @@ async def seed(store: Path, controllers: str) -> dict[str, object]:
     )
     printed, _ = await process.communicate()
     assert process.returncode == 0
-    found: dict[str, object] = json.loads(printed)
+    found: dict[str, Any] = json.loads(printed)
     return found
-
-
-async def wait_kept(replica: LogReplica, topic: str) -> None:
-    """Wait until the replica keeps the topic."""
-    path = replica.store / "config" / "topics.json"
-    async with asyncio.timeout(METADATA_KEPT_WITHIN_S):
-        while True:
-            if path.exists() and f'"{topic}"' in path.read_text():
-                return
-            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("version", ["5.2.0", "5.5.0"])
 async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone(
     version: str, tmp_path: Path
 ) -> None:
-    jar_directory = await jars(version)
-    name_server = NameServer(jar_directory, tmp_path / "ns")
-    cluster = ControllerCluster(tmp_path / "controllers", 1)
-    (controller,) = cluster.remoting_addresses
-    place = BrokerPlace(CLUSTER, GROUP, "broker", tmp_path / "broker")
-    settings = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES}
-    broker = Broker(jar_directory, place, name_server.address, settings, controllers=[controller])
-    replica_settings = {"mapped-file-bytes": FILE_BYTES, "ha-listen": f"127.0.0.1:{free_port()}"}
-    replica = LogReplica(tmp_path / "replica", CLUSTER, GROUP, [controller], replica_settings)
-
-    def load(name: str) -> LoadClient:
-        return LoadClient(
-            jar_directory,
-            name_server.address,
-            TOPIC,
-            tmp_path / name,
-            LoadSettings(threads=2, payload_bytes=2000),
-        )
-
-    try:
-        await asyncio.gather(name_server.start(), cluster.start())
-        await broker.start(BOOT_TIMEOUT_S)
-        await replica.start()
-        await replica.wait_in_sync()
-        await name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
-        async with load("before") as producer:
-            await producer.wait_for_acknowledged(1_500, ACKS_TIMEOUT_S)
-            await producer.stop()
-            sends = producer.sends()
-        await wait_kept(replica, TOPIC)
+    async with group(tmp_path, version, "broker") as made:
+        (broker,) = made.brokers
+        async with asking(broker) as asker:
+            await create(asker)
+            known = made_in(await wait_known(asker, has_all_made))
+        sends = await made.send("before", 1_500)
+        await made.wait_kept()
+        broker_id = made.id_of(broker)
         await broker.kill()
         shutil.rmtree(broker.store)
-        seeded = await seed(broker.store, controller)
-        assert seeded["seeded"], seeded
-        assert log_prefix_equal(
-            replica.store / "commitlog", broker.store / "commitlog", int(str(seeded["max_offset"]))
-        )
-        assert f'"{TOPIC}"' in (broker.store / "config" / "topics.json").read_text()
-        await broker.start(BOOT_TIMEOUT_S)
-        await replica.wait_in_sync()
-        async with load("after") as producer:
-            await producer.wait_for_acknowledged(200, ACKS_TIMEOUT_S)
-            await producer.stop()
-            sends += producer.sends()
-        result = await read_back(jar_directory, name_server.address, TOPIC, sends, tmp_path / "read")
-        assert result.acknowledged >= 1_700
-        assert result.lost == frozenset()
-    finally:
-        await replica.process.stop()
-        await broker.stop()
-        await cluster.stop()
-        await name_server.stop()
+        await made.rebuild(broker, broker_id)
+        sends += await made.send("after", 200)
+        await made.assert_all_is_back(broker, known, sends)

@@ -2,29 +2,23 @@
 
 import asyncio
 import contextlib
-import json
 import re
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from controller_core.channel.asking import Asker, AskError
-from controller_core.remoting.client_headers import CreateTopicRequestHeader
-from controller_core.remoting.codes import RequestCode
-from controller_core.remoting.header import Header
+from controller_core.channel.asking import Asker
 from ha_sidecar.roles import metadata
-from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.metadata_guard import (
     GROUPS,
     OFFSETS,
     TOPICS,
-    UpdateConsumerOffsetRequestHeader,
     lacking,
     names,
     put_back,
 )
+from testkit.broker_metadata import CONSUMERS, FIFO, asking, create, must, wait_known
 from testkit.controllers import ControllerCluster, command_path
 from testkit.jars import jars
 from testkit.ports import free_port
@@ -37,8 +31,6 @@ CLUSTER, GROUP = "c", "g"
 VERSION = "5.3.3"
 BOOT_TIMEOUT_S = 150.0
 WAIT_S = 60.0
-PLAIN, FIFO = "Plain", "InOrder"
-CONSUMERS = "readers"
 KNOWN_BEFORE: metadata.Snapshot = {
     TOPICS: b'{"topicConfigTable":{"Lost":{"topicName":"Lost","perm":6,"readQueueNums":4,"writeQueueNums":4,'
     b'"attributes":{"message.type":"DELAY"}}}}',
@@ -59,27 +51,6 @@ OWN_TOPICS = frozenset(
 )
 
 
-@contextlib.asynccontextmanager
-async def asking(broker: Broker) -> AsyncIterator[Asker]:
-    """Hold a connection to a broker."""
-    asker = Asker(host_port(broker.address))
-    try:
-        yield asker
-    finally:
-        asker.close()
-
-
-async def wait_known(asker: Asker, holds: Callable[[metadata.Snapshot], bool]) -> metadata.Snapshot:
-    """Wait until what the broker knows is as wanted; return it."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            with contextlib.suppress(AskError):
-                found = await metadata.fetch(asker)
-                if holds(found):
-                    return found
-            await asyncio.sleep(0.2)
-
-
 def topics_of(snapshot: metadata.Snapshot) -> frozenset[str]:
     """Return the names of the topics."""
     return names(TOPICS, snapshot.get(TOPICS, b"")) or frozenset()
@@ -88,35 +59,6 @@ def topics_of(snapshot: metadata.Snapshot) -> frozenset[str]:
 def is_the_broker_s_own(topic: str) -> bool:
     """Say whether RocketMQ has the topic for itself."""
     return topic.lower().startswith("rmq_sys_") or topic in OWN_TOPICS
-
-
-async def must(broker: Asker, code: int, header: Header | None = None, body: bytes = b"") -> None:
-    """Ask until there is an answer, which has to be a success; a JVM may take longer for its first ones than an ask waits."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await broker.ask(code, header, body)
-            except AskError as error:
-                if error.code is not None:
-                    raise
-            else:
-                return
-
-
-async def create(master: Asker) -> None:
-    """Make a plain topic, one with attributes, and a group that has read of it."""
-    for topic, attributes in ((PLAIN, None), (FIFO, "+message.type=FIFO")):
-        header = CreateTopicRequestHeader(topic, 4, 4, 6, attributes=attributes)
-        await must(master, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    await must(
-        master,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        None,
-        json.dumps({"groupName": CONSUMERS}).encode(),
-    )
-    for topic, offset in ((PLAIN, 3), (FIFO, 7)):
-        header = UpdateConsumerOffsetRequestHeader(CONSUMERS, topic, 1, offset)
-        await must(master, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
 def companion_of(broker: Broker, controllers: list[str], directory: Path) -> tuple[ManagedProcess, str]:

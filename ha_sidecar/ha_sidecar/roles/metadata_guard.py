@@ -35,18 +35,19 @@ COMPARED: Final = (TOPICS, GROUPS, OFFSETS)
 _BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 
-def _table(kind: Kind, text: bytes) -> dict[str, Any] | None:
+def table(kind: Kind, text: bytes) -> dict[str, Any] | None:
+    """Return a kind's table by name, None if the text cannot be read."""
     try:
-        table: Any = json.loads(_BARE_KEY.sub(rb'\1"\2"\3', text))[kind.table]
+        found: Any = json.loads(_BARE_KEY.sub(rb'\1"\2"\3', text))[kind.table]
     except (ValueError, KeyError, TypeError):
         return None
-    return table if isinstance(table, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def names(kind: Kind, text: bytes) -> frozenset[str] | None:
     """Return the names in a kind's table, None if the text cannot be read."""
-    table = _table(kind, text)
-    return None if table is None else frozenset(table)
+    found = table(kind, text)
+    return None if found is None else frozenset(found)
 
 
 def lacking(slave: Snapshot, master: Snapshot) -> frozenset[tuple[str, str]]:
@@ -85,7 +86,7 @@ def put_back(own: Snapshot, good: Snapshot) -> list[PutBack]:
     lacks = lacking(own, good)
     for kind in COMPARED:
         for name in sorted(name for file_name, name in lacks if file_name == kind.file_name):
-            value = (_table(kind, good[kind]) or {}).get(name)
+            value = (table(kind, good[kind]) or {}).get(name)
             if isinstance(value, dict):
                 found += _requests(kind, name, value)
     return found
