@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ha_sidecar.roles import metadata
+from ha_sidecar.roles.metadata_guard import TOPICS, names
 from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.controllers import ControllerCluster, command_path
 from testkit.jars import jars
@@ -81,7 +82,7 @@ class Group:
         async with asyncio.timeout(METADATA_KEPT_WITHIN_S):
             while True:
                 kept = {kind: metadata.read(self.replica.store, kind) or b"" for kind in metadata.KINDS}
-                if has_all_made(kept) and f'"{TOPIC}"'.encode() in b"".join(kept.values()):
+                if knows_all(kept):
                     return kept
                 await asyncio.sleep(0.1)
 
@@ -105,8 +106,13 @@ class Group:
         assert result.lost == frozenset()
 
 
+def knows_all(snapshot: metadata.Snapshot) -> bool:
+    """Say whether the load's topic and all that `create` made are there."""
+    return has_all_made(snapshot) and TOPIC in (names(TOPICS, snapshot[TOPICS]) or ())
+
+
 @asynccontextmanager
-async def group(directory: Path, version: str, *names: str) -> AsyncIterator[Group]:
+async def group(directory: Path, version: str, *broker_names: str) -> AsyncIterator[Group]:
     """Describe and start a group with brokers of these names."""
     jar_directory = await jars(version)
     name_server = NameServer(jar_directory, directory / "ns")
@@ -121,7 +127,7 @@ async def group(directory: Path, version: str, *names: str) -> AsyncIterator[Gro
             settings,
             controllers=addresses,
         )
-        for name in names
+        for name in broker_names
     ]
     replica_settings = {"mapped-file-bytes": FILE_BYTES, "ha-listen": f"127.0.0.1:{free_port()}"}
     replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, replica_settings)
@@ -131,6 +137,12 @@ async def group(directory: Path, version: str, *names: str) -> AsyncIterator[Gro
         yield made
     finally:
         await made.stop()
+
+
+async def lose(broker: Broker) -> None:
+    """Kill a broker, and its disk is gone."""
+    await broker.kill()
+    shutil.rmtree(broker.store)
 
 
 async def seed(store: Path, controllers: list[str], broker_id: int) -> dict[str, Any]:
@@ -165,8 +177,47 @@ async def test_a_broker_whose_disk_is_gone_comes_back_from_the_log_replica_alone
         sends = await made.send("before", 1_500)
         await made.wait_kept()
         broker_id = made.id_of(broker)
-        await broker.kill()
-        shutil.rmtree(broker.store)
+        await lose(broker)
         await made.rebuild(broker, broker_id)
         sends += await made.send("after", 200)
         await made.assert_all_is_back(broker, known, sends)
+
+
+async def test_of_two_brokers_both_lost_one_comes_back_from_the_log_replica_and_is_promoted_without_the_other(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "5.5.0", "one", "other") as made:
+        before = await made.controllers.group_info(CLUSTER, GROUP)
+        assert before is not None
+        gone, rebuilt = sorted(made.brokers, key=lambda broker: broker.address != before["master_address"])
+        async with asking(gone) as master, asking(rebuilt) as slave:
+            await create(master)
+            known = made_in(await wait_known(master, has_all_made))
+            sends = await made.send("before", 1_000)
+            await wait_known(slave, knows_all)
+        gone_id, rebuilt_id = made.id_of(gone), made.id_of(rebuilt)
+        await lose(gone)
+        await made.controllers.wait_group(
+            CLUSTER,
+            GROUP,
+            lambda info: info["master_id"] == rebuilt_id and len(info["sync_state_set"]) == 2,
+            BOOT_TIMEOUT_S,
+        )
+        sends += await made.send("between", 500)
+        await made.wait_kept()
+        await lose(rebuilt)
+        await made.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: info["failure_reason"] == "NoElectableReplica", BOOT_TIMEOUT_S
+        )
+        await made.rebuild(rebuilt, rebuilt_id)
+        after = await made.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: info["master_id"] == rebuilt_id, BOOT_TIMEOUT_S
+        )
+        assert after["master_address"] == rebuilt.address
+        assert after["master_epoch"] > before["master_epoch"] + 1
+        # The dead one is still a replica of the group, and nothing waits for it.
+        alive = {replica["broker_id"]: replica["alive"] for replica in after["replicas"]}
+        assert alive[gone_id] is False
+        assert gone_id not in after["sync_state_set"]
+        sends += await made.send("after", 200)
+        await made.assert_all_is_back(rebuilt, known, sends)
