@@ -20,7 +20,6 @@ from ha_sidecar.roles.metadata_guard import (
     GROUPS,
     OFFSETS,
     TOPICS,
-    UPDATE_AND_CREATE_GROUP,
     UpdateConsumerOffsetRequestHeader,
     table,
 )
@@ -83,7 +82,12 @@ async def create(master: Asker) -> None:
     for topic, attributes in ((PLAIN, None), (FIFO, "+message.type=FIFO")):
         header = CreateTopicRequestHeader(topic, 4, 4, 6, attributes=attributes)
         await must(master, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    await must(master, UPDATE_AND_CREATE_GROUP, None, json.dumps({"groupName": CONSUMERS}).encode())
+    await must(
+        master,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        None,
+        json.dumps({"groupName": CONSUMERS}).encode(),
+    )
     for name, queues in OFFSETS_MADE.items():
         for queue, offset in queues.items():
             topic = name.partition("@")[0]
