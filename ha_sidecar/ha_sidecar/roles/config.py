@@ -48,6 +48,7 @@ class ReplicaConfig:
         disk_drop_percent: above this use of the disk the oldest files go whatever their age.
         disk_refuse_percent: above this nothing more is received, so that the disk does not run full.
         unclean_election: set it if the controllers allow unclean elections; a restarted master is then not trusted.
+        sync_from_last_file: a replica without a log begins with the master's newest file, and never gets the older ones.
     """
 
     cluster: str
@@ -70,6 +71,7 @@ class ReplicaConfig:
     disk_drop_percent: int = 75
     disk_refuse_percent: int = 95
     unclean_election: bool = False
+    sync_from_last_file: bool = False
 
     def __post_init__(self) -> None:
         """Check ranges; raise `ConfigError`."""
@@ -161,8 +163,8 @@ def _parse(key: str, text: str) -> object:
             | "disk_refuse_percent"
         ):
             return number(key, text)
-        case "unclean_election":
-            require(text in ("true", "false"), f"unclean-election {text!r}: true or false")
+        case "unclean_election" | "sync_from_last_file":
+            require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"
         case _:
             return text

@@ -157,6 +157,7 @@ class Follower:
             self._config.mapped_file_bytes,
             self._restarted_epoch(role),
             self._start_at_file,
+            sync_from_last_file=self._config.sync_from_last_file,
         )
         self.link = HaLink(address, self._store, config, observer, self._wake_syncer)
         self.link.set_in_sync(self._view.in_sync)

@@ -362,4 +362,4 @@ def _end_of(action: Action) -> LinkEnd | None:
 
 def starts_below_first_epoch(end: LinkEnd) -> bool:
     """Say whether the next attempt has to ask for a whole file at or above the master's first epoch."""
-    return end.reason == CloseReason.START_BELOW_FIRST_EPOCH.value
+    return end.reason in {CloseReason.START_BELOW_FIRST_EPOCH.value, CloseReason.NO_WHOLE_FILE_YET.value}

@@ -21,6 +21,8 @@ class CloseReason(Enum):
     """Nothing was heard for the housekeeping interval, in which a live master beats several times."""
     START_BELOW_FIRST_EPOCH = "StartBelowFirstEpoch"
     """The master lost its way serving a start below its first epoch; start at a file at or above it instead."""
+    NO_WHOLE_FILE_YET = "NoWholeFileYet"
+    """The first file at or above the master's first epoch has not begun; nothing can be asked for until it has."""
     HANDSHAKE_TIMEOUT = "HandshakeTimeout"
     """A slave connected and did not say who it is."""
     LEGACY_HANDSHAKE = "LegacyHandshake"

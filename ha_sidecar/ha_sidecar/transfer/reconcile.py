@@ -5,16 +5,18 @@ and what the master answered to a `Plan`.
 
 A plan never keeps a byte that the lists do not prove to be the master's, and never asks a Java master to start where
 it cannot: a first ack below its first epoch, but above 0, makes it compute a negative body size and then stream
-without bound.
+without bound. Nor does it ack a byte beyond the master's end: a Java master would take that for a copy of what it has not
+even written yet, and a slave without a byte for a member of the SyncStateSet.
 
-Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the start; see `truncation_point`.
+Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the start; AutoSwitchHAService
+.maybeExpandInSyncStateSet for what an ack beyond the end does; see `truncation_point`.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from ha_sidecar.epoch import EpochList, PointRule, truncation_point
-from ha_sidecar.transfer.actions import DivergenceReason
+from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import HandshakeReply
 
 NO_BROKER_ID: Final = -1
@@ -33,6 +35,8 @@ class SlaveConfig:
         start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
             for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
         async_learner: receive the log and never enter the SyncStateSet; `broker_id` may then be `NO_BROKER_ID`.
+        sync_from_last_file: an empty replica asks for the master's newest file and what follows it, instead of for
+            everything. The master heeds it where the first ack is 0 alone, so a replica with a log goes on in it.
     """
 
     broker_id: int
@@ -40,6 +44,7 @@ class SlaveConfig:
     restarted_epoch: int | None = None
     start_at_file: bool = False
     async_learner: bool = False
+    sync_from_last_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,11 @@ class Plan:
     rule: PointRule | None
 
 
-def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | DivergenceReason:
-    """Return where the replica goes on from this master, or why it cannot."""
+def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | DivergenceReason | CloseReason:
+    """Return where the replica goes on from this master, or why it cannot, for ever or for now."""
     if own.is_empty:
-        return Plan(_empty_start(reply, config), None)
+        start_offset = _empty_start(reply, config)
+        return CloseReason.NO_WHOLE_FILE_YET if start_offset > reply.max_offset else Plan(start_offset, None)
     if not len(own.epochs):
         return DivergenceReason.UNLABELLED_LOG
     point = truncation_point(
@@ -87,6 +93,9 @@ def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | Di
 def _empty_start(reply: HandshakeReply, config: SlaveConfig) -> int:
     first = reply.epochs.first
     if first is None or not config.start_at_file:
+        return 0
+    newest_file_offset = reply.max_offset - reply.max_offset % config.mapped_file_bytes
+    if config.sync_from_last_file and newest_file_offset >= first.start_offset:
         return 0
     files = -(-first.start_offset // config.mapped_file_bytes)
     return files * config.mapped_file_bytes

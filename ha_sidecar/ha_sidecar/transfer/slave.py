@@ -132,6 +132,7 @@ class SlaveMachine:
         self._pending = bytearray()
         self._stream_offset = 0
         self._body_left_bytes = 0
+        self._first_offset = 0
         self._acked_offset = 0
         self._caught_up = False
         self._in_sync = False
@@ -145,7 +146,8 @@ class SlaveMachine:
         """Start the handshake on a fresh connection."""
         self._move(SlaveEvent.CONNECTED)
         self._connected_ms = self._heard_ms = now_ms
-        handshake = codec.Handshake(self._config.broker_id, async_learner=self._config.async_learner)
+        config = self._config
+        handshake = codec.Handshake(config.broker_id, config.sync_from_last_file, config.async_learner)
         return [SendBytes(codec.encode_handshake(handshake))]
 
     def received(self, data: codec.Buffer, now_ms: int) -> list[Action]:
@@ -229,7 +231,7 @@ class SlaveMachine:
         return SendBytes(codec.encode_ack(offset))
 
     def _is_starved(self, now_ms: int) -> bool:
-        has_more = self.master_max_offset > self.position
+        has_more = self.master_max_offset > max(self.position, self._first_offset)
         return has_more and self._beats >= NO_DATA_BEATS_MIN and now_ms - self._progress_ms >= NO_DATA_MAX_MS
 
     # What follows cuts the stream into messages.
@@ -293,11 +295,18 @@ class SlaveMachine:
             detail = f"own {self._own.epochs} to {self._own.max_offset}, {reply.epochs} to {reply.max_offset}"
             actions.extend(self._diverge(plan, detail))
             return
+        if isinstance(plan, CloseReason):
+            actions.extend(self._close(plan))
+            return
         actions.append(HandshakeDone(reply.epochs, reply.max_offset, plan.start_offset, plan.rule))
         if not self._empty:
             if plan.start_offset < self._own.max_offset:
                 actions.append(Truncate(plan.start_offset))
             self.position = plan.start_offset
+        # Where the first byte is to come from: before it, a master that sends none has not withheld any.
+        self._first_offset = plan.start_offset
+        if self._empty and self._config.sync_from_last_file and not plan.start_offset:
+            self._first_offset = reply.max_offset - reply.max_offset % self._config.mapped_file_bytes
         self._adopt_up_to(self.position, actions)
         actions.append(self._ack(plan.start_offset, now_ms))
         self._note_caught_up(actions)

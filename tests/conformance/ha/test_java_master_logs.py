@@ -12,7 +12,6 @@ import pytest
 
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer.actions import DivergenceReason
-from ha_sidecar.transfer.codec import Handshake
 from testkit.ha_by_hand import HandSlave
 from testkit.ha_peers import OurSlave, follow_and_die_in_the_cut, tearing_relay, wait_until
 from testkit.ha_stores import QUICK_TIMES, JavaStore, JavaStores, assert_same
@@ -163,13 +162,3 @@ def test_a_slave_joins_a_master_whose_oldest_files_are_gone(
         ours_bytes = (ours.store.log.layout.directory / name).read_bytes()
         assert ours_bytes == (again.log_directory / name).read_bytes()
     assert ours.store.epochs == again.status().epochs
-
-
-def test_sync_from_last_file_begins_with_the_newest_file(master: JavaStore) -> None:
-    end_offset = master.fill(60, body_bytes=3000)
-    with HandSlave(master.port) as slave:
-        slave.shake_hands(Handshake(SLAVE_ID, sync_from_last_file=True))
-        slave.ack(0)
-        header, body = slave.frame()
-    assert header.offset == end_offset - end_offset % FILE_BYTES
-    assert body

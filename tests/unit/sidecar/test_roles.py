@@ -1,6 +1,7 @@
 """The replica's small parts: identity files, settings, what is known of the group, events, and the store tools."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_settings_are_read_with_their_types() -> None:
     made = config.from_texts({**TEXTS, "mapped_file_bytes": "4096", "unclean_election": "true"})
     assert made.controllers == (("a", 1), ("b", 2), ("::1", 3))
     assert (made.mapped_file_bytes, made.unclean_election, made.address) == (4096, True, "127.0.0.1:4")
+    assert not made.sync_from_last_file
+    assert config.from_texts({**TEXTS, "sync_from_last_file": "true"}).sync_from_last_file
+
+
+def test_every_setting_of_a_replica_is_in_the_reference() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "replica.md").read_text()
+    keys = {key.replace("_", "-") for key in config.KEYS}
+    assert {key for key in keys if not re.search(rf"^\|[^|]*\b{key}\b[^|]*\|", text, re.MULTILINE)} == set()
 
 
 @pytest.mark.parametrize(
@@ -61,6 +70,7 @@ def test_settings_are_read_with_their_types() -> None:
         ("ack_after", "maybe", "ack-after"),
         ("on_divergence", "delete", "on-divergence"),
         ("unclean_election", "1", "true or false"),
+        ("sync_from_last_file", "yes", "sync-from-last-file 'yes'"),
         ("group", "a#b", "separates"),
     ],
 )
