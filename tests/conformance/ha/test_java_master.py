@@ -14,7 +14,7 @@ from ha_sidecar.epoch import EpochList, truncation_point
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import Handshake, HandshakeReply, encode_reply
 from testkit.ha_by_hand import HandSlave
-from testkit.ha_peers import OurSlave
+from testkit.ha_peers import OurSlave, wait_until
 from testkit.ha_stores import QUICK_TIMES, JavaStore, JavaStores, assert_same
 from testkit.messages import message
 from testkit.stores import append
@@ -105,6 +105,27 @@ def test_case_04_an_epoch_that_changes_while_connected_begins_with_an_empty_fram
     empty = next(header for header in headers if header.epoch == 2)
     assert (empty.body_bytes, empty.offset, empty.epoch_start_offset) == (0, middle_offset, middle_offset)
     assert_same(ours, master, end_offset)
+
+
+@pytest.mark.parametrize("stores", ["5.2.0"], indirect=True)
+def test_case_04_an_epoch_that_5_2_0_does_not_announce_is_learnt_at_the_next_handshake(
+    master: JavaStore, ours: OurSlave
+) -> None:
+    middle_offset = master.fill(5)
+    ours.follow(master.port)
+    ours.wait(middle_offset)
+    assert master.stay_master(2)
+    end_offset = master.fill(5)
+    ours.wait(end_offset)
+    # The bytes come at once, under the epoch before: a list of 5.2.0's own slaves lacks it just so.
+    assert ours.store.epochs == EpochList.of((1, 0))
+    assert master.status().epochs == EpochList.of((1, 0), (2, middle_offset))
+    ours.leave()
+    notes = ours.follow(master.port)
+    # Nothing had said of which epoch the bytes are: they are cut, and copied again.
+    wait_until(lambda: notes.cuts == [(end_offset, middle_offset)], "cut")
+    assert_same(ours, master, end_offset)
+    assert ours.store.epochs == EpochList.of((1, 0), (2, middle_offset))
 
 
 def test_case_05_an_idle_master_beats_and_gives_a_silent_slave_up(stores: JavaStores, tmp_path: Path) -> None:
