@@ -8,15 +8,18 @@ The Java side is `java/HaStores.java`: one command a line, one answer a line.
 """
 
 import asyncio
+import contextlib
 import queue
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
 from testkit.ha_peers import OurSlave
 from testkit.jars import jars
@@ -123,6 +126,15 @@ class JavaStores:
         """Return where the two logs part by RocketMQ's own epoch cache, None where it finds no point."""
         found = int(self.ask("point", _pairs(own), own_max, _pairs(master), master_max))
         return None if found < 0 else found
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Have the JVM stand still meanwhile, with all its stores: its sockets stay, and nobody reads or writes them."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the JVM as kill -9 does, with all its stores."""
@@ -262,8 +274,13 @@ class JavaStore:
 def assert_same(ours: OurSlave, master: JavaStore, end_offset: int) -> None:
     """Wait for a log up to there at our slave, and hold it and its epoch file against the master's."""
     ours.wait(end_offset)
-    assert log_prefix_equal(ours.store.log.layout.directory, master.log_directory, end_offset)
-    assert (ours.store.directory / "epochFileCheckpoint").read_bytes() == master.epoch_file()
+    assert_same_store(ours.store, master, end_offset)
+
+
+def assert_same_store(store: ReplicaStore, master: JavaStore, end_offset: int) -> None:
+    """Hold a log of ours up to there, and its epoch file, against the master's."""
+    assert log_prefix_equal(store.log.layout.directory, master.log_directory, end_offset)
+    assert (store.directory / "epochFileCheckpoint").read_bytes() == master.epoch_file()
 
 
 async def _program(version: str) -> tuple[Path, Path]:

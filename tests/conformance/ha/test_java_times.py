@@ -1,8 +1,9 @@
-"""What waits of five, ten and twenty seconds come to where nothing is shortened; they pass side by side.
+"""What waits of five, ten and twenty seconds come to where nothing is shortened, side by side; and two that are shortened.
 
 The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
 """
 
+import asyncio
 import contextlib
 import itertools
 import time
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.transfer.actions import DivergenceReason
+from ha_sidecar.transfer import slave as slave_machine
+from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import Handshake
+from testkit.following import following
 from testkit.ha_by_hand import HandMaster, HandSlave, PeerClosedError
 from testkit.ha_peers import OurSlave
-from testkit.ha_stores import DEFAULT_TIMES, JavaStore, JavaStores
+from testkit.ha_stores import DEFAULT_TIMES, JavaStore, JavaStores, assert_same, assert_same_store
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
@@ -26,6 +29,10 @@ BEAT_S, HOUSEKEEPING_S, STARVED_S = 5.0, 20.0, 10.0
 LATE_S = 4.0
 """How much later than it should something may come on a busy machine; never earlier than a clock's grain."""
 GRAIN_S = 0.1
+QUICK_HOUSEKEEPING_MS = 2_500
+BEAT_QUICK_S = 0.3
+"""haSendHeartbeatInterval of `QUICK_TIMES`: so long ago the last byte may have come when a master stops."""
+STILL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -119,3 +126,44 @@ def test_case_05_and_case_06_beats_come_every_five_seconds_and_silence_ends_afte
         reason, after_s = starved.result()
         assert reason is DivergenceReason.BEHIND_MASTER_MIN
         assert after_s > STARVED_S - GRAIN_S
+
+
+def test_case_05_our_slave_stays_with_an_idle_java_master(
+    stores: JavaStores, ours: OurSlave, tmp_path: Path
+) -> None:
+    settings = {"haSendHeartbeatInterval": "500", "haHousekeepingInterval": str(QUICK_HOUSEKEEPING_MS)}
+    master = stores.open(tmp_path / "master", MASTER_ID, FILE_BYTES, settings)
+    master.become_master(1)
+    middle_offset = master.fill(1)
+    # A link lives once: while it has not ended, it is the same connection.
+    notes = ours.follow(master.port)
+    ours.wait(middle_offset)
+    assert not notes.ended.wait(2 * QUICK_HOUSEKEEPING_MS / 1000)
+    assert [slave.broker_id for slave in master.status().slaves] == [SLAVE_ID]
+    assert_same(ours, master, master.fill(1))
+    assert (notes.ended.is_set(), notes.handshakes.qsize()) == (False, 1)
+
+
+async def test_case_05_a_java_master_that_stands_still_is_given_up_and_followed_again_when_it_goes_on(
+    stores: JavaStores, master: JavaStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slave_machine, "SILENCE_MAX_MS", QUICK_HOUSEKEEPING_MS)
+    end_offset = await asyncio.to_thread(master.fill, 5)
+    async with following(tmp_path / "ours", FILE_BYTES) as ours:
+        await ours.led_by(master.port, epoch=1)
+        await ours.reach(end_offset)
+        with stores.standing_still():
+            began_s = time.monotonic()
+            ended = await ours.event("Disconnected")
+            silent_s = time.monotonic() - began_s
+            await asyncio.sleep(
+                STILL_S
+            )  # its listening socket still takes connections, and nobody answers on them
+            assert ours.events("HandshakeDone")[1:] == []
+        assert ended["reason"] == CloseReason.MASTER_SILENT.value
+        assert_from(silent_s, QUICK_HOUSEKEEPING_MS / 1000 - BEAT_QUICK_S)
+        await ours.event("HandshakeDone", 2)
+        end_offset = await asyncio.to_thread(master.fill, 5)
+        await ours.reach(end_offset)
+        assert_same_store(ours.store, master, end_offset)
+        assert ours.events("Truncated") == []
