@@ -66,21 +66,40 @@ def test_the_truncation_point_is_the_one_java_computes(
     assert found.rule is (PointRule.NO_COMMON_EPOCH if point is None else PointRule.COMMON_EPOCH)
 
 
+# (own, own max, master, master max, epochs kept): the same examples, and what Java's list holds after the cut.
 KEPT: Final = [
-    pytest.param([(0, 0)], 900, [0], id="1"),
-    pytest.param([(0, 0), (1, 900)], 1200, [0, 1], id="3"),
-    pytest.param([(0, 0), (1, 1000)], 900, [0], id="4"),
-    pytest.param([(0, 0), (1, 500)], 800, [0, 1], id="5"),
-    pytest.param([(0, 0), (1, 1000)], 1000, [0], id="7-java-drops-the-empty-newest-epoch"),
-    pytest.param([(1, 0), (2, 500)], 1800, [1, 2], id="9"),
+    pytest.param([(0, 0)], 1000, [(0, 0), (1, 900)], 1500, [0], id="1"),
+    pytest.param([(0, 0)], 900, [(0, 0), (1, 1000)], 1500, [0], id="2"),
+    pytest.param([(0, 0), (1, 900)], 1200, [(0, 0), (1, 900), (2, 1200)], 1600, [0, 1], id="3"),
+    pytest.param([(0, 0), (1, 1000)], 1100, [(0, 0), (2, 900)], 1500, [0], id="4"),
+    pytest.param([(0, 0), (1, 500)], 900, [(0, 0), (1, 500), (2, 800)], 1400, [0, 1], id="5b"),
+    pytest.param([(0, 0), (1, 500)], 1000, [(0, 0), (1, 500), (2, 800)], 1400, [0, 1], id="5c"),
+    pytest.param([(0, 0), (1, 1000)], 1200, [(0, 0), (2, 1000)], 1500, [0], id="6"),
+    pytest.param(
+        [(0, 0), (1, 1000)], 1000, [(0, 0), (1, 1000)], 1500, [0], id="7-java-drops-the-empty-newest-epoch"
+    ),
+    pytest.param([(3, 100)], 2000, [(3, 100)], 1500, [3], id="8"),
+    pytest.param([(1, 0), (2, 500)], 2000, [(2, 500), (3, 1800)], 2500, [1, 2], id="9"),
 ]
 
 
-@pytest.mark.parametrize(("own", "point", "kept"), KEPT)
+@pytest.mark.parametrize(("own", "own_max", "master", "master_max", "kept"), KEPT)
 def test_java_keeps_the_epochs_that_start_below_the_point(
-    own: list[tuple[int, int]], point: int, kept: list[int]
+    own: list[tuple[int, int]],
+    own_max: int,
+    master: list[tuple[int, int]],
+    master_max: int,
+    kept: list[int],
 ) -> None:
-    assert [entry.epoch for entry in EpochList.of(*own).truncate_suffix_by_offset(point)] == kept
+    epochs = EpochList.of(*own)
+    point = truncation_point(epochs, own_max, EpochList.of(*master), master_max).offset
+    assert point is not None
+    assert [entry.epoch for entry in epochs.truncate_suffix_by_offset(point)] == kept
+
+
+def test_every_example_that_has_a_point_has_its_kept_epochs() -> None:
+    count = [param.id for param in VECTORS].index("no-common-epoch")
+    assert [param.values[:4] for param in KEPT] == [param.values[:4] for param in VECTORS[:count]]
 
 
 def test_we_keep_an_epoch_that_starts_exactly_at_the_end() -> None:
