@@ -37,7 +37,16 @@ class StoreError(Exception):
 
 
 def read_epochs(directory: Path, disk: Disk = OS_DISK) -> EpochList:
-    """Return the list in the store's epoch file, empty if there is none; raise `EpochFileError` on damage."""
+    """Return the list in the store's epoch file, empty if there is none; raise `EpochFileError` on damage.
+
+    Not Java's way: where the file is missing or damaged, Java takes the backup, the list before the last change, and its
+    log's newest bytes then pass for those of an older epoch. A master that was elected past them, and wrote more in that
+    older epoch, shares the label and not the bytes, and the truncation point leaves them in place. A log without a list
+    is refused at the handshake instead, and one with a damaged list is not opened. Our own file needs no backup: it is
+    replaced whole.
+
+    Source: CheckpointFile.read, MixAll.string2File 5.2.0 and 5.3.3.
+    """
     path = directory / EPOCH_FILE
     if disk.size(path) is None:
         return EpochList()
@@ -169,9 +178,10 @@ class ReplicaStore:
         with self.log.cuts.cutting():
             self.log.close()
             # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without a log is
-            # dropped.
-            if disk.size(self.directory / EPOCH_FILE) is not None:
-                disk.rename(self.directory / EPOCH_FILE, target / EPOCH_FILE)
+            # dropped. Its backup goes before it: a broker that takes the store over would read it for the new log's.
+            for name in (EPOCH_FILE_BACKUP, EPOCH_FILE):
+                if disk.size(self.directory / name) is not None:
+                    disk.rename(self.directory / name, target / name)
             disk.rename(self._layout.directory, target / LOG_DIRECTORY)
             disk.sync_directory(target)
             disk.sync_directory(parent)
