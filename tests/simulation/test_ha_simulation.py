@@ -113,3 +113,17 @@ def test_a_planted_bug_is_caught(
 
     with pytest.raises(SafetyViolation):
         run_many()
+
+
+def test_disks_run_full_and_what_a_write_left_on_them_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_back = 0
+    take_back = CommitLog._take_back
+
+    def count(log: CommitLog) -> None:
+        nonlocal taken_back
+        taken_back += 1
+        take_back(log)
+
+    monkeypatch.setattr(CommitLog, "_take_back", count)
+    refusals = sum(run_schedule(seed).refusals for seed in range(SEEDS))
+    assert refusals > taken_back > 0

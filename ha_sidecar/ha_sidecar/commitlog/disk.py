@@ -9,6 +9,7 @@ Bodies that are served leave by sendfile and pass this layer by.
 
 import mmap
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -81,6 +82,10 @@ class Disk(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Return once the names in a directory are on disk."""
+        ...
+
+    def usage(self, path: Path) -> tuple[int, int]:
+        """Return (used, all) bytes of the volume that a directory lies on, as far as they are ours to have."""
         ...
 
 
@@ -179,6 +184,11 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def usage(self, path: Path) -> tuple[int, int]:
+        """Return (used, all) bytes of a volume; what is reserved for root is neither used nor to be had."""
+        usage = shutil.disk_usage(path)
+        return usage.used, usage.used + usage.free
 
 
 OS_DISK: Final = OsDisk()

@@ -13,6 +13,10 @@ A truncation ends with zeros behind the new end and everything durable. Java onl
 leaves the old records in place, where a restart finds them again as if they were part of the log. Newer files go
 first, newest of all first, so that a crash leaves a log without gaps.
 
+A log that is given a `Room` refuses what has none, before it writes; and where the disk has no space all the same, since
+others took it meanwhile, it takes back what came of the write. Either way it holds what it held, and goes on when there is
+room. A sync that fails is another thing: it ends the process.
+
 Source: MappedFileQueue.java (layout on disk) 5.4.0.
 """
 
@@ -25,6 +29,7 @@ from ha_sidecar.commitlog.disk import DiskFile, remove_durably
 from ha_sidecar.commitlog.layout import Layout
 from ha_sidecar.commitlog.records import Record, RecordKind
 from ha_sidecar.commitlog.recovery import find_end, record_at
+from ha_sidecar.commitlog.room import NO_SPACE, Room
 
 
 class CommitLogUsageError(Exception):
@@ -41,12 +46,16 @@ class CommitLog:
         synced_offset: end of what is durable.
         record_offset: where a record ended when the log was opened or cut last, or the start of an empty log.
         cuts: keeps whoever reads the files and truncations apart.
+        room: says what still fits on the volume; None asks nobody.
     """
 
-    def __init__(self, layout: Layout, min_offset: int, max_offset: int, cuts: CutGuard) -> None:
+    def __init__(
+        self, layout: Layout, min_offset: int, max_offset: int, cuts: CutGuard, room: Room | None
+    ) -> None:
         """Use `open` instead."""
         self.layout: Final = layout
         self.cuts: Final = cuts
+        self.room: Final = room
         self.record_offset = max_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
@@ -57,7 +66,9 @@ class CommitLog:
         self._dirty: set[int] = set()
 
     @classmethod
-    def open(cls, layout: Layout, cuts: CutGuard | None = None) -> tuple[Self, Record]:
+    def open(
+        cls, layout: Layout, cuts: CutGuard | None = None, room: Room | None = None
+    ) -> tuple[Self, Record]:
         """Recover the log in the directory; return it with the verdict on what stood at its end.
 
         The log ends behind its last whole record; everything after that is zeros and durable when this returns.
@@ -68,7 +79,7 @@ class CommitLog:
         """
         layout.disk.make_directory(layout.directory)
         end = find_end(layout)
-        log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard())
+        log = cls(layout, end.min_offset, end.max_offset, cuts or CutGuard(), room)
         log._cut_files(end.max_offset)  # also makes a file whole that a cut-short truncation left behind
         log._sync_files()
         return log, end.stopped_by
@@ -85,6 +96,8 @@ class CommitLog:
 
         Raises:
             CommitLogUsageError: another offset, or a write across a file's end.
+            NoRoomError: the volume has no room for it; nothing was written.
+            OSError: the disk refused. What it holds is unknown from then on; the process must end.
         """
         layout = self.layout
         length = sum(len(part) for part in parts)
@@ -94,7 +107,15 @@ class CommitLog:
             self.min_offset = self.max_offset = self.synced_offset = offset
         if offset != self.max_offset or offset + length > start_offset + layout.file_bytes:
             raise CommitLogUsageError(f"{length} bytes at {offset}, the log ends at {self.max_offset}")
-        self._file(start_offset).write_at(parts, offset - start_offset)
+        if self.room is not None:
+            self.room.take(length, begins_file=offset == start_offset)
+        try:
+            self._file(start_offset).write_at(parts, offset - start_offset)
+        except OSError as error:
+            if self.room is None or error.errno not in NO_SPACE:
+                raise
+            self._take_back()
+            raise self.room.refused(length, str(error)) from error
         with self._state_lock:
             self._dirty.add(start_offset)
             self.max_offset = offset + length
@@ -173,7 +194,7 @@ class CommitLog:
         disk, path = self.layout.disk, self.layout.path(start_offset)
         fresh = disk.size(path) is None
         if fresh:
-            self.sync()
+            self._sync_before_file()
         file = disk.open(path, create=True)
         if fresh:
             file.resize(self.layout.file_bytes)
@@ -182,6 +203,23 @@ class CommitLog:
         with self._state_lock:
             self._open[start_offset] = file
         return file
+
+    def _sync_before_file(self) -> None:
+        try:
+            self.sync()
+        except OSError as error:
+            # Not: no space, as a write may say. What a failed sync leaves on the disk is unknown whatever its reason.
+            raise OSError(None, f"sync: {error}") from error
+
+    def _take_back(self) -> None:
+        """Remove what a write left that found no space: zeros from the log's end on, and all durable.
+
+        The end may lie inside a record, so `record_offset` stays.
+        """
+        with self._sync_lock, self.cuts.cutting():
+            self._close_files()
+            self._cut_files(self.max_offset)
+            self.synced_offset = self.max_offset
 
     def _sync_files(self) -> None:
         for start_offset in self.layout.starts():

@@ -40,6 +40,7 @@ def new_min_offset(
     used_bytes: int,
     disk_bytes: int,
     needed_offset: int,
+    wanted_bytes: int = 0,
 ) -> int | None:
     """Return where the log is to begin, None if all files stay.
 
@@ -50,18 +51,22 @@ def new_min_offset(
         used_bytes: what is used of the disk, by whomever.
         disk_bytes: its size.
         needed_offset: no byte from here on may go: the least position of a slave, or the durable end of the log.
+        wanted_bytes: what the log has to write and was refused; files go until it fits below the mark, too.
     """
     keep_from: int | None = None
     for file in files[:-1]:
         end_offset = file.start_offset + file.length_bytes
         is_old = now_ms - file.written_ms >= rule.keep_ms
-        if end_offset > needed_offset or not (is_old or used_bytes > rule.drop_above * disk_bytes):
+        is_full = used_bytes > rule.drop_above * disk_bytes or must_refuse(
+            rule, used_bytes, disk_bytes, wanted_bytes
+        )
+        if end_offset > needed_offset or not (is_old or is_full):
             break
         keep_from = end_offset
         used_bytes -= file.length_bytes
     return keep_from
 
 
-def must_refuse(rule: RetentionRule, used_bytes: int, disk_bytes: int) -> bool:
-    """Say whether nothing more may be received."""
-    return used_bytes > rule.refuse_above * disk_bytes
+def must_refuse(rule: RetentionRule, used_bytes: int, disk_bytes: int, wanted_bytes: int = 0) -> bool:
+    """Say whether nothing more may be received, or whether what was refused has no room yet."""
+    return used_bytes + wanted_bytes > rule.refuse_above * disk_bytes

@@ -20,6 +20,7 @@ from ha_sidecar.commitlog.files import CommitLog
 from ha_sidecar.commitlog.layout import Layout, LogLayoutError, guess_file_bytes
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.records import Record
+from ha_sidecar.commitlog.room import Room
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer.reconcile import OwnLog
 
@@ -90,8 +91,12 @@ class ReplicaStore:
         recovered: what stood at the log's end when it was opened.
     """
 
-    def __init__(self, directory: Path, file_bytes: int, disk: Disk = OS_DISK) -> None:
+    def __init__(
+        self, directory: Path, file_bytes: int, disk: Disk = OS_DISK, refuse_above: float | None = None
+    ) -> None:
         """Open the store, recover its log, drop epochs beyond the log's end.
+
+        With `refuse_above`, a share of the volume from 0 to 1, the log takes nothing that would fill it beyond.
 
         Only a store of the operating system's disk is locked: no other process can see another one.
 
@@ -104,10 +109,11 @@ class ReplicaStore:
         self._disk: Final = disk
         self._lock_fd: int | None = lock_store(directory) if disk is OS_DISK else None
         self._layout: Final = Layout(directory / LOG_DIRECTORY, file_bytes, disk)
+        self._room: Final = None if refuse_above is None else Room(disk, directory, file_bytes, refuse_above)
         self.log: CommitLog
         self.recovered: Record
         try:
-            self.log, self.recovered = CommitLog.open(self._layout)
+            self.log, self.recovered = CommitLog.open(self._layout, room=self._room)
             self.epochs: EpochList = read_epochs(directory, disk)
             epochs = self.epochs.starting_up_to(self.log.max_offset)
             # Epochs of files that retention removed; while it runs, the list may name them still.
@@ -186,7 +192,7 @@ class ReplicaStore:
             disk.sync_directory(target)
             disk.sync_directory(parent)
             disk.sync_directory(self.directory)
-            self.log, self.recovered = CommitLog.open(self._layout, self.log.cuts)
+            self.log, self.recovered = CommitLog.open(self._layout, self.log.cuts, self._room)
             self.epochs = EpochList()
         return target
 

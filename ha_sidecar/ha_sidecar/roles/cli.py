@@ -112,7 +112,8 @@ def _texts(options: argparse.Namespace) -> Mapping[str, str]:
 def _replica(options: argparse.Namespace) -> int:
     config = settings.from_texts(_texts(options))
     _log_to_stderr()
-    store = ReplicaStore(config.store, config.mapped_file_bytes)
+    refuse_above = config.disk_refuse_percent / 100
+    store = ReplicaStore(config.store, config.mapped_file_bytes, refuse_above=refuse_above)
     log = store.log
     _log.info("log [%d, %d), %s, %s", log.min_offset, log.max_offset, store.epochs, store.recovered)
     try:

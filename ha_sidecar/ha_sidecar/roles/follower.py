@@ -5,6 +5,7 @@
                     it is not followed again until another role is known, or `STAY_AWAY_S` are over
     link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role stays
                     the same, try the same master again after `SAME_ROLE_WAIT_S`
+    disk has no room    follow nobody until it has, see `keeping.retain`
     log diverged    move it aside (or end, as configured) and start over
 
 The wait is for the master's sake: while it has not noticed that the old connection is gone, a second one with the
@@ -18,6 +19,7 @@ Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -33,7 +35,7 @@ from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
 from ha_sidecar.roles.events import EventLog, now_ns
-from ha_sidecar.roles.link import DivergedError, HaLink, LinkEnd, starts_below_first_epoch
+from ha_sidecar.roles.link import NO_ROOM, DivergedError, HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.roles.metrics import ReplicaMetrics
 from ha_sidecar.roles.view import GroupView, Role
 from ha_sidecar.transfer.actions import HandshakeDone
@@ -83,7 +85,7 @@ class Follower:
         self._wake_syncer: Final = wake_syncer
         self._before_link: Final = before_link
         self._room: Final = asyncio.Event()
-        self._room.set()
+        self._refused: Final = asyncio.Event()
         self._link_ended: Final = link_ended
         self._loop: Final = asyncio.get_running_loop()
         self._ended: asyncio.Future[LinkEnd] | None = None
@@ -121,6 +123,17 @@ class Follower:
         except TimeoutError:
             return False
         return not end.lingers
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether the disk has room, as far as is known; before the first look it has none."""
+        return self._room.is_set()
+
+    async def wait_refused(self, timeout_s: float) -> None:
+        """Return as soon as the log refuses what a master sends, or after `timeout_s`."""
+        self._refused.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._refused.wait(), timeout_s)
 
     def set_room(self, has_room: bool) -> None:
         """Learn whether the disk has room; without it the link ends and no other one begins."""
@@ -168,6 +181,10 @@ class Follower:
         self._link_ended()
         if end.disk_error is not None:
             raise end.disk_error
+        if end.reason == NO_ROOM:
+            _log.warning("nothing more is received: %s", end.detail)
+            self._room.clear()
+            self._refused.set()
         self._start_at_file = starts_below_first_epoch(end) or (self._start_at_file and not end.connected)
         if end.diverged is not None:
             await self._start_over(role, end)

@@ -7,6 +7,7 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.retention import RetentionRule
+from ha_sidecar.commitlog.room import NO_SPACE
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.roles import metadata
 from ha_sidecar.roles.config import ConfigError, ReplicaConfig, host_port
@@ -18,7 +19,7 @@ from ha_sidecar.roles.view import GroupView
 METADATA_S: Final = 3.0
 """Between two looks at the master's metadata; as long as a Java slave waits."""
 RETAIN_S: Final = 5.0
-"""Between two looks at the disk: at 1 GB/s some 5 GB, which the room between drop and refuse has to hold."""
+"""Between two looks at the disk; the log itself asks before it writes, and what it refuses brings the next look forward."""
 _MS_PER_HOUR: Final = 3_600_000
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,11 @@ async def keep_metadata(config: ReplicaConfig, view: GroupView) -> None:
                 await asyncio.to_thread(metadata.keep, config.store, snapshot)
             except (AskError, ConfigError, RemotingProtocolError) as error:
                 _log.debug("metadata: %s", error)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                # What was kept last is there still; a full disk is waited out, as the log does.
+                _log.warning("metadata is not kept: %s", error)
     finally:
         if asker is not None:
             asker.close()
@@ -68,4 +74,4 @@ async def retain(config: ReplicaConfig, store: ReplicaStore, server: HaServer, f
                 "the disk %s", "has no room: nothing more is received" if refused else "has room again"
             )
         follower.set_room(not refused)
-        await asyncio.sleep(RETAIN_S)
+        await follower.wait_refused(RETAIN_S)

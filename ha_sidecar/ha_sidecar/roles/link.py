@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.transfer.actions import (
     Action,
@@ -48,6 +49,7 @@ PART_WAIT_S: Final = 0.2
 LINGER_S: Final = 60.0
 """How long its socket is kept after that."""
 PARTED: Final = "Parted"
+NO_ROOM: Final = "NoRoom"
 
 _log = logging.getLogger(__name__)
 
@@ -227,6 +229,8 @@ class HaLink:
             return self._receive(sock)
         except HaProtocolError as error:
             return LinkEnd("ProtocolError", str(error))
+        except NoRoomError as error:
+            return LinkEnd(NO_ROOM, str(error))
         except OSError as error:
             if self.machine.state is SlaveState.PARTED:
                 return LinkEnd(PARTED, str(error))

@@ -23,6 +23,7 @@ class Numbers:
     master_epoch: int
     slaves: int
     served: int
+    has_room: bool = True
 
 
 class ReplicaMetrics:
@@ -73,6 +74,11 @@ class _Gauges(Collector):
                 "rmqha_ha_master_epoch",
                 "Master epoch that is followed, -1 before the first",
                 numbers.master_epoch,
+            ),
+            (
+                "rmqha_ha_has_room",
+                "0 while the disk has no room and nothing is received",
+                int(numbers.has_room),
             ),
             ("rmqha_ha_slaves", "Slaves that this replica serves now", numbers.slaves),
         ):

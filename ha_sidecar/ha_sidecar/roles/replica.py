@@ -357,6 +357,7 @@ class Replica:
             master_epoch=self._view.role.epoch,
             slaves=len(self._ha_server.slaves()),
             served=self._ha_server.sent_bytes,
+            has_room=self._has_room,
         )
 
     def _readiness(self) -> tuple[bool, str]:
@@ -366,5 +367,10 @@ class Replica:
         members = ",".join(str(member) for member in sorted(view.members))
         return (
             view.in_sync,
-            f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}",
+            f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}"
+            + ("" if self._has_room else "; the disk has no room, nothing is received"),
         )
+
+    @property
+    def _has_room(self) -> bool:
+        return self._follower is None or self._follower.has_room

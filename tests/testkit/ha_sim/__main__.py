@@ -26,6 +26,7 @@ def _verdict(seed: int) -> tuple[int, str | None, Counter[str]]:
         "elections": group.elections,
         "crashes": group.crashes,
         "cuts of diverged tails": group.truncations,
+        "writes refused for want of room": group.refusals,
         "acknowledged bytes": len(group.acknowledged.data),
     }
     return seed, None, Counter(seen)

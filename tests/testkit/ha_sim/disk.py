@@ -4,9 +4,13 @@ What is written stays volatile until its file is synced. When power goes, each f
 rest nothing, all, the first operations, or each sector as it was at some time: a disk may write them in any order. Names
 are volatile until a directory is synced, and survive in the order in which they were made, as a journal keeps them.
 
+A disk may be given a size. Files are sparse: what counts is sectors that are not all zeros, and a write that finds no room
+for all of it does a part.
+
 A fuse makes the disk stop, or fail once, at a later step; which one, the schedule chooses.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +49,12 @@ class Content:
         """Make all of it durable."""
         self.durable = bytes(self.current)
         self.volatile.clear()
+
+    def used_bytes(self) -> int:
+        """Return the length of all sectors that are not zeros."""
+        data = bytes(self.current)
+        sectors = range(0, len(data), SECTOR_BYTES)
+        return sum(SECTOR_BYTES for at in sectors if data[at : at + SECTOR_BYTES].strip(b"\0"))
 
     def survivor(self, random: Random) -> bytes:
         """Return what is found after power was lost."""
@@ -105,9 +115,13 @@ class SimulatedFile:
         self._content = content
 
     def write_at(self, parts: Sequence[memoryview], at: int) -> None:
-        """Write the parts one after another."""
-        self._content.write(at, b"".join(parts))
+        """Write the parts one after another; on a full disk only a part of them."""
+        data = b"".join(parts)
+        room_bytes = self._disk.room_bytes()
+        self._content.write(at, data[:room_bytes])
         self._disk.step("write")
+        if len(data) > room_bytes:
+            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
 
     def read_at(self, length: int, at: int) -> bytes:
         """Return the bytes from `at`."""
@@ -139,12 +153,14 @@ class SimulatedDisk:
         steps: how many steps were taken so far.
         fuse: steps until something happens, None for never.
         fuse_error: what happens then.
+        capacity_bytes: the disk's size, None for one that never runs full.
     """
 
     def __init__(self) -> None:
         self.steps = 0
         self.fuse: int | None = None
         self.fuse_error: type[Exception] = PowerLossError
+        self.capacity_bytes: int | None = None
         self._names: dict[Path, Content] = {}
         self._durable_names: dict[Path, Content] = {}
         self._name_log: list[_Changes] = []
@@ -205,6 +221,20 @@ class SimulatedDisk:
         self._durable_names = dict(self._names)
         self._name_log.clear()
 
+    def usage(self, _path: Path) -> tuple[int, int]:
+        """Return (used, all) bytes; a disk without a size is empty."""
+        return (self.used_bytes(), self.capacity_bytes) if self.capacity_bytes is not None else (0, 1 << 60)
+
+    def used_bytes(self) -> int:
+        """Return what files take, in whole sectors."""
+        return sum(content.used_bytes() for content in self._names.values())
+
+    def room_bytes(self) -> int:
+        """Return how many bytes still fit."""
+        if self.capacity_bytes is None:
+            return 1 << 60
+        return max(0, self.capacity_bytes - self.used_bytes())
+
     def drop_directory(self, path: Path) -> None:
         """Remove a directory durably, as a person does it."""
         for names in (self._names, self._durable_names):
@@ -219,6 +249,7 @@ class SimulatedDisk:
         for change in self._name_log[: random.randint(0, len(self._name_log))]:
             _apply(names, change)
         found = SimulatedDisk()
+        found.capacity_bytes = self.capacity_bytes
         for path, content in names.items():
             data = content.survivor(random)
             found._names[path] = Content(data, [], bytearray(data))

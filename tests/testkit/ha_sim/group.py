@@ -6,16 +6,18 @@ What each part may do is the contract of the simulation:
     clients     are told "stored" when every member of the master's set has acknowledged
     network     delivers bytes of one connection in order and in any pieces; a connection breaks at any time, and its two
                 ends notice at different times, so that an old one outlives the next
-    disk        see `disk`; a process is killed, loses power or meets an error at any step of its I/O
+    disk        see `disk`; in some schedules it has hardly any room left, for a while; a process is killed, loses power or meets an error at any step of its I/O
     clock       one for all; time passes in jumps
 
 All randomness comes from one `random.Random(seed)`; the same seed gives the same run.
 """
 
+import contextlib
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.store import StoreError
 from testkit.ha_sim.checks import Acknowledged, SafetyViolation, check_kept, check_labels, messages, written
 from testkit.ha_sim.disk import PowerLossError
@@ -24,6 +26,10 @@ from testkit.ha_sim.member import FILE_BYTES, Member, Session
 MEMBERS: Final = 3
 SETTLE_STEPS_MAX: Final = 4_000
 PIECE_BYTES_MAX: Final = 3_000
+FULL_DISKS: Final = 0.3
+"""Share of schedules in which disks run full."""
+FILLS, EMPTIES = 0.01, 0.03
+"""Chances of a step, in such a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,9 @@ class Group:
         self.crashes = 0
         self.elections = 0
         self._written = 0
+        # Chance of its own: what disks are full does not change what else a seed does before that.
+        self._disk_random: Final = Random(f"disks of {seed}")
+        self._disks_fill: Final = self._disk_random.random() < FULL_DISKS
         for member in self.all:
             member.start()
 
@@ -98,6 +107,8 @@ class Group:
         for _ in range(self.plan.steps):
             if self.random.random() < self.plan.mishaps:
                 self._mishap()
+            if self._disks_fill:
+                self._fill_or_empty()
             self._step()
         self._heal()
 
@@ -133,6 +144,16 @@ class Group:
                 self._guarded(member, lambda: self._write(member))
             case _:
                 self.now_ms += random.choice((500, 3_000, 25_000))
+
+    def _fill_or_empty(self) -> None:
+        """Let others take most of a disk, or all that is left, or give it back."""
+        chance, member = self._disk_random.random(), self._disk_random.choice(self.all)
+        if chance < FILLS:
+            member.disk.capacity_bytes = member.disk.used_bytes() + self._disk_random.randrange(
+                4 * FILE_BYTES
+            )
+        elif chance < FILLS + EMPTIES:
+            member.disk.capacity_bytes = None
 
     def elect(self) -> None:
         """Elect a living member of the set."""
@@ -170,6 +191,11 @@ class Group:
         for member in self.all:
             if member.store is not None and member.id in self.members:
                 check_kept(self.acknowledged, member.content(), FILE_BYTES)
+
+    @property
+    def refusals(self) -> int:
+        """Count the writes that a log refused for want of room."""
+        return sum(member.refusals for member in self.all)
 
     @property
     def truncations(self) -> int:
@@ -212,7 +238,8 @@ class Group:
             self._written += 1
             body = written(member.office, self._written, self.random.choice((5, 60, 300, 1_500)))
             long = self.plan.long_properties and self.random.random() < 0.5
-            member.append(body, b"P\x01" + b"v" * (1_400 if long else 10) + b"\x02")
+            with contextlib.suppress(NoRoomError):
+                member.append(body, b"P\x01" + b"v" * (1_400 if long else 10) + b"\x02")
 
     def _sync(self, member: Member) -> None:
         member.sync()
@@ -299,7 +326,7 @@ class Group:
 
     def _heal(self) -> None:
         for member in self.all:
-            member.disk.fuse, member.is_tempted = None, False
+            member.disk.fuse, member.is_tempted, member.disk.capacity_bytes = None, False, None
             if member.store is None:
                 member.start()
         self._check_kept()

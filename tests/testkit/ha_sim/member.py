@@ -12,9 +12,10 @@ from typing import Final
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.layout import LogLayoutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
+from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, ARCHIVES_MAX, ReplicaStore
-from ha_sidecar.roles.link import DiskFailedError, HaLink, LinkEnd
+from ha_sidecar.roles.link import NO_ROOM, DiskFailedError, HaLink, LinkEnd
 from ha_sidecar.transfer.actions import AdoptEpochs, Close, HandshakeDone, SendBytes, SendFrame
 from ha_sidecar.transfer.errors import HaProtocolError
 from ha_sidecar.transfer.master import MasterMachine, MasterState
@@ -29,6 +30,8 @@ FILE_BYTES: Final = 4096
 UNREAD_BYTES_MAX: Final = 8192
 """What a socket's buffers take before its writer has to wait."""
 TEMPTATION: Final = 0.3
+REFUSE_ABOVE: Final = 0.95
+"""Share of its disk that a log keeps below, as a log replica does by default."""
 _DIRECTORY = Path("/store")
 
 
@@ -80,6 +83,9 @@ class SteppedLink(HaLink):
             raise SafetyViolation(f"slave {self._member.id}: {error}") from error
         except BrokenPipeError:
             return LinkEnd("ConnectionLost")
+        except NoRoomError as error:
+            self._member.refusals += 1
+            return LinkEnd(NO_ROOM, str(error))
         except DiskFailedError as error:
             raise error.cause from error
 
@@ -93,7 +99,11 @@ class SteppedLink(HaLink):
     def _write(self, offset: int, run: list[memoryview]) -> None:
         if run:
             self._member.held.write(offset, b"".join(run))
-        super()._write(offset, run)
+        try:
+            super()._write(offset, run)
+        except NoRoomError:
+            del self._member.held.data[offset:]
+            raise
 
     def _truncate(self, to_offset: int) -> LinkEnd | None:
         self._member.tempt()
@@ -179,6 +189,7 @@ class Member:
         knows: the newest epoch that it heard of.
         members: the SyncStateSet as far as it knows, while it is master.
         truncations: cuts of its log so far.
+        refusals: writes that its log refused so far, since its disk had no room.
         is_tempted: whether its disk may stop where most can go wrong.
     """
 
@@ -196,6 +207,7 @@ class Member:
         self.members: set[int] = set()
         self.archived = False
         self.truncations = 0
+        self.refusals = 0
         self.is_tempted = True
         self._random: Final = random
         self._after_sync: Final = after_sync
@@ -204,7 +216,7 @@ class Member:
     def start(self) -> None:
         """Start its process: recover the log and hold it against what it was."""
         try:
-            store = ReplicaStore(_DIRECTORY, FILE_BYTES, self.disk)
+            store = ReplicaStore(_DIRECTORY, FILE_BYTES, self.disk, REFUSE_ABOVE)
         except LogLayoutError as error:
             raise SafetyViolation(f"member {self.id} cannot recover: {error}") from error
         self.store = store
@@ -254,7 +266,12 @@ class Member:
     def _append(self, at: int, data: bytes) -> None:
         assert self.store is not None
         self.held.write(at, data)
-        self.store.log.append(at, [memoryview(data)])
+        try:
+            self.store.log.append(at, [memoryview(data)])
+        except NoRoomError:
+            del self.held.data[at:]
+            self.refusals += 1
+            raise
         self.want_sync()
 
     def want_sync(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from controller_core.channel import Connection, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles import keeping
+from ha_sidecar.roles import keeping, metadata
+from ha_sidecar.roles.asking import Asker
 from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.follower import Follower
@@ -66,6 +68,8 @@ async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(follower, "_follow", follow)
+    assert not follower.has_room, "nobody has looked at the disk yet"
+    follower.set_room(True)
     follower.link = link  # type: ignore[assignment]  # all that is asked of it is to stop
     follower.set_room(False)
     follower.set_room(False)
@@ -84,7 +88,6 @@ async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(
 async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "RETAIN_S", 0.001)
     looks = [(0, False), (4096, True), (0, False)]
 
     def look(_: Retaining) -> tuple[int, bool]:
@@ -99,11 +102,32 @@ async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
         def set_room(self, has_room: bool) -> None:
             told.append(has_room)
 
+        async def wait_refused(self, _timeout_s: float) -> None:
+            return
+
     fakes: Any = Told()
     with contextlib.suppress(OSError):  # the looks are over
         await asyncio.wait_for(retain(config_of(tmp_path), store, fakes, fakes), WAIT_S)
     assert told == [True, False, True]
     store.close()
+
+
+async def test_a_full_disk_keeps_no_metadata_until_it_has_room_and_other_errors_are_final(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "METADATA_S", 0.001)
+    numbers = [errno.ENOSPC, errno.EDQUOT, errno.EIO]
+
+    async def fetch(_asker: Asker) -> dict[int, bytes]:
+        raise OSError(numbers.pop(0), "the disk")
+
+    monkeypatch.setattr(metadata, "fetch", fetch)
+    view = GroupView()
+    view.role = Role(1, 1, "127.0.0.1:1")
+    with pytest.raises(OSError, match="the disk") as raised:
+        await asyncio.wait_for(keep_metadata(config_of(tmp_path), view), WAIT_S)
+    assert raised.value.errno == errno.EIO
+    assert numbers == []
 
 
 async def test_what_the_master_knows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
