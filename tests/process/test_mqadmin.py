@@ -1,4 +1,4 @@
-"""RocketMQ's own mqadmin, three releases of it, against three of our controllers with brokers that beat."""
+"""RocketMQ's own mqadmin, three releases of it, against three of our controllers with brokers that beat and a log replica."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from controller_core.remoting import headers
 from testkit.controllers import ControllerCluster
 from testkit.fake_broker import FakeBroker
 from testkit.jars import jars
+from testkit.replica import LogReplica
 from testkit.rocketmq import mqadmin
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -58,7 +59,7 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
-async def test_every_controller_command_of_mqadmin_works(admin: Admin) -> None:
+async def test_every_controller_command_of_mqadmin_works(admin: Admin, tmp_path: Path) -> None:
     """One test a release, because a JVM takes a second for each command and the commands build on one another."""
     first, second = await _two_brokers(admin.cluster)
     try:
@@ -67,6 +68,7 @@ async def test_every_controller_command_of_mqadmin_works(admin: Admin) -> None:
         await _check_election(admin, second)
         await _check_cleaning(admin, first)
         await _check_config(admin)
+        await _check_log_replica(admin, second, tmp_path)
     finally:
         await first.die()
         await second.die()
@@ -139,3 +141,37 @@ async def _check_config(admin: Admin) -> None:
     for address in admin.cluster.remoting_addresses:
         assert any(line.strip("=") == address for line in lines), lines
     assert sum("enableElectUncleanMaster" in line and line.endswith("true") for line in lines) == 3
+
+
+async def _check_log_replica(admin: Admin, master: FakeBroker, directory: Path) -> None:
+    """With unclean elections on, as they are by now."""
+    replica = LogReplica(directory, CLUSTER, GROUP, admin.cluster.remoting_addresses)
+    await replica.start()
+    try:
+        group = await admin.cluster.wait_group(
+            CLUSTER,
+            GROUP,
+            lambda group: all(one["alive"] for one in group["replicas"][1:]) and len(group["replicas"]) == 2,
+        )
+        (log,) = [one for one in group["replicas"] if not one["electable"]]
+        log_id = log["broker_id"]
+        master.epoch = group["master_epoch"]
+        await master.alter((2, log_id), group["sync_state_set_epoch"])
+        lines = _lines(await admin("getSyncStateSet", "-b", GROUP))
+        members = [line for line in lines if line.startswith("InSyncReplica:")]
+        assert members == [
+            f"InSyncReplica:\tReplicaIdentity{{brokerName='{name}', brokerId={broker_id}, brokerAddress='{address}', alive=true}}"
+            for name, broker_id, address in (
+                (GROUP, 2, master.address),
+                (f"{GROUP} (log replica)", log_id, replica.address),
+            )
+        ], lines
+        await master.die()
+        await admin.cluster.wait_group(CLUSTER, GROUP, lambda group: group["master_id"] is None)
+        text = await admin("electMaster", "-b", str(log_id), "-bn", GROUP, "-c", CLUSTER)
+        assert "#BrokerMasterAddr" not in text, text
+        group = await admin.cluster.group_info(CLUSTER, GROUP) or {}
+        assert group["master_id"] is None
+        assert [one["broker_id"] for one in group["replicas"] if one["alive"]] == [log_id]
+    finally:
+        await replica.process.stop()

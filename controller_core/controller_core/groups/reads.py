@@ -94,6 +94,7 @@ def group_view(group: Group, is_alive: IsAlive) -> GroupView:
             broker_id=broker_id,
             address=replica.address,
             alive=is_alive(ReplicaKey(*group.key, broker_id)),
+            log_replica=not replica.electable,
         )
         for broker_id, replica in sorted(group.replicas.items())
     )

@@ -41,6 +41,7 @@ class ReplicaView:
     broker_id: int
     address: str
     alive: bool
+    log_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)

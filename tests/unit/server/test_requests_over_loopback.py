@@ -20,6 +20,7 @@ from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.server import notifier, role_changes
 from controller_core.server.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.properties import parse
+from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 
 WITHIN_S = 60.0
@@ -105,6 +106,19 @@ async def test_sync_state_data_tell_who_is_alive(one: OneNode) -> None:
         info = BrokerReplicasInfo.decode(answer.body).replicas_info_table["b1"]
         assert [(member.broker_id, member.alive) for member in info.in_sync_replicas] == [(1, True)]
         assert [(member.broker_id, member.alive) for member in info.not_in_sync_replicas] == [(2, False)]
+
+
+async def test_sync_state_data_tell_who_is_a_log_replica(one: OneNode) -> None:
+    log_replica = FakeBroker([one.remoting], "b1", log_replica=True)
+    async with one.broker() as first, log_replica:
+        await first.elect()
+        answer = await first.call(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names(["b1"]))
+        info = BrokerReplicasInfo.decode(answer.body).replicas_info_table["b1"]
+        assert [member.broker_name for member in info.in_sync_replicas] == ["b1"]
+        assert [
+            (member.broker_name, member.broker_id, member.broker_address)
+            for member in info.not_in_sync_replicas
+        ] == [("b1 (log replica)", 2, log_replica.address)]
 
 
 async def test_a_request_without_what_it_needs_is_answered_with_code_1(one: OneNode) -> None:

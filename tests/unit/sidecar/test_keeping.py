@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from controller_core.channel import Connection, serve
+from controller_core.channel.asking import Asker
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.roles import keeping, metadata
-from ha_sidecar.roles.asking import Asker
 from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.follower import Follower
