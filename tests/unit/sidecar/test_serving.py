@@ -1,5 +1,6 @@
 """The HA port over real sockets: a log served to real links byte for byte, to several at once, through cuts and stalls."""
 
+import os
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
+from testkit.ha_by_hand import HandSlave
 from testkit.messages import boundaries, log_bytes
 from testkit.stores import append
 
@@ -136,6 +138,58 @@ def test_slaves_get_the_log_and_what_comes_later(source: Source, tmp_path: Path)
         slave.close()
     wait_until(lambda: source.server.slaves() == [])
     assert source.server.sent_bytes == 2 * len(log)
+
+
+class Syscalls:
+    """Counts what sessions give to the kernel: pieces written from this program's memory, and bytes of files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written: list[bytes] = []
+        self.sendfile_bytes = 0
+        write, sendfile = socket.socket.send, os.sendfile
+
+        def send(sock: socket.socket, data: bytes, flags: int = 0) -> int:
+            sent = write(sock, data, flags)
+            self.written.append(bytes(data[:sent]))
+            return sent
+
+        def counted(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+            sent = sendfile(out_fd, in_fd, offset, count)
+            self.sendfile_bytes += sent
+            return sent
+
+        monkeypatch.setattr(socket.socket, "send", send)
+        monkeypatch.setattr(os, "sendfile", counted)
+
+
+def test_bodies_leave_by_sendfile_and_nothing_but_reply_and_headers_is_written(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_bytes(150, FILE_BYTES)
+    source.write(log)
+    kernel = Syscalls(monkeypatch)
+    with HandSlave(source.server.port) as slave:
+        reply = slave.shake_hands(codec.Handshake(2))
+        slave.ack(0)
+        headers = slave.frames_to(len(log))
+    assert sum(header.body_bytes for header in headers) == kernel.sendfile_bytes == len(log)
+    assert kernel.written[0] == codec.encode_reply(reply)
+    assert kernel.written[1 : 1 + len(headers)] == [codec.encode_frame_header(header) for header in headers]
+
+
+def test_a_reply_of_many_epochs_leaves_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(tmp_path / "source")
+    epochs = EpochList.of(*((epoch, epoch) for epoch in range(1000)))
+    source.store.adopt(epochs)
+    source.write(log_bytes(20, FILE_BYTES))
+    kernel = Syscalls(monkeypatch)
+    with HandSlave(source.server.port) as slave:
+        slave.send(codec.encode_handshake(codec.Handshake(2)))
+        # One read, as Java's slave reads: a second part would make it shake hands again.
+        came = slave.peer.recv(1 << 20)
+        assert codec.decode_reply(came).epochs == epochs
+        assert kernel.written == [came]
+    source.close()
 
 
 def test_half_a_message_is_not_served(source: Source, tmp_path: Path) -> None:
