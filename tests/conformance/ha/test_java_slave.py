@@ -11,8 +11,8 @@ import pytest
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.codec import Handshake
-from testkit.ha_by_hand import HandMaster
-from testkit.ha_peers import OurMaster, tearing_relay
+from testkit.ha_by_hand import HandMaster, HandSlave
+from testkit.ha_peers import OurMaster, tearing_relay, wait_until
 from testkit.ha_stores import QUICK_TIMES, JavaStore, JavaStores
 from testkit.messages import log_bytes, message
 from testkit.replica import log_prefix_equal
@@ -306,3 +306,27 @@ def test_a_java_slave_joins_our_port_where_the_oldest_files_are_gone(
     java.become_slave(1, SLAVE_ID, ours.port)
     java.wait(lambda status: status.max_offset == end_offset)
     assert java.status().min_offset == FILE_BYTES == ours.store.log.min_offset
+
+
+def test_two_java_slaves_catch_up_beside_one_that_does_not_read(stores: JavaStores, tmp_path: Path) -> None:
+    # More than the kernel takes for a socket that nobody reads.
+    file_bytes, stalled_id, ids = 4 << 20, 7, (2, 3)
+    with OurMaster(tmp_path / "ours", file_bytes) as ours, HandSlave(ours.port, 4096) as stalled:
+        stalled.shake_hands(Handshake(stalled_id))
+        stalled.ack(0)
+        slaves = [stores.open(tmp_path / f"java{one}", one, file_bytes) for one in ids]
+        for one, java in zip(ids, slaves, strict=True):
+            java.become_slave(1, one, ours.port)
+        for count in (200, 50):
+            end_offset = ours.fill(count, body_bytes=60_000)
+            stalled.ack(0)  # it lives, and reads nothing
+            for java in slaves:
+                assert_same(java, ours, end_offset)
+
+        def done() -> set[int]:
+            return {slave.broker_id for slave in ours.server.slaves() if slave.ack_offset == end_offset}
+
+        wait_until(lambda: done() == {*ids}, "acks of both")
+        # In time: the connection of the one that stalls is still there, and full.
+        (behind,) = [slave for slave in ours.server.slaves() if slave.broker_id == stalled_id]
+        assert (behind.ack_offset, 0 < behind.position < end_offset) == (0, True)
