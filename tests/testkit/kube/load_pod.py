@@ -125,16 +125,20 @@ class LoadPod:
         lines = (await self._shell(f"cat {DATA}/keys.jsonl")).decode().splitlines()
         return compare(await self.sends(), [json.loads(line)["key"] for line in lines])
 
-    async def stop_without_loss(self, *, gap_s_max: float | None = GAP_S_MAX) -> None:
+    async def stop_without_loss(
+        self, *, gap_s_max: float | None = GAP_S_MAX, failed_max: int | None = None
+    ) -> None:
         """End the producer; whatever was acknowledged must be read back, and no gap may have been longer.
 
         Args:
             gap_s_max: None where it may be as long as it takes.
+            failed_max: how many sends a client may have seen fail after its own tries, None for any number.
         """
         stats = await self.stop()
         assert stats.acknowledged > 0
         assert (await self.read_back()).lost == frozenset()
         assert gap_s_max is None or stats.longest_gap_s < gap_s_max, stats
+        assert failed_max is None or stats.failed <= failed_max, stats
 
     async def remove(self) -> None:
         """Remove the pod and its ConfigMap."""
