@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller_core.channel.asking import Asker, AskError
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.roles.asking import Asker, AskError
 from ha_sidecar.roles.config import host_port
 from testkit.controllers import command_path
 from testkit.jars import jars
