@@ -49,6 +49,7 @@ class Following:
         self.follower: Final = Follower(
             config, store, self.view, self._events, self._metrics, None, _nothing, lambda: None
         )
+        self.follower.set_room(True)  # nobody looks at the disk here
         self.work: Final = asyncio.ensure_future(self.follower.run())
 
     async def led_by(self, ha_port: int, epoch: int, master_id: int = 1) -> None:
