@@ -172,6 +172,8 @@ def test_bodies_leave_by_sendfile_and_nothing_but_reply_and_headers_is_written(
         reply = slave.shake_hands(codec.Handshake(2))
         slave.ack(0)
         headers = slave.frames_to(len(log))
+        # The bytes may be here before the session's thread has counted them.
+        wait_until(lambda: kernel.sendfile_bytes >= len(log))
     assert sum(header.body_bytes for header in headers) == kernel.sendfile_bytes == len(log)
     assert kernel.written[0] == codec.encode_reply(reply)
     assert kernel.written[1 : 1 + len(headers)] == [codec.encode_frame_header(header) for header in headers]
@@ -188,6 +190,7 @@ def test_a_reply_of_many_epochs_leaves_in_one_piece(tmp_path: Path, monkeypatch:
         # One read, as Java's slave reads: a second part would make it shake hands again.
         came = slave.peer.recv(1 << 20)
         assert codec.decode_reply(came).epochs == epochs
+        wait_until(lambda: kernel.written)
         assert kernel.written == [came]
     source.close()
 
