@@ -33,6 +33,7 @@ class AnsweringBroker(FakeBroker):
         takes_settings: whether it answers when somebody sets it.
         settings: what else it answers to request 26.
         topics: its answer to request 21; None if it does not answer that.
+        refusal: what it says when somebody makes a topic; empty if it takes it.
     """
 
     is_master = False
@@ -42,6 +43,7 @@ class AnsweringBroker(FakeBroker):
     takes_settings = True
     settings: Mapping[str, str] = MappingProxyType({})
     topics: bytes | None = None
+    refusal = ""
 
     def become_master(self, epoch: int) -> None:
         """Take the office that an election gave it in its answer, which is not a notice."""
@@ -69,6 +71,8 @@ class AnsweringBroker(FakeBroker):
                 body = text.encode()
             case RequestCode.GET_ALL_TOPIC_CONFIG if self.topics is not None:
                 body = self.topics
+            case RequestCode.UPDATE_AND_CREATE_TOPIC if self.refusal:
+                return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=self.refusal)
             case RequestCode.UPDATE_AND_CREATE_TOPIC if self.topics is not None:
                 self.topics = f'{{"topicConfigTable":{{"{(request.ext or {})["topic"]}":{{}}}}}}'.encode()
                 body = b""

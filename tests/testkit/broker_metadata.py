@@ -34,6 +34,16 @@ OFFSETS_MADE: Final = {f"{PLAIN}@{CONSUMERS}": {"1": 3}, f"{FIFO}@{CONSUMERS}": 
 _POLL_S: Final = 0.2
 
 
+DELETE_GROUP: Final = 207
+
+
+class DeleteGroupRequestHeader(Header, frozen=True):
+    """207 DELETE_SUBSCRIPTIONGROUP, with the group's offsets if wanted."""
+
+    group_name: str
+    clean_offset: bool = False
+
+
 @contextlib.asynccontextmanager
 async def asking(broker: Broker) -> AsyncIterator[Asker]:
     """Hold a connection to a broker."""
@@ -93,6 +103,11 @@ async def create(master: Asker) -> None:
             topic = name.partition("@")[0]
             committed = UpdateConsumerOffsetRequestHeader(CONSUMERS, topic, int(queue), offset)
             await must(master, RequestCode.UPDATE_CONSUMER_OFFSET, committed)
+
+
+async def delete_group(broker: Asker) -> None:
+    """Delete the group that `create` made, and its offsets, in this one broker."""
+    await must(broker, DELETE_GROUP, DeleteGroupRequestHeader(CONSUMERS, clean_offset=True))
 
 
 def made_in(snapshot: metadata.Snapshot) -> dict[str, Any]:

@@ -2,19 +2,14 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
-
-import aiohttp
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.roles.config import host_port
 from ha_sidecar.roles.fencing import SETTING
-from testkit.controllers import command_path
-from testkit.ports import free_port
-from testkit.process import ManagedProcess
+from testkit.companion import BrokerCompanion
 from testkit.rocketmq import Broker
 from testkit.witness import Witness
 
@@ -27,7 +22,7 @@ class FencedBroker:
     """A broker's companion with a fence, and its witness; the broker itself is somebody else's to start and stop.
 
     Attributes:
-        http: host:port of the companion.
+        companion: its process.
     """
 
     def __init__(
@@ -35,40 +30,19 @@ class FencedBroker:
     ) -> None:
         """Describe both; `given` are further settings of the companion."""
         self.broker = broker
-        self.http = f"{host_port(broker.address)[0]}:{free_port()}"
-        settings = {
-            "cluster": broker.place.cluster,
-            "group": broker.place.group,
-            "broker": broker.address,
-            "controllers": ";".join(controllers),
-            "http": self.http,
-            "fence": "true",
-            "fence-after-ms": str(int(FENCE_AFTER_S * 1000)),
-            **given,
-        }
-        arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
-        command = [command_path("ha-sidecar"), "companion", *arguments]
+        own = {"fence": "true", "fence-after-ms": str(int(FENCE_AFTER_S * 1000)), **given}
+        self._companion = BrokerCompanion(broker, controllers, **own)
+        self.companion = self._companion.process
         directory = broker.place.directory
-        name = f"companion of {broker.place.name}"
-        self.companion = ManagedProcess(name, command, directory / "companion.log")
         self.witness = Witness(broker.address, broker.place.group, topic, first_sequence, directory)
 
     async def wait_fence(self, closed: int, timeout_s: float = 60.0) -> None:
         """Wait until the companion's metrics say so; 1 is closed."""
-        async with asyncio.timeout(timeout_s), aiohttp.ClientSession() as session:
-            while True:
-                lines = (await _text(session, f"http://{self.http}/metrics")).splitlines()
-                found = [line for line in lines if line.startswith("rmqha_ha_fenced{")]
-                if found and float(found[0].rpartition(" ")[2]) == closed:
-                    return
-                await asyncio.sleep(_POLL_S)
+        await self._companion.wait_metric("fenced", closed, timeout_s)
 
     async def fence_changes(self) -> list[dict[str, Any]]:
         """Return the companion's events of its fence, in order."""
-        async with aiohttp.ClientSession() as session:
-            text = await _text(session, f"http://{self.http}/v1/events?follow=false")
-        events = [json.loads(line) for line in text.splitlines()]
-        return [event for event in events if event["kind"] == "FenceChanged"]
+        return await self._companion.events("FenceChanged")
 
     async def setting(self) -> int:
         """Return the broker's minInSyncReplicas; a JVM may take longer for its first answers than an ask waits."""
@@ -113,11 +87,3 @@ async def watched(sides: Sequence[FencedBroker]) -> AsyncIterator[None]:
     finally:
         await asyncio.gather(*(side.witness.process.stop() for side in sides))
         await asyncio.gather(*(side.companion.stop() for side in sides))
-
-
-async def _text(session: aiohttp.ClientSession, url: str) -> str:
-    try:
-        async with session.get(url) as response:
-            return await response.text()
-    except (aiohttp.ClientError, TimeoutError):
-        return ""

@@ -17,7 +17,7 @@ Source: SlaveSynchronize.java (what a slave copies, when), ConsumerManageProcess
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,6 +92,12 @@ def put_back(own: Snapshot, good: Snapshot) -> list[PutBack]:
     return found
 
 
+def is_of_topics(request: PutBack, topics: Collection[str]) -> bool:
+    """Say whether the request is for one of the topics, or for an offset in one."""
+    topic = request.name.partition("@")[0] if request.file_name == OFFSETS.file_name else request.name
+    return request.file_name != GROUPS.file_name and topic in topics
+
+
 def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
     if kind is TOPICS:
         header = _topic_header(name, value)
@@ -155,6 +161,17 @@ class MetadataGuard:
         self.good |= {kind: text for kind, text in master.items() if holds_entries(kind, text)}
         lacks = lacking(slave, master)
         self._since_ms = {item: self._since_ms.get(item, now_ms) for item in lacks}
+
+    def put_back(self, refused: Iterable[PutBack], now_ms: int) -> None:
+        """Learn that a new master has all of `good` but what it refused; that is missing at once."""
+        self.good = {}
+        self._compared = True
+        self._since_ms = {(request.file_name, request.name): now_ms - GRACE_MS for request in refused}
+
+    def has(self, own: Snapshot) -> None:
+        """Learn what the broker has by now of what it lacked; what came once and was deleted is not missed again."""
+        known = {(kind.file_name, name) for kind in own for name in names(kind, own[kind]) or ()}
+        self._since_ms = {item: since_ms for item, since_ms in self._since_ms.items() if item not in known}
 
     def forget(self) -> None:
         """Learn that the broker is no slave now, or of another master."""

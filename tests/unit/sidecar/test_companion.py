@@ -169,6 +169,65 @@ async def test_a_slave_that_is_promoted_without_its_topics_gets_them_back(
         (event,) = await made.wait_events("MetadataPutBack", 1)
         assert event["attrs"]["names"] == "topics.json:T"
         assert slave.topics == master.topics
+        status = await made.status()
+        assert (status["broker"]["is_master"], status["metadata_in_sync"]) == (True, True)
+
+
+async def test_a_slave_that_has_not_heard_of_its_promotion_is_not_held_against_itself(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.topics, slave.topics = b'{"topicConfigTable":{"T":{},"U":{}}}', b'{"topicConfigTable":{"U":{}}}'
+    async with beside(answering_group, slave, metadata_put_back=True) as made:
+        await made.wait_metric("metadata_in_sync", 1)  # it lacks one, not yet for long
+        slave.epoch = 99  # it takes no notice of an older one
+        await master.die()
+        await slave.wait_notice(2)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                status = await made.status()
+                if status["group"]["master_id"] == 2 and not status["metadata_in_sync"]:
+                    break
+                await asyncio.sleep(0.01)
+        assert (status["broker"]["is_master"], status["metadata_in_sync"]) == (False, None)
+        slave.become_master(100)
+        (event,) = await made.wait_events("MetadataPutBack", 1)
+        assert event["attrs"]["names"] == "topics.json:T"
+
+
+async def test_a_new_master_that_refuses_what_it_lacks_is_told_by_name_until_it_has_it(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
+    slave.refusal = "no room for it"
+    async with beside(answering_group, slave, metadata_put_back=True) as made:
+        await made.wait_metric("metadata_in_sync", 1)  # it lacks one, not yet for long
+        await master.die()
+        await slave.wait_notice(2)
+        await made.wait_metric("metadata_in_sync", 0)
+        status = await made.status()
+        assert (status["broker"]["is_master"], status["metadata_missing"]) == (True, {"topics.json": ["T"]})
+        slave.topics = master.topics
+        await made.wait_metric("metadata_in_sync", 1)
+
+
+async def test_a_topic_that_a_new_master_has_for_itself_is_not_missed(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.roles.metadata_guard.GRACE_MS", 0)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
+    slave.refusal = "The topic[T] is conflict with system topic."
+    async with beside(answering_group, slave, metadata_put_back=True) as made:
+        await made.wait_metric("metadata_in_sync", 0)
+        await master.die()
+        await slave.wait_notice(2)
+        await made.wait_metric("metadata_in_sync", 1)
+        assert slave.topics == b'{"topicConfigTable":{}}'
 
 
 async def test_a_change_of_master_is_an_event_of_its_epoch(answering_group: Any) -> None:

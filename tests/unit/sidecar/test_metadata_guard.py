@@ -10,6 +10,7 @@ from ha_sidecar.roles.metadata_guard import (
     GROUPS,
     MetadataGuard,
     UpdateConsumerOffsetRequestHeader,
+    is_of_topics,
     lacking,
     names,
     put_back,
@@ -110,3 +111,27 @@ def test_an_emptied_master_does_not_spoil_what_is_put_back_from() -> None:
     guard.compared(SAME, MASTER, 0)
     guard.compared(SAME, EMPTIED, 1)
     assert guard.good[TOPICS] == MASTER[TOPICS]
+
+
+def test_what_a_new_master_refused_is_missing_at_once_and_not_again_once_it_came() -> None:
+    guard = MetadataGuard()
+    guard.compared(EMPTIED, MASTER, 0)
+    guard.put_back([each for each in put_back(EMPTIED, MASTER) if each.name == "B"], 1)
+    assert guard.missing(1) == {"topics.json": ["B"]}
+    guard.has(EMPTIED)
+    assert guard.missing(2) == {"topics.json": ["B"]}
+    guard.has(MASTER)
+    assert guard.missing(3) == {}
+    guard.has(EMPTIED)
+    assert guard.missing(3 + GRACE_MS) == {}
+
+
+def test_an_offset_belongs_to_its_topic_and_a_group_of_the_same_name_does_not() -> None:
+    good = {
+        TOPICS: MASTER[TOPICS],
+        OFFSETS: MASTER[OFFSETS],
+        GROUPS: b'{"subscriptionGroupTable":{"A":{"groupName":"A"}}}',
+    }
+    own = {OFFSETS: b'{"offsetTable":{}}', GROUPS: b'{"subscriptionGroupTable":{}}', TOPICS: EMPTIED[TOPICS]}
+    found = {(each.file_name, each.name) for each in put_back(own, good) if is_of_topics(each, {"A"})}
+    assert found == {("topics.json", "A"), ("consumerOffset.json", "A@g")}
