@@ -1,7 +1,6 @@
 """All brokers of a group lose their disks: its log replica brings one back, with all it knew, and it takes office again."""
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +13,13 @@ import pytest
 from ha_sidecar.roles import metadata
 from ha_sidecar.roles.metadata_guard import TOPICS, names
 from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
-from testkit.controllers import ControllerCluster, command_path
+from testkit.controllers import ControllerCluster
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings, Send, read_back
 from testkit.ports import free_port
 from testkit.replica import LogReplica, log_prefix_equal
 from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.store_commands import printed_by, seed_command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -88,10 +88,13 @@ class Group:
 
     async def rebuild(self, broker: Broker, broker_id: int) -> None:
         """Fill the broker's empty disk from the replica, the only member that is left, and start the broker."""
-        seeded = await seed(broker.store, self.controllers.remoting_addresses, broker_id)
+        addresses, given = self.controllers.remoting_addresses, {"broker-id": str(broker_id)}
+        seeded = await printed_by(
+            seed_command(broker.store, (CLUSTER, GROUP), addresses, FILE_BYTES, **given)
+        )
         assert seeded["seeded"], seeded
         assert log_prefix_equal(
-            self.replica.store / "commitlog", broker.store / "commitlog", int(seeded["max_offset"])
+            self.replica.store / "commitlog", broker.store / "commitlog", seeded["max_offset"]
         )
         await broker.start(BOOT_TIMEOUT_S)
         await self.replica.wait_in_sync()
@@ -143,26 +146,6 @@ async def lose(broker: Broker) -> None:
     """Kill a broker, and its disk is gone."""
     await broker.kill()
     shutil.rmtree(broker.store)
-
-
-async def seed(store: Path, controllers: list[str], broker_id: int) -> dict[str, Any]:
-    """Run `ha-sidecar seed` for a broker that had an id."""
-    settings = {
-        "cluster": CLUSTER,
-        "group": GROUP,
-        "store": str(store),
-        "controllers": ";".join(controllers),
-        "broker-id": str(broker_id),
-        "mapped-file-bytes": FILE_BYTES,
-    }
-    arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
-    process = await asyncio.create_subprocess_exec(
-        command_path("ha-sidecar"), "seed", *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    printed, _ = await process.communicate()
-    assert process.returncode == 0
-    found: dict[str, Any] = json.loads(printed)
-    return found
 
 
 @pytest.mark.parametrize("version", ["5.2.0", "5.5.0"])

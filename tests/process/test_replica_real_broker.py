@@ -1,7 +1,6 @@
 """The log replica against unmodified Java brokers: it joins, holds the same bytes, resumes, and survives kill -9."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from testkit.controllers import command_path
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings, read_back
 from testkit.replica import LogReplica, log_prefix_equal
@@ -22,6 +20,7 @@ from testkit.rocketmq import (
     JavaController,
     NameServer,
 )
+from testkit.store_commands import printed_by, verify_command
 from testkit.witness import Witness
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
@@ -98,17 +97,6 @@ async def group(
         await asyncio.gather(controller.stop(), name_server.stop())
 
 
-async def verify(replica: LogReplica) -> dict[str, int]:
-    """Run `ha-sidecar verify` on the stopped replica's store."""
-    process = await asyncio.create_subprocess_exec(
-        command_path("ha-sidecar"), "verify", str(replica.store), stdout=asyncio.subprocess.PIPE
-    )
-    printed, _ = await process.communicate()
-    assert process.returncode == 0, printed
-    found: dict[str, int] = json.loads(printed)
-    return found
-
-
 @pytest.mark.parametrize("version", ["5.5.0", "5.4.0", "5.2.0"])
 async def test_a_replica_joins_an_empty_group_and_holds_the_same_bytes(tmp_path: Path, version: str) -> None:
     # minInSyncReplicas=2: nothing can be written before the replica is in the set.
@@ -125,7 +113,7 @@ async def test_a_replica_joins_an_empty_group_and_holds_the_same_bytes(tmp_path:
             made.broker.store / "epochFileCheckpoint"
         ).read_text()
         await made.replica.process.stop()
-        found = await verify(made.replica)
+        found = await printed_by(verify_command(made.replica.store))
         assert found["messages"] >= stats.acknowledged
         assert found["max_offset"] == max_offset
 
