@@ -1,7 +1,8 @@
-"""A seed copies from a live Java master: a Java broker on what it filled goes on where it ends."""
+"""A seed copies from a live Java master: a Java broker goes on where it ends, and a killed seed where it was."""
 
 import asyncio
 import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from testkit.broker_metadata import asking
 from testkit.controllers import ControllerCluster
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings
+from testkit.process import ManagedProcess
 from testkit.replica import log_prefix_equal
 from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 from testkit.store_commands import printed_by, seed_command, verify_command
@@ -28,6 +30,9 @@ LOAD_TIMEOUT_S = 240.0
 FILE_BYTES = 1 << 20
 PAYLOAD_BYTES = 4000
 RECORD_BYTES_MAX = PAYLOAD_BYTES + 500
+SPEED_BYTES = 2 << 20
+LOG_BYTES = 10 * SPEED_BYTES
+"""What takes the master ten seconds to send."""
 FROM_OFFSET = re.compile(r"Master transfer data to slave .*, from offset:(\d+)")
 """What a Java master says when it begins to send."""
 
@@ -128,3 +133,31 @@ async def test_a_broker_on_a_seeded_store_is_sent_only_what_its_master_wrote_sin
         found = await printed_by(verify_command(made.slave.store))
         assert found["max_offset"] == max_offset
         assert found["messages"] >= stats.acknowledged
+
+
+async def test_a_seed_killed_in_the_midst_goes_on_where_it_was(tmp_path: Path) -> None:
+    slow = {"haFlowControlEnable": "true", "maxHaTransferByteInSecond": str(SPEED_BYTES)}
+    async with group(tmp_path, **slow) as made:
+        async with made.load("load") as load:
+            await load.wait_for_acknowledged(LOG_BYTES // PAYLOAD_BYTES, LOAD_TIMEOUT_S)
+            stats = await load.stop()
+        max_offset = (await facts_of(made.master)).max_offset
+        killed = ManagedProcess("seed", made.seed(), tmp_path / "seed.log")
+        async with killed:
+            # It tells how far it is, which is neither at the beginning nor at the end.
+            await killed.wait_for_text("s left", BOOT_TIMEOUT_S)
+            await killed.kill()
+        assert killed.returncode == -signal.SIGKILL
+        (share, have, all_bytes), *_ = re.findall(r"([\d.]+) %: (\d+) of (\d+) bytes", killed.output())
+        assert 0 < float(share) < 100
+        assert 0 < int(have) < int(all_bytes) == max_offset
+        # What it was writing when it ended may be half a record, which is no damage and no loss.
+        held = await printed_by(verify_command(made.slave.store), (0, 1))
+        assert 0 < held["max_offset"] < max_offset
+        seeded = await printed_by(made.seed())
+        assert seeded["max_offset"] == max_offset
+        assert 0 < seeded["copied_bytes"] <= max_offset - held["max_offset"]
+        found = await printed_by(verify_command(made.slave.store))
+        assert (found["min_offset"], found["max_offset"], found["first_damage"]) == (0, max_offset, None)
+        assert found["messages"] >= stats.acknowledged
+        assert log_prefix_equal(made.master.store / "commitlog", made.slave.store / "commitlog", max_offset)

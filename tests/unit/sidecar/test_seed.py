@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,6 +202,51 @@ def test_a_damaged_record_ends_the_copy_while_more_is_coming(
         file.write(b"!")
     with pytest.raises(SeedError, match=f"the record at {boundaries(LOG, FILE_BYTES)[5]} came damaged"):
         run(config_of(tmp_path / "new", member))
+
+
+def test_how_far_it_is_is_told_while_more_is_coming(
+    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tell = Seed._tell_progress
+    lines: list[str] = []
+
+    def tell_and_end(seed: Seed, notes: seeding._Notes) -> None:
+        """Let the copy end with the first line."""
+        tell(seed, notes)
+        lines.extend(record.getMessage() for record in caplog.records if " left" in record.getMessage())
+        notes.caught_up = bool(lines)
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(seeding, "PROGRESS_S", 0.02)
+    monkeypatch.setattr(seeding._Notes, "on_caught_up", lambda self, offset: None)
+    monkeypatch.setattr(Seed, "_tell_progress", tell_and_end)
+    run(config_of(tmp_path / "new", member))
+    found = re.fullmatch(r"([\d.]+) %: (\d+) of (\d+) bytes, \d+ MB/s, \d+ s left", lines[0])
+    assert found is not None, lines
+    share, have, all_bytes = found.groups()
+    assert int(all_bytes) == len(LOG)
+    assert float(share) == pytest.approx(100 * int(have) / len(LOG), abs=0.05)
+
+
+def test_how_far_it_is_is_told_once_a_second(
+    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(seeding.time, "monotonic", lambda: now_s)
+    caplog.set_level(logging.INFO)
+    config = config_of(tmp_path / "new", member)
+    store = ReplicaStore(config.store, FILE_BYTES)
+    store.adopt(EpochList.of((1, 0)))
+    seed, notes = Seed(config, store, lambda: member.address), seeding._Notes(store)
+    notes.master_max_offset = 4 * FILE_BYTES
+    append(store, LOG[:FILE_BYTES])
+    told = []
+    for now_s in (100.5, 101.0, 101.5, 102.0):  # noqa: B007 - the clock reads it
+        seed._tell_progress(notes)
+        told.append(len(caplog.messages))
+    store.close()
+    assert told == [0, 1, 1, 2]
+    assert caplog.messages[0] == "25.0 %: 4096 of 16384 bytes, 0 MB/s, 3 s left"
 
 
 def test_what_comes_in_place_of_a_tail_that_was_checked_is_checked_too(
