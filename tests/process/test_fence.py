@@ -1,6 +1,7 @@
 """A real master that hears nobody, stands still or is cut off, with the fence of its companion on, is never a second writer."""
 
 import asyncio
+import contextlib
 import signal
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ FAILOVER_WITHIN_S = 60.0
 HAD = int(ZERO_LOSS_SETTINGS["minInSyncReplicas"])
 CONTROLLERS_TIMEOUT_S = 10.0
 """controllerHeartBeatTimeoutMills of the broker."""
+STOP_AFTER_S = 4.5
 FILE_BYTES = str(1 << 20)
 SETTINGS = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES}
 OFTEN = {"poll-interval-ms": "300"}
@@ -85,6 +87,56 @@ async def test_a_master_that_hears_nobody_takes_no_writes_before_another_may_be_
         await broker.stop()
         await cluster.stop()
         await name_server.stop()
+
+
+async def test_a_frozen_master_that_cannot_be_told_is_stopped_and_serves_again_once_it_is_started(
+    tmp_path: Path,
+) -> None:
+    jar_directory = await jars("5.5.0")
+    name_server = NameServer(jar_directory, tmp_path / "ns")
+    cluster = ControllerCluster(tmp_path / "controllers", 1)
+    addresses = cluster.remoting_addresses
+    place = BrokerPlace(CLUSTER, GROUP, "broker", tmp_path / "broker")
+    settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(int(CONTROLLERS_TIMEOUT_S * 1000))}
+    broker = Broker(jar_directory, place, name_server.address, settings, controllers=addresses)
+    replica = LogReplica(tmp_path / "replica", CLUSTER, GROUP, addresses, {"mapped-file-bytes": FILE_BYTES})
+    async with contextlib.AsyncExitStack() as running:
+        for stop in (name_server.stop, cluster.stop, broker.stop, replica.process.stop):
+            running.push_async_callback(stop)
+        await asyncio.gather(name_server.start(), cluster.start())
+        await broker.start(BOOT_TIMEOUT_S)
+        await replica.start()
+        await replica.wait_in_sync()
+        stopping = {
+            "fence-stop-ms": str(int(STOP_AFTER_S * 1000)),
+            "fence-stop-command": f"kill -9 {broker.process.pid}",
+        }
+        fenced = FencedBroker(broker, addresses, TOPIC, 0, **stopping)
+        running.push_async_callback(fenced.companion.stop)
+        await fenced.companion.start()
+        await fenced.wait_fence(0)
+        broker.process.signal(signal.SIGSTOP)
+        silent_since_s = time.monotonic()
+        cluster.freeze_node(0)
+        replica.process.signal(signal.SIGSTOP)
+        assert await broker.process.wait(60.0) == -signal.SIGKILL
+        took_s = time.monotonic() - silent_since_s
+        assert STOP_AFTER_S - 2.0 < took_s < CONTROLLERS_TIMEOUT_S, "in time, and not before"
+        await fenced.companion.wait_for_text("fence STOPPED", 60.0)
+        states = [change["attrs"]["state"] for change in await fenced.fence_changes()]
+        assert states[-2:] == ["CLOSING", "STOPPED"]
+        cluster.thaw_node(0)
+        replica.process.signal(signal.SIGCONT)
+        await broker.start(BOOT_TIMEOUT_S)
+        await fenced.wait_fence(0)
+        await fenced.wait_setting(HAD)
+        await replica.wait_in_sync()
+        settings_of_load = LoadSettings(threads=1, rate=50)
+        async with LoadClient(
+            jar_directory, name_server.address, TOPIC, tmp_path / "after", settings_of_load
+        ) as producer:
+            await producer.wait_for_acknowledged(20, 60.0)
+            await producer.stop()
 
 
 def assert_one_writer(old: FencedBroker, new: FencedBroker, old_epoch: int, new_epoch: int) -> None:

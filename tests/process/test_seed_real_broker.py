@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.roles.asking import AskError
+from controller_core.channel.asking import AskError
 from ha_sidecar.roles.companion_facts import BrokerFacts
 from ha_sidecar.roles.looking import ask_broker
 from testkit.broker_metadata import asking

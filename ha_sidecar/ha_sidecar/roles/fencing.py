@@ -60,9 +60,12 @@ class Fencing:
         self._majority_ms = self._peers_ms = _now_ms()
 
     @property
-    def is_closed(self) -> bool:
-        """Say whether the broker is kept from taking writes, or is about to be."""
-        return self.fence is not None and self.fence.state is not FenceState.OPEN
+    def is_closed(self) -> bool | None:
+        """Say whether the broker is kept from taking writes, or is about to be; None until its settings were seen.
+
+        Until then it is not guarded: a broker that has not answered yet may just be starting.
+        """
+        return None if self.fence is None else self.fence.state is not FenceState.OPEN
 
     async def run(self) -> None:
         """Guard until cancelled."""

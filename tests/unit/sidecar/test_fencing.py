@@ -90,7 +90,7 @@ async def test_a_master_without_a_majority_and_without_its_members_takes_no_writ
         await wait_known(made)
         cut_off(made)
         await asyncio.sleep(0.5)
-        assert not made.is_closed  # the other member answers and denies to be master
+        assert made.is_closed is False  # the other member answers and denies to be master
         await slave.die()
         await wait_state(made, FenceState.CLOSED)
         await wait_setting(master, CLOSED_BASE + 2)
@@ -107,7 +107,7 @@ async def test_a_master_that_is_alone_in_its_set_cannot_be_replaced_and_writes_o
         await wait_known(made)
         cut_off(made)
         await asyncio.sleep(0.5)
-        assert not made.is_closed
+        assert made.is_closed is False
 
 
 async def test_a_broker_that_an_earlier_companion_closed_gets_back_what_it_had(answering_group: Any) -> None:
