@@ -28,6 +28,7 @@ HAD = int(ZERO_LOSS_SETTINGS["minInSyncReplicas"])
 CONTROLLERS_TIMEOUT_S = 10.0
 """controllerHeartBeatTimeoutMills of the broker."""
 STOP_AFTER_S = 4.5
+READ_ONLY, READ_AND_WRITE = 4, 6
 FILE_BYTES = str(1 << 20)
 SETTINGS = {**QUICK_SETTINGS, **ZERO_LOSS_SETTINGS, "mappedFileSizeCommitLog": FILE_BYTES}
 OFTEN = {"poll-interval-ms": "300"}
@@ -61,6 +62,7 @@ async def test_a_master_that_hears_nobody_takes_no_writes_before_another_may_be_
         await fenced.wait_fence(0)
         async with load("before") as producer:
             await producer.wait_for_acknowledged(20, 60.0)
+            await writes_go_on_though_it_is_read_only(fenced, producer)
             await producer.stop()
         await fenced.wait_setting(HAD)
         # Silence and not an end: connections stay open, as behind a wire that is cut.
@@ -87,6 +89,14 @@ async def test_a_master_that_hears_nobody_takes_no_writes_before_another_may_be_
         await broker.stop()
         await cluster.stop()
         await name_server.stop()
+
+
+async def writes_go_on_though_it_is_read_only(fenced: FencedBroker, producer: LoadClient) -> None:
+    """Why a fence does not set brokerPermission: who has a route goes on writing."""
+    await fenced.permit(READ_ONLY)
+    read_only_ns = time.time_ns()
+    await producer.wait_for_acknowledged(20, 60.0, after_ns=read_only_ns)
+    await fenced.permit(READ_AND_WRITE)
 
 
 async def test_a_frozen_master_that_cannot_be_told_is_stopped_and_serves_again_once_it_is_started(

@@ -65,6 +65,20 @@ class FencedBroker:
             while await self.setting() != value:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(_POLL_S)
 
+    async def permit(self, permission: int) -> None:
+        """Set the broker's brokerPermission: 6 reads and writes, 4 reads."""
+        asker = Asker(host_port(self.broker.address))
+        body = f"brokerPermission={permission}\n".encode()
+        try:
+            async with asyncio.timeout(_ANSWERED_WITHIN_S):
+                while True:
+                    with contextlib.suppress(AskError):
+                        await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+                        return
+                    await asyncio.sleep(_POLL_S)
+        finally:
+            asker.close()
+
     def told(self) -> str:
         """Say in a line what the witness saw."""
         acks = self.witness.acknowledged()
