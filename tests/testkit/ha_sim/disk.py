@@ -221,7 +221,7 @@ class SimulatedDisk:
         self._durable_names = dict(self._names)
         self._name_log.clear()
 
-    def usage(self, path: Path) -> tuple[int, int]:  # noqa: ARG002 - there is one volume
+    def usage(self, path: Path) -> tuple[int, int]:
         """Return (used, all) bytes; a disk without a size is empty."""
         return (self.used_bytes(), self.capacity_bytes) if self.capacity_bytes is not None else (0, 1 << 60)
 
