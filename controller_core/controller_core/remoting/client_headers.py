@@ -5,6 +5,9 @@ Not the whole client protocol: only what the canary, the log replica and the tes
 Source: org.apache.rocketmq.remoting.protocol.header.* of 5.2.0 to 5.5.0.
 """
 
+from collections.abc import Mapping
+from typing import Any, Self
+
 from controller_core.remoting.header import Header, JavaInt, JavaLong
 
 
@@ -120,6 +123,26 @@ class CreateTopicRequestHeader(Header, frozen=True):
     topic_sys_flag: JavaInt = 0
     order: bool = False
     attributes: str | None = None
+
+    @classmethod
+    def of_config(cls, topic: str, config: Mapping[str, Any], attributes: Mapping[str, Any]) -> Self:
+        """Return the header that makes a topic as a broker's TopicConfig has it.
+
+        Args:
+            topic: its name.
+            config: the JSON of Java's TopicConfig; its `attributes` are not looked at.
+            attributes: what changes, with `+` or `-` before each key.
+        """
+        return cls(
+            topic=topic,
+            read_queue_nums=int(config.get("readQueueNums", 8)),
+            write_queue_nums=int(config.get("writeQueueNums", 8)),
+            perm=int(config.get("perm", 6)),
+            topic_filter_type=str(config.get("topicFilterType", "SINGLE_TAG")),
+            topic_sys_flag=int(config.get("topicSysFlag", 0)),
+            order=bool(config.get("order", False)),
+            attributes=",".join(f"{key}={value}" for key, value in attributes.items()) or None,
+        )
 
 
 class GetTopicConfigRequestHeader(Header, frozen=True):

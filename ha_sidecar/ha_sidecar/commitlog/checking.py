@@ -26,7 +26,7 @@ _END_TIMEOUT_S: Final = 5.0
 
 
 class Checker:
-    """The process, one span at a time; a context that ends it.
+    """The process, one span at a time; `close` ends it.
 
     Attributes:
         is_busy: a span was told and its verdict not taken yet.

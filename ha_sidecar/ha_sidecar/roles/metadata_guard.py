@@ -100,7 +100,8 @@ def is_of_topics(request: PutBack, topics: Collection[str]) -> bool:
 
 def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
     if kind is TOPICS:
-        header = _topic_header(name, value)
+        attributes = {f"+{key}": text for key, text in (value.get("attributes") or {}).items()}
+        header = CreateTopicRequestHeader.of_config(name, value, attributes)
         return [PutBack(kind.file_name, name, RequestCode.UPDATE_AND_CREATE_TOPIC, header)]
     if kind is GROUPS:
         return [
@@ -124,20 +125,6 @@ def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
         for queue, offset in queues
         if separator and queue.isdigit()
     ]
-
-
-def _topic_header(name: str, value: Mapping[str, Any]) -> CreateTopicRequestHeader:
-    attributes = value.get("attributes") or {}
-    return CreateTopicRequestHeader(
-        topic=name,
-        read_queue_nums=int(value.get("readQueueNums", 8)),
-        write_queue_nums=int(value.get("writeQueueNums", 8)),
-        perm=int(value.get("perm", 6)),
-        topic_filter_type=str(value.get("topicFilterType", "SINGLE_TAG")),
-        topic_sys_flag=int(value.get("topicSysFlag", 0)),
-        order=bool(value.get("order", False)),
-        attributes=",".join(f"+{key}={text}" for key, text in attributes.items()) or None,
-    )
 
 
 class MetadataGuard:

@@ -90,12 +90,16 @@ def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | Di
     return Plan(point.offset, point.rule)
 
 
+def newest_file_offset(reply: HandshakeReply, config: SlaveConfig) -> int:
+    """Return where the master's newest file starts, whose files are as long as the slave's."""
+    return reply.max_offset - reply.max_offset % config.mapped_file_bytes
+
+
 def _empty_start(reply: HandshakeReply, config: SlaveConfig) -> int:
     first = reply.epochs.first
     if first is None or not config.start_at_file:
         return 0
-    newest_file_offset = reply.max_offset - reply.max_offset % config.mapped_file_bytes
-    if config.sync_from_last_file and newest_file_offset >= first.start_offset:
+    if config.sync_from_last_file and newest_file_offset(reply, config) >= first.start_offset:
         return 0
     files = -(-first.start_offset // config.mapped_file_bytes)
     return files * config.mapped_file_bytes

@@ -55,7 +55,7 @@ from ha_sidecar.transfer.actions import (
     Truncate,
 )
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
-from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig, decide
+from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig, decide, newest_file_offset
 
 REPLY_TIMEOUT_MS: Final = 5_000
 SILENCE_MAX_MS: Final = 20_000
@@ -306,7 +306,7 @@ class SlaveMachine:
         # Where the first byte is to come from: before it, a master that sends none has not withheld any.
         self._first_offset = plan.start_offset
         if self._empty and self._config.sync_from_last_file and not plan.start_offset:
-            self._first_offset = reply.max_offset - reply.max_offset % self._config.mapped_file_bytes
+            self._first_offset = newest_file_offset(reply, self._config)
         self._adopt_up_to(self.position, actions)
         actions.append(self._ack(plan.start_offset, now_ms))
         self._note_caught_up(actions)

@@ -47,7 +47,9 @@ class BrokersClient:
     async def write(self, address: str, kind: str, config: Json) -> None:
         """Make or change a topic or consumer group; raise `RefusedError` if the broker would not."""
         if kind == TOPIC_KIND.kind:
-            await _answer(address, RequestCode.UPDATE_AND_CREATE_TOPIC, _topic_header(config))
+            attributes = config.get("attributes") or {}
+            header = CreateTopicRequestHeader.of_config(config["topicName"], config, attributes)
+            await _answer(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         else:
             body = json.dumps(config).encode()
             await _answer(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
@@ -84,20 +86,6 @@ async def _answer(address: str, code: RequestCode, header: Header | None = None,
         raise RefusedError(problem) from error
     finally:
         asker.close()
-
-
-def _topic_header(config: Json) -> CreateTopicRequestHeader:
-    attributes = config.get("attributes") or {}
-    return CreateTopicRequestHeader(
-        topic=config["topicName"],
-        read_queue_nums=config["readQueueNums"],
-        write_queue_nums=config["writeQueueNums"],
-        perm=config["perm"],
-        topic_filter_type=config.get("topicFilterType", "SINGLE_TAG"),
-        topic_sys_flag=config.get("topicSysFlag", 0),
-        order=config["order"],
-        attributes=",".join(f"{key}={value}" for key, value in attributes.items()) or None,
-    )
 
 
 def _decoded(address: str, body: bytes) -> Any:  # noqa: ANN401 - any JSON value

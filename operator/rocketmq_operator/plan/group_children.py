@@ -21,7 +21,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names, pods
-from rocketmq_operator.plan.cluster_children import JAVA_RUN, digest, java_options, template
+from rocketmq_operator.plan.cluster_children import BROKER, JAVA_RUN, digest, java_options, template
 from rocketmq_operator.plan.companion import (
     HELD_AFTER_S,
     companion,
@@ -97,7 +97,7 @@ DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
 
 def broker_selector(group: str) -> dict[str, str]:
     """Return the labels by which brokers of a group are found."""
-    return selector_labels("broker", group)
+    return selector_labels(BROKER, group)
 
 
 def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
@@ -178,7 +178,7 @@ def member_service(
     owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec | None, name: str
 ) -> Json:
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
-    labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else "broker")
+    labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else BROKER)
     if _is_log(owner, name):
         return pods.pod_service(owner, name, labels, _REPLICA_PORTS)
     ports = pods.service_ports(broker_ports(cluster))
@@ -196,7 +196,7 @@ def fixed_children(
         cluster: the spec of its cluster.
         addresses: ClusterIP by member.
     """
-    labels = _labels(owner, spec, "broker")
+    labels = _labels(owner, spec, BROKER)
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
@@ -261,7 +261,7 @@ def broker_set(
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {"initContainers": [companion(cluster)]}
-    return _stateful_set(owner, spec, owner.name, "broker", replicas, (pod, configuration))
+    return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
 
 
 def log_replica_set(

@@ -31,8 +31,8 @@ from typing import Final
 
 from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan import names
-from rocketmq_operator.plan.group_children import BROKER_PORTS
-from rocketmq_operator.plan.objects import Json, Live, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.group_children import BROKER_PORTS, broker_selector
+from rocketmq_operator.plan.objects import Json, Live, Owner, belonging_labels, child
 from rocketmq_operator.plan.observed import FailoverSeen
 
 ROUTE_POLL: Final = timedelta(seconds=30)
@@ -109,7 +109,7 @@ def endpoint_slice(
     """
     endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
     labels = (
-        selector_labels("broker", owner.name)
+        broker_selector(owner.name)
         | belonging_labels(cluster, owner.name)
         | {SERVICE_NAME_LABEL: member, SLICE_MANAGER_LABEL: GROUP, SERVED_BY_LABEL: server.name}
     )
