@@ -87,14 +87,21 @@ def elections(events: DataFrame) -> DataFrame:
 
 def _with_orders(changed: DataFrame, events: DataFrame) -> DataFrame:
     """Add `ordered`: the operator had told the old master to end, and its connection ended. Who falls silent was lost."""
-    since = F.greatest(plus_us(F.col("c.elected_ts"), -HANDOVER_US_MAX), "c.previous_elected_ts")
-    in_time = (F.col("o.ts") > since) & (F.col("o.ts") <= plus_us(F.col("c.elected_ts"), CLOCK_SLACK_US))
-    here = (F.col("o.group") == F.col("c.group")) & F.col("o.cluster").isin(F.lit(""), F.col("c.cluster"))
-    closed = F.col("c.cause") == "ConnectionClosed"
-    orders = F.broadcast(handovers_ordered(events).alias("o"))
-    found = changed.alias("c").join(orders, on=here & in_time & closed, how="left_semi")
-    marked = found.select("failover_id", F.lit(True).alias("ordered"))
-    return changed.join(marked, on="failover_id", how="left")
+    orders = (
+        handovers_ordered(events)
+        .groupBy(F.col("group").alias("of_group"))
+        .agg(F.collect_list(F.struct("cluster", "ts")).alias("orders"))
+    )
+    elected_ts = F.col("elected_ts")
+    since = F.greatest(plus_us(elected_ts, -HANDOVER_US_MAX), "previous_elected_ts")
+
+    def is_of_it(order: Column) -> Column:
+        in_time = (order["ts"] > since) & (order["ts"] <= plus_us(elected_ts, CLOCK_SLACK_US))
+        return in_time & order["cluster"].isin(F.lit(""), F.col("cluster"))
+
+    ordered = (F.col("cause") == "ConnectionClosed") & F.exists("orders", is_of_it)
+    found = changed.join(F.broadcast(orders), on=F.col("group") == F.col("of_group"), how="left")
+    return found.withColumn("ordered", ordered).drop("of_group", "orders")
 
 
 def _earliest(rows: DataFrame, name: str) -> DataFrame:
