@@ -29,16 +29,6 @@ Rows = list[dict[str, Any]]
 
 
 @pytest_asyncio.fixture
-async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
-    server = NameServer(await jars(), tmp_path / "namesrv")
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
-
-
-@pytest_asyncio.fixture
 async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broker]:
     place = BrokerPlace("test", "orders", "orders-0", tmp_path / "broker")
     # The canary must make its topic itself, as on a broker in production.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -35,61 +36,90 @@ OFTEN = {"poll-interval-ms": "300"}
 SEQUENCES_APART = 1_000_000
 
 
+class LoneMaster:
+    """A broker that is master of its group for want of another, with a log replica that makes its promises good."""
+
+    def __init__(self, jar_directory: Path, directory: Path, controllers: int) -> None:
+        self._jars, self._directory = jar_directory, directory
+        self.name_server = NameServer(jar_directory, directory / "ns")
+        self.controllers = ControllerCluster(directory / "controllers", controllers)
+        self.addresses = addresses = self.controllers.remoting_addresses
+        place = BrokerPlace(CLUSTER, GROUP, "broker", directory / "broker")
+        settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(int(CONTROLLERS_TIMEOUT_S * 1000))}
+        server = self.name_server.address
+        self.broker = Broker(jar_directory, place, server, settings, controllers=addresses)
+        keys = {"mapped-file-bytes": FILE_BYTES}
+        self.replica = LogReplica(directory / "replica", CLUSTER, GROUP, addresses, keys)
+
+    async def start(self) -> None:
+        """Start all; the replica is in the SyncStateSet."""
+        await asyncio.gather(self.name_server.start(), self.controllers.start())
+        await self.broker.start(BOOT_TIMEOUT_S)
+        await self.replica.start()
+        await self.replica.wait_in_sync()
+        await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
+
+    def silence(self) -> None:
+        """Have nobody answer the broker any more: silence and not an end, so that connections stay open, as behind a cut wire."""
+        for index in range(len(self.controllers)):
+            self.controllers.freeze_node(index)
+        self.replica.process.signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let all answer again."""
+        for index in range(len(self.controllers)):
+            self.controllers.thaw_node(index)
+        self.replica.process.signal(signal.SIGCONT)
+
+    def load(self, name: str) -> LoadClient:
+        """Describe a client that sends to the group."""
+        settings = LoadSettings(threads=1, rate=50)
+        return LoadClient(self._jars, self.name_server.address, TOPIC, self._directory / name, settings)
+
+
+@contextlib.asynccontextmanager
+async def lone_master(directory: Path, controllers: int) -> AsyncIterator[LoneMaster]:
+    """Run a lone master's group."""
+    group = LoneMaster(await jars("5.5.0"), directory, controllers)
+    async with contextlib.AsyncExitStack() as running:
+        for stop in (
+            group.name_server.stop,
+            group.controllers.stop,
+            group.broker.stop,
+            group.replica.process.stop,
+        ):
+            running.push_async_callback(stop)
+        await group.start()
+        yield group
+
+
 async def test_a_master_that_hears_nobody_takes_no_writes_before_another_may_be_elected(
     tmp_path: Path,
 ) -> None:
-    jar_directory = await jars("5.5.0")
-    name_server = NameServer(jar_directory, tmp_path / "ns")
-    cluster = ControllerCluster(tmp_path / "controllers", 3)
-    addresses = cluster.remoting_addresses
-    place = BrokerPlace(CLUSTER, GROUP, "broker", tmp_path / "broker")
-    settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(int(CONTROLLERS_TIMEOUT_S * 1000))}
-    broker = Broker(jar_directory, place, name_server.address, settings, controllers=addresses)
-    replica = LogReplica(tmp_path / "replica", CLUSTER, GROUP, addresses, {"mapped-file-bytes": FILE_BYTES})
-    fenced = FencedBroker(broker, addresses, TOPIC, 0)
-
-    def load(name: str) -> LoadClient:
-        settings = LoadSettings(threads=1, rate=50)
-        return LoadClient(jar_directory, name_server.address, TOPIC, tmp_path / name, settings)
-
-    try:
-        await asyncio.gather(name_server.start(), cluster.start())
-        await broker.start(BOOT_TIMEOUT_S)
-        await replica.start()
-        await replica.wait_in_sync()
-        await name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
+    async with lone_master(tmp_path, 3) as group, contextlib.AsyncExitStack() as running:
+        fenced = FencedBroker(group.broker, group.addresses, TOPIC, 0)
+        running.push_async_callback(fenced.companion.stop)
         await fenced.companion.start()
         await fenced.wait_fence(0)
-        async with load("before") as producer:
+        async with group.load("before") as producer:
             await producer.wait_for_acknowledged(20, 60.0)
             await writes_go_on_though_it_is_read_only(fenced, producer)
             await producer.stop()
         await fenced.wait_setting(HAD)
-        # Silence and not an end: connections stay open, as behind a wire that is cut.
         silent_since_s = time.monotonic()
-        for index in range(len(cluster)):
-            cluster.freeze_node(index)
-        replica.process.signal(signal.SIGSTOP)
+        group.silence()
         await fenced.wait_fence(1, CONTROLLERS_TIMEOUT_S)
         # It says so from when it begins to tell the broker.
         await fenced.wait_setting(CLOSED_BASE + HAD)
         took_s = time.monotonic() - silent_since_s
         assert FENCE_AFTER_S - 2.0 < took_s < CONTROLLERS_TIMEOUT_S - 1.0
-        for index in range(len(cluster)):
-            cluster.thaw_node(index)
-        replica.process.signal(signal.SIGCONT)
+        group.go_on()
         await fenced.wait_fence(0)
         await fenced.wait_setting(HAD)
-        await replica.wait_in_sync()
-        async with load("after") as producer:
+        await group.replica.wait_in_sync()
+        async with group.load("after") as producer:
             await producer.wait_for_acknowledged(20, 60.0)
             await producer.stop()
-    finally:
-        await fenced.companion.stop()
-        await replica.process.stop()
-        await broker.stop()
-        await cluster.stop()
-        await name_server.stop()
 
 
 async def writes_go_on_though_it_is_read_only(fenced: FencedBroker, producer: LoadClient) -> None:
@@ -103,49 +133,31 @@ async def writes_go_on_though_it_is_read_only(fenced: FencedBroker, producer: Lo
 async def test_a_frozen_master_that_cannot_be_told_is_stopped_and_serves_again_once_it_is_started(
     tmp_path: Path,
 ) -> None:
-    jar_directory = await jars("5.5.0")
-    name_server = NameServer(jar_directory, tmp_path / "ns")
-    cluster = ControllerCluster(tmp_path / "controllers", 1)
-    addresses = cluster.remoting_addresses
-    place = BrokerPlace(CLUSTER, GROUP, "broker", tmp_path / "broker")
-    settings = {**SETTINGS, "controllerHeartBeatTimeoutMills": str(int(CONTROLLERS_TIMEOUT_S * 1000))}
-    broker = Broker(jar_directory, place, name_server.address, settings, controllers=addresses)
-    replica = LogReplica(tmp_path / "replica", CLUSTER, GROUP, addresses, {"mapped-file-bytes": FILE_BYTES})
-    async with contextlib.AsyncExitStack() as running:
-        for stop in (name_server.stop, cluster.stop, broker.stop, replica.process.stop):
-            running.push_async_callback(stop)
-        await asyncio.gather(name_server.start(), cluster.start())
-        await broker.start(BOOT_TIMEOUT_S)
-        await replica.start()
-        await replica.wait_in_sync()
+    async with lone_master(tmp_path, 1) as group, contextlib.AsyncExitStack() as running:
+        broker = group.broker
         stopping = {
             "fence-stop-ms": str(int(STOP_AFTER_S * 1000)),
             "fence-stop-command": f"kill -9 {broker.process.pid}",
         }
-        fenced = FencedBroker(broker, addresses, TOPIC, 0, **stopping)
+        fenced = FencedBroker(broker, group.addresses, TOPIC, 0, **stopping)
         running.push_async_callback(fenced.companion.stop)
         await fenced.companion.start()
         await fenced.wait_fence(0)
         broker.process.signal(signal.SIGSTOP)
         silent_since_s = time.monotonic()
-        cluster.freeze_node(0)
-        replica.process.signal(signal.SIGSTOP)
+        group.silence()
         assert await broker.process.wait(60.0) == -signal.SIGKILL
         took_s = time.monotonic() - silent_since_s
         assert STOP_AFTER_S - 2.0 < took_s < CONTROLLERS_TIMEOUT_S, "in time, and not before"
         await fenced.companion.wait_for_text("fence STOPPED", 60.0)
         states = [change["attrs"]["state"] for change in await fenced.fence_changes()]
         assert states[-2:] == ["CLOSING", "STOPPED"]
-        cluster.thaw_node(0)
-        replica.process.signal(signal.SIGCONT)
+        group.go_on()
         await broker.start(BOOT_TIMEOUT_S)
         await fenced.wait_fence(0)
         await fenced.wait_setting(HAD)
-        await replica.wait_in_sync()
-        settings_of_load = LoadSettings(threads=1, rate=50)
-        async with LoadClient(
-            jar_directory, name_server.address, TOPIC, tmp_path / "after", settings_of_load
-        ) as producer:
+        await group.replica.wait_in_sync()
+        async with group.load("after") as producer:
             await producer.wait_for_acknowledged(20, 60.0)
             await producer.stop()
 

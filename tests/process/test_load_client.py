@@ -24,16 +24,6 @@ SENDS_WITHIN_S = 90.0
 
 
 @pytest_asyncio.fixture
-async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
-    server = NameServer(await jars(), tmp_path / "namesrv")
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
-
-
-@pytest_asyncio.fixture
 async def broker(tmp_path: Path, name_server: NameServer) -> AsyncIterator[Broker]:
     place = BrokerPlace("test", "orders", "orders-0", tmp_path / "broker")
     process = Broker(await jars(), place, name_server.address, SETTINGS)

@@ -6,11 +6,10 @@ Name server, broker and proxy are real processes; the proxy is one of its own, o
 import asyncio
 import re
 import urllib.request
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from rocketmq_operator.api.proxy import ProxyMode
 from testkit.controllers import ControllerCluster
@@ -31,16 +30,6 @@ SETTINGS = {
     "waitTimeMillsInSendQueue": "60000",
     "osPageCacheBusyTimeOutMills": "60000",
 }
-
-
-@pytest_asyncio.fixture
-async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
-    server = NameServer(await jars(), tmp_path / "namesrv")
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
 
 
 def _place(tmp_path: Path) -> BrokerPlace:

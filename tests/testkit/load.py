@@ -28,6 +28,8 @@ from testkit.rocketmq import java_command
 
 _SOURCES = Path(__file__).parent / "java"
 _PROGRAMS = ("LoadClient", "ReadBack")
+_SHARED = "Options"
+"""Compiled with each program."""
 _START_TIMEOUT_S = 150.0
 _STOP_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 180.0
@@ -323,7 +325,7 @@ async def compile_java(jars: Path, programs: Sequence[str] = _PROGRAMS) -> Path:
     Raises:
         ProcessFailedError: javac is missing or refuses the sources.
     """
-    sources = [_SOURCES / f"{program}.java" for program in programs]
+    sources = [_SOURCES / f"{program}.java" for program in (*programs, _SHARED)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     target = cache_directory().parent / "classes" / f"{jars.name}-{digest}"
     if target.is_dir():

@@ -1,8 +1,6 @@
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
@@ -32,13 +30,7 @@ public final class GrpcClient {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> options = new HashMap<>();
-        if (arguments.length % 2 != 0) {
-            throw new IllegalArgumentException("each option needs a value: " + Arrays.toString(arguments));
-        }
-        for (int i = 0; i < arguments.length; i += 2) {
-            options.put(arguments[i], arguments[i + 1]);
-        }
+        Map<String, String> options = Options.of(arguments);
         String topic = options.get("--topic");
         int messages = Integer.parseInt(options.getOrDefault("--messages", "1"));
         long deadlineNano =

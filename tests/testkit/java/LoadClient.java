@@ -9,7 +9,6 @@ import java.nio.file.StandardOpenOption;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ArrayBlockingQueue;
@@ -61,13 +60,7 @@ public final class LoadClient {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> options = new HashMap<>();
-        if (arguments.length % 2 != 0) {
-            throw new IllegalArgumentException("each option needs a value: " + Arrays.toString(arguments));
-        }
-        for (int i = 0; i < arguments.length; i += 2) {
-            options.put(arguments[i], arguments[i + 1]);
-        }
+        Map<String, String> options = Options.of(arguments);
         new LoadClient(options).run();
     }
 

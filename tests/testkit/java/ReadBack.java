@@ -2,8 +2,6 @@ import java.io.BufferedWriter;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
-import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
@@ -35,13 +33,7 @@ public final class ReadBack {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> options = new HashMap<>();
-        if (arguments.length % 2 != 0) {
-            throw new IllegalArgumentException("each option needs a value: " + Arrays.toString(arguments));
-        }
-        for (int i = 0; i < arguments.length; i += 2) {
-            options.put(arguments[i], arguments[i + 1]);
-        }
+        Map<String, String> options = Options.of(arguments);
         String topic = options.get("--topic");
         long deadlineNano =
             System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(options.getOrDefault("--timeout-s", "120")));
