@@ -21,6 +21,7 @@ MEGABYTES ?= 512
 ROUNDS ?= 30
 SEED ?=
 ORDER ?= 1
+WORKERS ?= 3
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
 .PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
@@ -40,8 +41,8 @@ setup: ## install what the other commands need (or name what is missing)
 demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read back, report (ROCKETMQ_VERSION=, KEEP=1)
 	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
 
-test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy (ORDER=n: another order)
-	@$(PYTHON) -m pytest tests -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR
+test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy (ORDER=n: another order; WORKERS=1: one at a time)
+	@$(PYTHON) -m pytest tests -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.ready types ## check style, import contracts, types and tidiness
 	@.venv/bin/ruff check .

@@ -1,7 +1,9 @@
 """What holds for all tests."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Hypothesis gives an example 200 ms, and ten of them a second to be made: bounds on the machine, which may stand still for
@@ -12,3 +14,37 @@ settings.register_profile(
 # The same examples in every run: what is found is found again. New ones: HYPOTHESIS_PROFILE=search make test.
 settings.register_profile("tests", settings.get_profile("search"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
+
+_FIRST = ("kube", "spark", "conformance", "process", "simulation")
+"""Folders whose tests take long; what shares something first."""
+
+
+# Two hooks, as what marks has to come before the plugin that reads the marks, and what sorts after the one that mixes.
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_keep_together(items: list[pytest.Item]) -> None:
+    """Have tests that share something costly run in one process, when there are several."""
+    for item in items:
+        if group := _sharing(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_begin_with_the_long(items: list[pytest.Item]) -> None:
+    """Begin with what takes long: several processes are done at about the same time then."""
+    items.sort(key=lambda item: _FIRST.index(part) if (part := _folder(item)) in _FIRST else len(_FIRST))
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder of `tests` that a test is in."""
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+def _sharing(item: pytest.Item) -> str:
+    """Name what a test shares with others: a release, a Spark session, a JVM with stores; empty for nothing."""
+    folder = _folder(item)
+    if folder in ("kube", "spark"):
+        return folder
+    of_version = item.name.rstrip("]").partition("[")[2].partition("-")[0]
+    return f"{item.path.name} {of_version}" if "stores" in getattr(item, "fixturenames", ()) else ""
