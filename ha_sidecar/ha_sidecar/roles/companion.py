@@ -102,7 +102,7 @@ class Companion:
                     self._config.hold_ms,
                     self._mastered,
                     self._events,
-                    lambda before: is_settled(before, self._group_now),
+                    lambda before, on_successor: is_settled(before, self._group_now, on_successor),
                 )
                 works.append(self._hold.run())
             await _all_to_their_end(works)

@@ -1,4 +1,4 @@
-"""The clients of a dead master and what they asked, kept to be answered with one thing: go away.
+"""The clients of a dead master and what they asked: sends go to the successor, the rest is answered with one thing, go away.
 
 From 5.3.2 on, a client that is answered GO_AWAY dials the same address anew and asks there again, within the same try and
 without a word to the application: brokers say it while they shut down. An older client would take it for an error. It has its
@@ -12,21 +12,28 @@ What brokers and controllers ask each other comes from no client: a companion as
 replica asks the new master for its HA address, and by the old route both still come here. They are disconnected at once, so that
 they ask anew: a log replica that was held came back to its master 1.4 s late, and nothing could be acknowledged until then.
 
-Never: carries out a request, keeps its body, holds more than its bounds allow.
+What is to be stored waits for a successor with a copy only, and is carried there (`relaying`). So an older client loses no try
+either, for what it sends: it is disconnected when its sends are answered.
+
+Never: carries out a request, holds more than its bounds allow.
 
 Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestCommand 5.3.2 to 5.5.0.
 """
 
 import contextlib
+import logging
 import selectors
 import socket
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import FrameDecoder, encode
+from ha_sidecar.roles.config import HostPort
+from ha_sidecar.roles.relaying import SENDS, Relay
 
 RECEIVE_BYTES: Final = 1 << 16
 CLIENTS_MAX: Final = 4096
@@ -37,6 +44,8 @@ MEMBERS_CODES: Final = range(900, 1100)
 """What brokers, log replicas and controllers ask each other; RequestCode.java has nothing of a client's there."""
 VERSION_V5_3_1: Final = 475
 """MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
+
+_log = logging.getLogger(__name__)
 
 
 class HeldClient:
@@ -52,13 +61,17 @@ class HeldClient:
         self.is_sent_away = False
         self._connection: Final = connection
         self._decoder: Final = FrameDecoder()
+        self._sends: list[RemotingCommand] = []
+        self._relayed = 0
+        self._goodbyes = bytearray()
         self._answers = bytearray()
         self._can_go = True
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a request that has not come whole yet, and of answers that wait."""
-        return self._decoder.held_bytes + len(self._answers)
+        """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
+        waiting = sum(len(command.body) for command in self._sends)
+        return self._decoder.held_bytes + waiting + len(self._goodbyes) + len(self._answers)
 
     def read(self) -> bool:
         """Take in what came; False if the connection is of no use any more."""
@@ -74,24 +87,54 @@ class HeldClient:
                 return False
             if not (command.is_oneway or command.is_response):
                 self._can_go = self._can_go and command.version > VERSION_V5_3_1
-                answer = RemotingCommand.response_to(
-                    command, ResponseCode.GO_AWAY, remark="another broker is master"
-                )
-                self._answers += encode(answer)
+                if command.code in SENDS:
+                    self._sends.append(command)
+                else:
+                    self._goodbyes += _goodbye(command)
         return bool(data) and (not self.is_sent_away or self.send_away())
 
+    def take_sends(self) -> list[RemotingCommand]:
+        """Return the sends that wait, to be carried to the successor; each is to be answered, or the client dropped."""
+        if self.is_sent_away:
+            return []
+        sends, self._sends = self._sends, []
+        self._relayed += len(sends)
+        return sends
+
+    def answer(self, answer: RemotingCommand) -> bool:
+        """Hand it what the successor answered to one send; False if the connection is of no use any more."""
+        self._relayed -= 1
+        self._answers += encode(answer)
+        return self._written() and (self._can_go or not self.is_sent_away or self._relayed > 0)
+
     def send_away(self) -> bool:
-        """Answer all that was asked; False if the client does not know that answer, or does not take it."""
+        """Answer all that was asked and is not on its way; False if the client does not know that answer, or does not take it."""
         self.is_sent_away = True
-        with contextlib.suppress(OSError):
-            if self._can_go and self._connection.send(self._answers) == len(self._answers):
-                self._answers.clear()
-                return True
-        return False
+        if not self._can_go:
+            return self._relayed > 0
+        for command in self._sends:
+            self._goodbyes += _goodbye(command)
+        self._answers += self._goodbyes
+        self._sends.clear()
+        self._goodbyes.clear()
+        return self._written()
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
+
+    def _written(self) -> bool:
+        with contextlib.suppress(OSError):
+            if not self._answers or self._connection.send(self._answers) == len(self._answers):
+                self._answers.clear()
+                return True
+        return False
+
+
+def _goodbye(command: RemotingCommand) -> bytes:
+    return encode(
+        RemotingCommand.response_to(command, ResponseCode.GO_AWAY, remark="another broker is master")
+    )
 
 
 class HeldClients:
@@ -99,44 +142,71 @@ class HeldClients:
 
     Attributes:
         taken: connections that ever came.
+        relayed: sends that were carried to the successor.
     """
 
     def __init__(self, listener: socket.socket, woken: socket.socket) -> None:
         """Take the port, and what tells the thread to look up from it; both stay the caller's."""
-        self.taken = 0
+        self.taken = self.relayed = 0
         self._listener: Final = listener
         self._woken: Final = woken
         self._clients: Final[dict[socket.socket, HeldClient]] = {}
+        self._connections: Final[dict[HeldClient, socket.socket]] = {}
         self._held_bytes = 0
+        self._relay: Relay[HeldClient] | None = None
         self._selector: Final = selectors.DefaultSelector()
         for socket_ in (listener, woken):
             self._selector.register(socket_, selectors.EVENT_READ)
 
-    def serve(self, until_s: float) -> None:
-        """Take connections and what they ask until woken, or until `until_s` on the monotonic clock."""
+    def serve(self, until_s: float) -> bool:
+        """Take connections and what they ask until `until_s` on the monotonic clock, or until woken, which is then said."""
         while (left_s := until_s - time.monotonic()) > 0:
+            if self._relay is not None:
+                left_s = self._again_within(left_s, self._relay)
             for key, _ in self._selector.select(left_s):
                 if key.fileobj is self._woken:
                     self._woken.recv(WAKES_MAX)
-                    return
+                    return True
                 if key.fileobj is self._listener:
                     self._accept()
-                else:
+                elif isinstance(key.data, Relay):
+                    self._hand_on(key.data)
+                elif key.data in self._connections:  # it may have been dropped in this very turn
                     self._read(key.data)
+        return False
+
+    def relay_to(self, successor: HostPort) -> None:
+        """Carry the sends that wait, and those that come, to the new master; nothing new if that is done already."""
+        if self._relay is not None:
+            return
+        try:
+            self._relay = Relay(successor, self._selector)
+        except OSError as error:
+            _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
+            return
+        for client in list(self._connections):
+            self._carry(client)
 
     def send_away(self) -> None:
         """Answer all that were not answered yet."""
-        for connection, client in list(self._clients.items()):
+        for client in list(self._connections):
             if not client.is_sent_away:
                 before_bytes = client.held_bytes
-                is_of_use = client.send_away()
-                self._after(connection, client, before_bytes, is_of_use=is_of_use)
+                self._after(client, before_bytes, is_of_use=client.send_away())
 
     def close(self) -> None:
         """Disconnect everybody."""
-        for connection in list(self._clients):
-            self._drop(connection)
+        if self._relay is not None:
+            self._relay.close()
+        for client in list(self._connections):
+            self._drop(client)
         self._selector.close()
+
+    def _again_within(self, left_s: float, relay: Relay[HeldClient]) -> float:
+        """Ask again what was refused, if it is time; return for how long to wait, in seconds."""
+        with self._without_it_if_lost(relay):
+            relay.ask_again()
+        return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
 
     def _accept(self) -> None:
         try:
@@ -144,27 +214,58 @@ class HeldClients:
         except OSError:  # it has left again
             return
         self.taken += 1
-        if len(self._clients) == CLIENTS_MAX:
+        if len(self._connections) == CLIENTS_MAX:
             connection.close()
             return
-        self._clients[connection] = HeldClient(connection)
-        self._selector.register(connection, selectors.EVENT_READ, connection)
+        client = HeldClient(connection)
+        self._connections[client] = connection
+        self._selector.register(connection, selectors.EVENT_READ, client)
 
-    def _read(self, connection: socket.socket) -> None:
-        client = self._clients[connection]
+    def _read(self, client: HeldClient) -> None:
         before_bytes = client.held_bytes
-        is_of_use = client.read()
-        self._after(connection, client, before_bytes, is_of_use=is_of_use)
+        self._after(client, before_bytes, is_of_use=client.read())
+        self._carry(client)
 
-    def _after(
-        self, connection: socket.socket, client: HeldClient, before_bytes: int, *, is_of_use: bool
-    ) -> None:
+    def _carry(self, client: HeldClient) -> None:
+        """Have the client's sends carried, if there is somebody to carry them to."""
+        relay = self._relay
+        if relay is None or client not in self._connections:
+            return
+        before_bytes = client.held_bytes
+        sends = client.take_sends()
+        self._after(client, before_bytes, is_of_use=True)
+        if sends:
+            self.relayed += len(sends)
+            with self._without_it_if_lost(relay):
+                relay.ask(client, sends)
+
+    def _hand_on(self, relay: Relay[HeldClient]) -> None:
+        """Hand the successor's answers to their clients."""
+        with self._without_it_if_lost(relay):
+            for client, answer in relay.answers():
+                if client in self._connections:
+                    before_bytes = client.held_bytes
+                    self._after(client, before_bytes, is_of_use=client.answer(answer))
+
+    @contextlib.contextmanager
+    def _without_it_if_lost(self, relay: Relay[HeldClient]) -> Iterator[None]:
+        """Go on without the relay if it fails; who had a send on its way can be told nothing of it, and is disconnected."""
+        try:
+            yield
+        except (OSError, RemotingProtocolError) as error:
+            _log.warning("the successor is lost: %s", error)
+            self._relay = None
+            for client in set(relay.close()) & self._connections.keys():
+                self._drop(client)
+
+    def _after(self, client: HeldClient, before_bytes: int, *, is_of_use: bool) -> None:
         self._held_bytes += client.held_bytes - before_bytes
         if not is_of_use or self._held_bytes > HELD_BYTES_MAX:
-            self._drop(connection)
+            self._drop(client)
 
-    def _drop(self, connection: socket.socket) -> None:
-        client = self._clients.pop(connection)
+    def _drop(self, client: HeldClient) -> None:
         self._held_bytes -= client.held_bytes
-        self._selector.unregister(connection)
+        self._selector.unregister(self._connections.pop(client))
         client.close()
+        if self._relay is not None:
+            self._relay.forget(client)

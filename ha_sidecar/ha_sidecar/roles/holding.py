@@ -2,19 +2,20 @@
 
 A RocketMQ client tries a send three times, with no pause between the tries. The port of a killed process refuses
 connections, so the tries are used up within milliseconds, long before anybody can be elected. The companion shares the
-broker's network: it listens in the dead broker's place, takes connections and says nothing. When the successor can
-acknowledge, it sends the clients away (`held_clients`), and they ask anew at the same address, which leads to the successor by
-then.
+broker's network: it listens in the dead broker's place, takes connections and says nothing. When the controllers name a successor
+with a copy, it carries the clients' sends there (`relaying`). When the address that they came to leads there too, it sends
+them away (`held_clients`), and they ask anew at the same address.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
     binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
-    holding    until a master with enough copies answers at the address that clients come to, or `hold_ms` are over
+    holding    until the controllers name a successor with enough copies
+    relaying   until that master answers at the address that clients come to, or `hold_ms` are over
     closing    what is held is sent away, and for `LATE_S` more, if `hold_ms` allow it, what still comes here by the old route:
                each node learns of the new one by itself, and a port that is refused takes all three tries at once
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
 
-Never: holds the clients of a slave, who have a master to go to; answers anything else than that; keeps the port for longer
+Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that; keeps the port for longer
 than `hold_ms`, as the broker's next process needs it.
 
 Events: ClientsHeld with the time for which the port may have been nobody's, ClientsReleased with whether a successor was there;
@@ -75,8 +76,12 @@ def _copies_to_be_had(before: GroupFacts) -> int:
     return min(others - 1, 1)
 
 
-async def is_settled(before: GroupFacts, controllers: Callable[[], Awaitable[GroupFacts | None]]) -> bool:
-    """Say whether clients would be served now where they would come to.
+async def is_settled(
+    before: GroupFacts,
+    controllers: Callable[[], Awaitable[GroupFacts | None]],
+    on_successor: Callable[[HostPort], None],
+) -> bool:
+    """Say whether clients would be served now where they would come to, and before that, who could serve them.
 
     Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that becomes master for
     the first time in its life has better to do than to answer fifty times a second.
@@ -85,7 +90,12 @@ async def is_settled(before: GroupFacts, controllers: Callable[[], Awaitable[Gro
     if address is None:
         return False
     now = await controllers()
-    return (now is None or is_succeeded(before, now)) and await _serves(address, before)
+    if now is not None:
+        if not is_succeeded(before, now):
+            return False
+        if (successor := master_of(now)) is not None:
+            on_successor(successor)
+    return await _serves(address, before)
 
 
 async def _serves(address: HostPort, before: GroupFacts) -> bool:
@@ -117,7 +127,7 @@ class ClientHold:
         hold_ms: int,
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
-        asks: Callable[[GroupFacts], Awaitable[bool]],
+        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
     ) -> None:
         """Take what is watched.
 
@@ -126,7 +136,8 @@ class ClientHold:
             hold_ms: clients are held for no longer.
             mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
             events: what it does is told there.
-            asks: whether the clients of that group would be served now where they would come to.
+            asks: whether the clients of that group would be served now where they would come to; calls what it is given with
+                the address of a successor that could serve them.
         """
         self.held = 0
         self._broker: Final = broker
@@ -136,6 +147,8 @@ class ClientHold:
         self._asks: Final = asks
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
+        self._settled: Final = threading.Event()
+        self._successor: HostPort | None = None
         self._refused_ms_max = 0.0
         self._wake, self._woken = socket.socketpair()
         self._began = asyncio.Event()
@@ -186,10 +199,15 @@ class ClientHold:
         self._ended.clear()
 
     async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
-        if await self._asks(before) and not released.is_set():
+        if await self._asks(before, self._relay_to) and not released.is_set():
             released.set()
+            self._settled.set()
             self._wake.send(b"r")
             self._tell("ClientsReleased", settled="true")
+
+    def _relay_to(self, successor: HostPort) -> None:
+        self._successor = successor
+        self._wake.send(b"f")
 
     def _tell(self, kind: str, **attrs: str) -> None:
         self._events.add(kind, None if self._before is None else self._before.master_epoch, attrs)
@@ -204,6 +222,8 @@ class ClientHold:
             with watched:
                 is_over = bool(self._ready((watched,), None))
             self._before = self._mastered() if is_over else None
+            self._successor = None
+            self._settled.clear()
             listener = self._bound() if self._before is not None else None
             if listener is not None:
                 self._hold(listener)
@@ -245,7 +265,9 @@ class ClientHold:
         self._loop.call_soon_threadsafe(self._began.set)
         with listener, contextlib.closing(HeldClients(listener, self._woken)) as clients:
             end_s = started_s + self._hold_s
-            clients.serve(end_s - LATE_S_MIN)
+            while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
+                if self._successor is not None:
+                    clients.relay_to(self._successor)
             released_s = time.monotonic()
             clients.send_away()
             while time.monotonic() < min(released_s + LATE_S, end_s):
@@ -253,9 +275,10 @@ class ClientHold:
                 clients.send_away()
         self.held += clients.taken
         _log.warning(
-            "clients were held for %.3f s, on %d connections, and refused for at most %.1f ms before",
+            "clients were held for %.3f s, on %d connections, %d sends relayed, and refused for at most %.1f ms before",
             released_s - started_s,
             clients.taken,
+            clients.relayed,
             self._refused_ms_max,
         )
         self._loop.call_soon_threadsafe(self._ended.set)

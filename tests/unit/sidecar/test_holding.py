@@ -11,101 +11,11 @@ import pytest
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
-from controller_core.remoting.frame import FrameDecoder, encode
+from controller_core.remoting.frame import encode
 from ha_sidecar.roles import held_clients, holding
 from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.holding import ClientHold, acknowledges, is_settled, is_succeeded
-from testkit.ports import free_port
-
-WITHIN_S = 20.0
-V5_2_0, V5_5_0 = 453, 513
-"""MQVersion's ordinals, as clients send them."""
-BEFORE = GroupFacts(1, "a:1", 3, (1, 2, 3), ())
-
-
-def request(version: int, opaque: int = 7, flag: int = 0) -> bytes:
-    return encode(RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque, flag, body=b"hello", version=version))
-
-
-class Place:
-    """A broker's port, what the controllers say, and the hold that watches."""
-
-    def __init__(self, hold_ms: int = 60_000) -> None:
-        self.port = free_port()
-        self.mastered: GroupFacts | None = BEFORE
-        self.is_settled = self.hangs = False
-        self._broker: asyncio.Server | None = None
-        self._connections: list[asyncio.StreamWriter] = []
-        self._clients: list[asyncio.StreamWriter] = []
-        self._connected = asyncio.Event()
-        self.events = EventLog("c", "g")
-        self.hold = ClientHold(
-            ("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self.events, self._settled
-        )
-
-    async def _settled(self, before: GroupFacts) -> bool:
-        assert before is self.mastered
-        if self.hangs:
-            await asyncio.Event().wait()
-        return self.is_settled
-
-    async def _take(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections.append(writer)
-        self._connected.set()
-
-    async def start_broker(self) -> None:
-        """Listen, and wait until the hold has connected."""
-        self._broker = await asyncio.start_server(self._take, "127.0.0.1", self.port)
-        async with asyncio.timeout(WITHIN_S):
-            await self._connected.wait()
-
-    def drop_connections(self) -> None:
-        """Close what is connected, and go on listening."""
-        self._connected.clear()
-        while self._connections:
-            writer = self._connections.pop()
-            writer.transport.abort()
-
-    async def wait_connected(self) -> None:
-        """Wait for the hold's next connection."""
-        async with asyncio.timeout(WITHIN_S):
-            await self._connected.wait()
-
-    def kill_broker(self) -> None:
-        """Close all at once, as the kernel does for a process that was killed."""
-        assert self._broker is not None
-        self._broker.close()
-        self.drop_connections()
-
-    async def client(self, *asked: bytes) -> asyncio.StreamReader:
-        """Connect as a client, as often as it takes, and ask; by default as one of 5.2.0 does."""
-        async with asyncio.timeout(WITHIN_S):
-            while True:
-                with contextlib.suppress(OSError):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                    writer.writelines(asked or [request(V5_2_0)])
-                    self._clients.append(writer)
-                    return reader
-                await asyncio.sleep(0.001)
-
-    def told(self) -> list[tuple[str, int, str | None]]:
-        """Return what the hold has told: kind, epoch, and whether there was a successor."""
-        return [
-            (event["kind"], event["epoch"], event["attrs"].get("settled")) for event in self.events.after(0)
-        ]
-
-    async def stop(self, running: asyncio.Task[None]) -> None:
-        """End the hold, the broker and the clients."""
-        self.is_settled = True
-        if not running.cancelling():
-            running.cancel()
-        await asyncio.wait([running])
-        if self._broker is not None:
-            self.kill_broker()
-        while self._clients:
-            writer = self._clients.pop()
-            writer.transport.abort()
+from ha_sidecar.roles.holding import acknowledges, is_settled, is_succeeded
+from testkit.held import BEFORE, V5_2_0, V5_5_0, WITHIN_S, Place, answers, closed, is_held, request
 
 
 @pytest.mark.parametrize(
@@ -128,7 +38,11 @@ def test_controllers_name_a_successor_by_a_later_epoch_and_a_copy_if_one_was_to_
 
 @pytest.mark.parametrize(
     ("now", "is_asked"),
-    [(BEFORE, False), (replace(BEFORE, master_epoch=4, members=(2, 3)), True), (None, True)],
+    [
+        (BEFORE, False),
+        (replace(BEFORE, master_epoch=4, members=(2, 3), master_address="s:2"), True),
+        (None, True),
+    ],
     ids=["no successor", "a successor", "no controller answers"],
 )
 async def test_a_successor_is_left_alone_until_the_controllers_name_it(
@@ -146,22 +60,12 @@ async def test_a_successor_is_left_alone_until_the_controllers_name_it(
     server = await asyncio.start_server(take, "127.0.0.1")
     async with server:
         host, port = server.sockets[0].getsockname()
-        assert not await is_settled(replace(BEFORE, master_address=f"{host}:{port}"), controllers)
+        named: list[tuple[str, int]] = []
+        assert not await is_settled(
+            replace(BEFORE, master_address=f"{host}:{port}"), controllers, named.append
+        )
         assert asked.is_set() is is_asked
-
-
-async def closed(client: asyncio.StreamReader) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        with contextlib.suppress(ConnectionError):
-            assert await client.read() == b""
-
-
-async def is_held(client: asyncio.StreamReader) -> bool:
-    reading = asyncio.ensure_future(client.read())
-    done, _ = await asyncio.wait([reading], timeout=0.2)
-    reading.cancel()
-    await asyncio.wait([reading])
-    return not done
+        assert named == ([("s", 2)] if now is not None and is_asked else [])
 
 
 @pytest.fixture(autouse=True)
@@ -198,11 +102,7 @@ async def test_a_client_that_knows_the_answer_is_sent_away_and_one_that_does_not
     older = await place.client(request(V5_2_0))
     place.is_settled = True
     await closed(older)
-    found: list[RemotingCommand] = []
-    decoder = FrameDecoder()
-    async with asyncio.timeout(WITHIN_S):
-        while data := await newer.read(1 << 16):
-            found += decoder.feed(data)
+    found = await answers(newer)
     assert [(answer.opaque, answer.code, answer.is_response) for answer in found] == [
         (1, ResponseCode.GO_AWAY, True),
         (3, ResponseCode.GO_AWAY, True),
