@@ -22,6 +22,7 @@ from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, install, remove
 from testkit.kube.stack import tool
 
+PROBLEMS_SHOWN_MAX = 5
 _PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies", "released", "first ack")
 
 
@@ -68,6 +69,8 @@ async def _all(
                 continue
             costs.append(cost)
             _say(_line(cost))
+            for problem in cost.problems[:PROBLEMS_SHOWN_MAX]:
+                _say(f"  failed: {problem}")
     return costs, problems
 
 

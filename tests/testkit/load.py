@@ -42,7 +42,7 @@ ACKNOWLEDGED = "SEND_OK"
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One line of the ledger; times are UTC nanoseconds of the client's one clock."""
+    """One line of the ledger; times are UTC nanoseconds of the client's one clock, `problem` is what its exception said."""
 
     sequence: int
     key: str
@@ -52,6 +52,7 @@ class Send:
     broker: str | None
     queue: int | None
     offset: int | None
+    problem: str = ""
 
     @property
     def acknowledged(self) -> bool:
@@ -112,6 +113,7 @@ def _send(line: dict[str, Any]) -> Send:
         broker=line.get("broker"),
         queue=line.get("queue"),
         offset=line.get("offset"),
+        problem=line.get("problem", ""),
     )
 
 

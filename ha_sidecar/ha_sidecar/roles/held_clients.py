@@ -49,16 +49,11 @@ _log = logging.getLogger(__name__)
 
 
 class HeldClient:
-    """One connection of a client.
-
-    Attributes:
-        is_sent_away: whether it was answered once; what it asks from then on is answered at once.
-    """
+    """One connection of a client."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Take the connection, which is read without waiting from here on."""
         connection.setblocking(False)
-        self.is_sent_away = False
         self._connection: Final = connection
         self._decoder: Final = FrameDecoder()
         self._sends: list[RemotingCommand] = []
@@ -66,6 +61,7 @@ class HeldClient:
         self._goodbyes = bytearray()
         self._answers = bytearray()
         self._can_go = True
+        self._others_go = self._all_go = False
 
     @property
     def held_bytes(self) -> int:
@@ -87,16 +83,14 @@ class HeldClient:
                 return False
             if not (command.is_oneway or command.is_response):
                 self._can_go = self._can_go and command.version > VERSION_V5_3_1
-                if command.code in SENDS:
+                if command.code in SENDS and not self._all_go:
                     self._sends.append(command)
                 else:
                     self._goodbyes += _goodbye(command)
-        return bool(data) and (not self.is_sent_away or self.send_away())
+        return bool(data) and self._told()
 
     def take_sends(self) -> list[RemotingCommand]:
         """Return the sends that wait, to be carried to the successor; each is to be answered, or the client dropped."""
-        if self.is_sent_away:
-            return []
         sends, self._sends = self._sends, []
         self._relayed += len(sends)
         return sends
@@ -105,29 +99,35 @@ class HeldClient:
         """Hand it what the successor answered to one send; False if the connection is of no use any more."""
         self._relayed -= 1
         self._answers += encode(answer)
-        return self._written() and (self._can_go or not self.is_sent_away or self._relayed > 0)
+        return self._told()
+
+    def send_others_away(self) -> bool:
+        """Answer from now on all that is no send; False if the connection is of no use any more."""
+        self._others_go = True
+        return self._told()
 
     def send_away(self) -> bool:
-        """Answer all that was asked and is not on its way; False if the client does not know that answer, or does not take it."""
-        self.is_sent_away = True
-        if not self._can_go:
-            return self._relayed > 0
+        """Answer from now on all that is not on its way already; False if the connection is of no use any more."""
+        self._others_go = self._all_go = True
         for command in self._sends:
             self._goodbyes += _goodbye(command)
-        self._answers += self._goodbyes
         self._sends.clear()
-        self._goodbyes.clear()
-        return self._written()
+        return self._told()
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
 
-    def _written(self) -> bool:
+    def _told(self) -> bool:
+        """Write what may be said; False if the client does not take it, or is to go and does not know that answer."""
+        is_to_go = self._all_go or (self._others_go and bool(self._goodbyes))
+        if self._can_go and self._others_go:
+            self._answers += self._goodbyes
+            self._goodbyes.clear()
         with contextlib.suppress(OSError):
             if not self._answers or self._connection.send(self._answers) == len(self._answers):
                 self._answers.clear()
-                return True
+                return self._can_go or not is_to_go or self._relayed + len(self._sends) > 0
         return False
 
 
@@ -158,6 +158,11 @@ class HeldClients:
         for socket_ in (listener, woken):
             self._selector.register(socket_, selectors.EVENT_READ)
 
+    @property
+    def is_relaying(self) -> bool:
+        """Whether sends are carried to the successor now."""
+        return self._relay is not None
+
     def serve(self, until_s: float) -> bool:
         """Take connections and what they ask until `until_s` on the monotonic clock, or until woken, which is then said."""
         while (left_s := until_s - time.monotonic()) > 0:
@@ -187,12 +192,12 @@ class HeldClients:
         for client in list(self._connections):
             self._carry(client)
 
-    def send_away(self) -> None:
-        """Answer all that were not answered yet."""
+    def send_away(self, *, sends_too: bool) -> None:
+        """Answer all that was not answered yet; sends only if that is said, as the relay carries them."""
         for client in list(self._connections):
-            if not client.is_sent_away:
-                before_bytes = client.held_bytes
-                self._after(client, before_bytes, is_of_use=client.send_away())
+            before_bytes = client.held_bytes
+            is_of_use = client.send_away() if sends_too else client.send_others_away()
+            self._after(client, before_bytes, is_of_use=is_of_use)
 
     def close(self) -> None:
         """Disconnect everybody."""

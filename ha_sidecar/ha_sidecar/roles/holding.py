@@ -10,8 +10,9 @@ them away (`held_clients`), and they ask anew at the same address.
     binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
     holding    until the controllers name a successor with enough copies
     relaying   until that master answers at the address that clients come to, or `hold_ms` are over
-    closing    what is held is sent away, and for `LATE_S` more, if `hold_ms` allow it, what still comes here by the old route:
-               each node learns of the new one by itself, and a port that is refused takes all three tries at once
+    late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away: each node learns of
+               the new route by itself, and who comes here by the old one must not be sent away twice in one try
+    closing    all is sent away, for `LATE_S_MIN`, and then the port is free
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
 
@@ -52,7 +53,7 @@ ASK_AGAIN_S: Final = 0.02
 ANSWER_WITHIN_S: Final = 0.1
 LATE_S: Final = 1.0
 LATE_S_MIN: Final = 0.3
-"""Of these, how many are kept for late clients when nobody is elected in time."""
+"""For how long at the end all are sent away; what is kept of `hold_ms` for that when nobody is elected in time."""
 LATE_TURN_S: Final = 0.1
 BACKLOG: Final = 1024
 
@@ -95,7 +96,10 @@ async def is_settled(
             return False
         if (successor := master_of(now)) is not None:
             on_successor(successor)
-    return await _serves(address, before)
+    serves = await _serves(address, before)
+    if serves and now is None:
+        on_successor(address)
+    return serves
 
 
 async def _serves(address: HostPort, before: GroupFacts) -> bool:
@@ -260,19 +264,25 @@ class ClientHold:
                 return listener
         return None
 
+    def _relay(self, clients: HeldClients) -> None:
+        if self._successor is not None:
+            clients.relay_to(self._successor)
+
     def _hold(self, listener: socket.socket) -> None:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
         with listener, contextlib.closing(HeldClients(listener, self._woken)) as clients:
             end_s = started_s + self._hold_s
             while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
-                if self._successor is not None:
-                    clients.relay_to(self._successor)
+                self._relay(clients)
             released_s = time.monotonic()
-            clients.send_away()
-            while time.monotonic() < min(released_s + LATE_S, end_s):
+            while time.monotonic() < min(released_s + LATE_S, end_s - LATE_S_MIN):
+                self._relay(clients)
+                clients.send_away(sends_too=not clients.is_relaying)
                 clients.serve(time.monotonic() + LATE_TURN_S)
-                clients.send_away()
+            while time.monotonic() < min(released_s + LATE_S + LATE_S_MIN, end_s):
+                clients.send_away(sends_too=True)
+                clients.serve(time.monotonic() + LATE_TURN_S)
         self.held += clients.taken
         _log.warning(
             "clients were held for %.3f s, on %d connections, %d sends relayed, and refused for at most %.1f ms before",

@@ -43,6 +43,7 @@ public final class LoadClient {
     private final long nanoStart;
     private final AtomicLong nextSequence = new AtomicLong();
     private final AtomicLong acknowledged = new AtomicLong();
+    private static final int PROBLEM_CHARS_MAX = 600;
     private final AtomicLong failed = new AtomicLong();
     private final BlockingQueue<String> ledgerLines = new ArrayBlockingQueue<>(LEDGER_LINES_MAX);
     private final Object gapLock = new Object();
@@ -169,6 +170,7 @@ public final class LoadClient {
             status = "InterruptedException";
         } catch (Exception e) {
             status = e.getClass().getSimpleName();
+            place = ",\"problem\":\"" + problem(e) + "\"";
         }
         long endNano = System.nanoTime();
         count(status.equals(SendStatus.SEND_OK.name()), endNano);
@@ -177,6 +179,17 @@ public final class LoadClient {
             .append((endNano - startNano) / 1_000).append(",\"status\":\"").append(status).append('"').append(place)
             .append("}\n");
         putQuietly(line.toString());
+    }
+
+    /** What the exception and its causes say, on one line and without what JSON would have to escape. */
+    private static String problem(Throwable thrown) {
+        StringBuilder text = new StringBuilder();
+        for (Throwable one = thrown; one != null && text.length() < PROBLEM_CHARS_MAX; one = one.getCause()) {
+            text.append(text.length() == 0 ? "" : " <- ").append(one.getClass().getSimpleName()).append(": ")
+                .append(one.getMessage());
+        }
+        text.setLength(Math.min(text.length(), PROBLEM_CHARS_MAX));
+        return text.toString().replaceAll("[^\\x20-\\x7e]|[\"\\\\]", " ");
     }
 
     /** A gap is the time between two acknowledgements that follow each other, whichever threads they came to. */

@@ -49,6 +49,7 @@ class Cost:
         acknowledged: sends that were promised.
         lost: promised sends that could not be read afterwards.
         phases_ms: milliseconds after the fault by phase, those that were seen.
+        problems: of each failed send, when it began and ended in milliseconds after the fault, and what it said.
     """
 
     fault: str
@@ -57,6 +58,7 @@ class Cost:
     acknowledged: int
     lost: int
     phases_ms: dict[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
 
 
 class EndpointWatch:
@@ -119,7 +121,12 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
-    return replace(cost, phases_ms=phases)
+    problems = tuple(
+        f"{_ms(send.start_ns - fault_ns):.0f} to {_ms(send.end_ns - fault_ns):.0f} ms: {send.status} {send.problem}"
+        for send in sends
+        if not send.acknowledged
+    )
+    return replace(cost, phases_ms=phases, problems=problems)
 
 
 async def measured_plain(group: PlainGroup, image: str, fault: str, number: int) -> Cost:

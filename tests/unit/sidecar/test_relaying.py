@@ -140,3 +140,18 @@ async def test_a_refused_send_of_a_client_that_has_gone_is_not_asked_again(
     assert outcomes(await answers(await place.client(request(V5_5_0, 2)), 1)) == [(2, ResponseCode.SUCCESS)]
     await asyncio.sleep(2 * relaying.AGAIN_S)
     assert successor.stored == [b"hello"]
+
+
+async def test_who_comes_after_the_address_has_moved_is_served_too_until_each_node_knows(
+    place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "LATE_S", 30.0)
+    place.successor, place.is_settled = successor, True
+    client = await place.client(request(V5_5_0, 1), request(V5_5_0, 2, code=RequestCode.HEART_BEAT))
+    assert sorted(outcomes(await answers(client, 2))) == [
+        (1, ResponseCode.SUCCESS),
+        (2, ResponseCode.GO_AWAY),
+    ]
+    later = await place.client(request(V5_5_0, 3))
+    assert outcomes(await answers(later, 1)) == [(3, ResponseCode.SUCCESS)]
+    monkeypatch.setattr(holding, "LATE_S", 0.0)
