@@ -26,14 +26,16 @@ PROBLEMS_SHOWN_MAX = 5
 _PHASES = ("held", "suspected", "elected", "endpoint", "role taken", "two copies", "released", "first ack")
 
 
-async def ours(kubeconfig: Path, faults: list[str], runs: int, *, keep: bool) -> tuple[list[Cost], int]:
+async def ours(
+    kubeconfig: Path, faults: list[str], runs: int, client_image: str, *, keep: bool
+) -> tuple[list[Cost], int]:
     """Measure every fault so many times; return the costs, and how many runs failed."""
     cluster = Cluster(kubeconfig, NAMESPACE)
     installed = NAMESPACE not in {one["metadata"]["name"] for one in await cluster.find("namespaces")}
     group = (await install(cluster)).group if installed else Group(cluster, "orders")
     try:
         return await _all(
-            lambda fault, number: measured(group, ROCKETMQ_IMAGE, "main-nameserver:9876", fault, number),
+            lambda fault, number: measured(group, client_image, "main-nameserver:9876", fault, number),
             faults,
             runs,
         )
@@ -74,9 +76,11 @@ async def _all(
     return costs, problems
 
 
-async def run(kubeconfig: Path, faults: list[str], runs: int, plain_runs: int, *, keep: bool) -> int:
+async def run(
+    kubeconfig: Path, faults: list[str], runs: int, plain_runs: int, client_image: str, *, keep: bool
+) -> int:
     """Measure and print; return 1 if ours lost an acknowledged message or a run failed."""
-    costs, problems = await ours(kubeconfig, faults, runs, keep=keep) if runs else ([], 0)
+    costs, problems = await ours(kubeconfig, faults, runs, client_image, keep=keep) if runs else ([], 0)
     lost = any(cost.lost for cost in costs)
     if plain_runs:
         others, more = await beside(kubeconfig, faults, plain_runs)
@@ -131,6 +135,11 @@ def main() -> int:
         "--faults", nargs="+", choices=FAULTS, help="all that the cluster can do, unless told"
     )
     parser.add_argument("--plain-runs", type=int, default=0, help="the same, of plain RocketMQ")
+    parser.add_argument(
+        "--client-image",
+        default=ROCKETMQ_IMAGE,
+        help="whose jars the client has, to measure another release's",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the release that was installed")
     arguments = parser.parse_args()
     if arguments.kubeconfig is None:
@@ -144,6 +153,7 @@ def main() -> int:
             arguments.faults or possible,
             arguments.runs,
             arguments.plain_runs,
+            arguments.client_image,
             keep=arguments.keep,
         )
     )

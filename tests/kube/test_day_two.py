@@ -110,6 +110,26 @@ async def test_a_slave_that_lost_its_volume_is_filled_again(release: Release, lo
     await load.stop_without_loss()
 
 
+async def test_the_master_s_node_is_drained_without_a_failed_send_and_the_group_is_whole_when_it_is_back(
+    release: Release, load: LoadPod
+) -> None:
+    group, cluster = release.group, release.cluster
+    before = await group.until_at_home()
+    pod = await cluster.get("pod", before.master)
+    node = pod["spec"]["nodeName"]
+    # What else is on the node, the load among it, stays: this is about the group.
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=rocketmq-ha.dev/group=orders")
+    try:
+        await cluster.kubectl("drain", node, *options, "--timeout=120s", timeout_s=130.0)
+        after = await group.until_epoch_above(before.epoch)
+        assert after.master != before.master
+    finally:
+        await cluster.kubectl("uncordon", node)
+    whole = await group.until_whole(CHANGED_WITHIN_S)
+    assert whole.epoch == before.epoch + 1, "one change of master is enough"
+    await load.stop_without_loss(failed_max=0)
+
+
 async def test_nothing_changes_while_a_group_is_paused(release: Release) -> None:
     group = release.group
     await group.until_whole()
