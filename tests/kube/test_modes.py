@@ -34,8 +34,11 @@ REMOVED_WITHIN_S = 240.0
 async def applied(release: Release, mode: str) -> AsyncIterator[Cluster]:
     """Apply a mode's example in a namespace of its own, wait as the page says, and remove all of it in the end."""
     cluster = Cluster(release.cluster.kubeconfig, f"modes-{mode}")
-    *examples, wait = shown_commands(TITLE, PAGE)
+    look_everywhere, *examples, wait = shown_commands(TITLE, PAGE)
     (apply,) = [command for command in examples if command.endswith(f"/{mode}.yaml")]
+    await as_shown(release.cluster, look_everywhere)
+    deployment = "deployment/rocketmq-ha-operator"
+    await release.cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
     await cluster.kubectl("create", "namespace", cluster.namespace)
     try:
         enforced = "pod-security.kubernetes.io/enforce=restricted"

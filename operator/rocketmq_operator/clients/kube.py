@@ -100,6 +100,25 @@ def _client() -> DynamicClient:
         raise UnavailableError(f"the API server does not answer: {error}") from error
 
 
+def missing_kinds(dynamic: DynamicClient) -> list[str]:
+    """Return the kinds that we use and this Kubernetes has not, such as ours before their definitions are installed. Blocks.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+
+    def is_missing(kind: str) -> bool:
+        try:
+            dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
+        except ResourceNotFoundError:
+            return True
+        except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"the API server does not answer: {error}") from error
+        return False
+
+    return [kind for kind in VERSIONS if is_missing(kind)]
+
+
 class KubeClient:
     """`Kube` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
 

@@ -137,6 +137,8 @@ def _watch_metadata(registry: kopf.OperatorRegistry, watched: Watched, known: Kn
 def apply_settings(settings: kopf.OperatorSettings) -> None:
     """Set what kopf must know: no peering (the Lease decides), our own prefixes, no Events of its own."""
     settings.peering.standalone = True
+    # Else it lists and watches the definitions and namespaces of the whole cluster, for which there is no other need.
+    settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)

@@ -20,7 +20,7 @@ from rocketmq_operator.clients.api import Controllers, UnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
-from rocketmq_operator.clients.kube import KubeClient, connect
+from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.handlers.leadership import Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
@@ -196,8 +196,13 @@ async def run(options: Options) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         dynamic = await asyncio.to_thread(connect)
+        missing = await asyncio.to_thread(missing_kinds, dynamic)
     except UnavailableError as error:
         _LOG.error("%s", error)
+        return 1
+    if missing:
+        # Nobody tells when they come: what is watched is settled at the start. Kubernetes starts us again until they are there.
+        _LOG.error("this Kubernetes has no %s", ", ".join(missing))
         return 1
     kube, fast_kube = KubeClient(dynamic), KubeClient(dynamic, TAKEOVER_THREADS)
     connector = aiohttp.TCPConnector(resolver=ServiceResolver(kube, aiohttp.ThreadedResolver()))
