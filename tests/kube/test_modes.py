@@ -99,3 +99,10 @@ async def test_clients_of_rocketmq_5_and_older_ones_send_through_proxies_of_thei
         older = LoadPod(cluster, "older", ROCKETMQ_IMAGE, "main-proxy:8080", TOPIC)
         await older.start(SLOW)
         assert (await older.stop()).acknowledged > 0
+        await cluster.kubectl("patch", "rmqc", "main", "--type=merge", '--patch={"spec":{"proxy":null}}')
+
+        async def gone() -> bool:
+            made = "deployments,services,configmaps,poddisruptionbudgets"
+            return await cluster.find(made, "app.kubernetes.io/component=proxy") == []
+
+        await until("with no proxies nothing is left that was made for them", gone, REMOVED_WITHIN_S)

@@ -1,4 +1,4 @@
-"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, removed.
+"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, measured.
 
 Everything is done by README's commands and by kubectl; brokers and clients are unmodified. The tests share one release
 and leave its group whole.
@@ -12,7 +12,7 @@ import pytest
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Json, KubeError, until
 from testkit.kube.load_pod import LoadPod
-from testkit.kube.release import REMOVE_TITLE, ROCKETMQ_IMAGE, Release, as_shown, measure, shown_commands
+from testkit.kube.release import ROCKETMQ_IMAGE, Release, measure
 from testkit.kube.stack import api_server_stopped, dns_stopped, kill_java_of, tool
 
 pytestmark = [
@@ -236,30 +236,3 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     assert f"epoch {after.epoch}" in failover
     await cluster.kubectl("delete", "job", "report-now")
     await release.group.until_whole()
-
-
-async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release) -> None:
-    cluster = release.cluster
-    for command in shown_commands(REMOVE_TITLE):
-        await as_shown(cluster, command)
-    kinds = await cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name")
-    wanted = sorted(set(kinds.split()) - {"events", "events.events.k8s.io"})
-
-    async def only_volumes() -> bool:
-        return await _left(release, wanted) <= {"persistentvolumeclaim"}
-
-    await until("nothing but volumes is left", only_volumes, 120.0, poll_s=2.0)
-    claims = await cluster.find("persistentvolumeclaims")
-    # Three controllers, two brokers, one log replica, and what was measured.
-    assert len(claims) == 7
-    roles = await cluster.kubectl(
-        "get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=rocketmq-ha"
-    )
-    assert roles == ""
-
-
-async def _left(release: Release, kinds: list[str]) -> set[str]:
-    """Return the kinds of which something is left that a namespace does not have by itself."""
-    text = await release.cluster.kubectl("get", ",".join(kinds), "-o", "name", "--ignore-not-found")
-    own = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
-    return {name.partition("/")[0].partition(".")[0] for name in text.split() if name not in own}
