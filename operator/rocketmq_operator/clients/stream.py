@@ -62,7 +62,7 @@ class HttpStream:
         self._dynamic: Final = dynamic
         settings: Any = dynamic.client.configuration
         self._token: Final[Callable[[], str | None]] = lambda: settings.get_api_key_with_prefix(
-            "authorization"
+            "BearerToken", alias="authorization"
         )
         self._host: Final[str] = settings.host
         self._session: Final = aiohttp.ClientSession(
@@ -149,7 +149,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
     if response.status == 200:
         return
-    problem = f"{kind}: {response.status} {(await response.text())[:500]}"
+    problem = f"{kind}: {response.status} {(await response.text())[:500].strip()}"
     if response.status == _GONE:
         raise GoneError(problem)
     if response.status in BUSY:
