@@ -22,6 +22,7 @@ pytestmark = [
 FIRST_MESSAGE_S_MAX = 180.0
 API_SERVER_STOPPED_S = 40.0
 """Longer than a client's route poll: no address is moved meanwhile."""
+HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
@@ -157,6 +158,37 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     assert record["spec"]["cause"] == "ConnectionClosed"
     await load.stop_without_loss(gap_s_max=None)
     await group.until_whole()
+
+
+async def test_an_operator_that_is_deleted_hands_over_within_five_seconds(release: Release) -> None:
+    cluster, group = release.cluster, release.group
+    await cluster.kubectl(
+        "rollout", "status", "deployment/rocketmq-ha-operator", "--timeout=60s", timeout_s=70.0
+    )
+
+    async def acting() -> str:
+        lease = await cluster.get("lease", "rocketmq-operator")
+        return str(lease["spec"].get("holderIdentity", "")).partition("_")[0]
+
+    await group.until_whole()
+    before = await acting()
+    assert before, "nobody acts"
+    await cluster.kubectl("delete", "pod", before, "--wait=false")
+
+    async def another_acts() -> bool:
+        return await acting() not in {"", before}
+
+    took_s = await until("the other operator acts", another_acts, 60.0)
+    assert took_s < HANDED_OVER_S_MAX
+    # And not by the Lease alone: what somebody takes away is made again.
+    budgets = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")
+    await cluster.kubectl("delete", "poddisruptionbudget", budgets[0]["metadata"]["name"])
+
+    async def made_again() -> bool:
+        found = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")
+        return len(found) == len(budgets)
+
+    await until("it makes what is missing", made_again, 30.0)
 
 
 @pytest.mark.skipif(not tool(), reason="the API server of this cluster is not ours to stop")
