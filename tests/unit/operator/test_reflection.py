@@ -147,6 +147,7 @@ async def test_a_version_that_is_gone_is_listed_anew_and_what_was_missed_is_seen
         server.end_watch(GoneError("410 Gone"))
         await _until(lambda: server.lists == 2)
         assert _names(kept) == ["orders-1"], "a deletion that nobody told of"
+        assert kept.get("shop", "orders-0") is None
 
 
 async def test_from_time_to_time_all_is_listed_anew(server: _Server) -> None:
