@@ -157,16 +157,18 @@ def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:
 
 
 async def test_health_and_metrics_are_served() -> None:
-    ready = False
+    ready, alive = False, True
     metrics = Metrics(lambda: True)
     metrics.steps.labels(step="Apply").inc()
-    server = HealthServer(metrics, lambda: ready)
+    server = HealthServer(metrics, lambda: ready, lambda: alive)
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         assert (await session.get("/livez")).status == 200
         assert (await session.get("/readyz")).status == 503
         ready = True
         assert (await session.get("/readyz")).status == 200
+        alive = False
+        assert (await session.get("/livez")).status == 503, "a dead watch is mended by a restart"
         text = await (await session.get("/metrics")).text()
     await server.stop()
     assert 'rmqha_operator_steps_total{step="Apply"} 1.0' in text
