@@ -46,6 +46,8 @@ KINDS: Final = (
 )
 _LOG: Final = logging.getLogger(__name__)
 _Place = tuple[str, str]
+OnChange = Callable[[str, Json], None]
+"""Told the kind and the object that was added, changed or deleted; what is kept has it already."""
 
 
 class WriteError(Exception):
@@ -62,8 +64,16 @@ class Reflection:
     Invariant: `_by_label` holds exactly the labels of `_objects`.
     """
 
-    def __init__(self, stream: Stream, kind: str, namespace: str, monotonic_s: Callable[[], float]) -> None:
-        """Take where it comes from, what it is of (no namespace: all), and the clock."""
+    def __init__(
+        self,
+        stream: Stream,
+        kind: str,
+        namespace: str,
+        monotonic_s: Callable[[], float],
+        on_change: OnChange = lambda _kind, _found: None,
+    ) -> None:
+        """Take where it comes from, what it is of (no namespace: all), the clock, and who is told when something was changed here."""
+        self._on_change: Final = on_change
         self.label: Final = "" if kind in OURS else CLUSTER_LABEL
         self._stream: Final = stream
         self._kind: Final = kind
@@ -139,6 +149,8 @@ class Reflection:
                     self._drop(_place(found))
                 if type_ in {"ADDED", "MODIFIED"}:
                     self._put(found)
+                if type_ != "BOOKMARK":
+                    self._on_change(self._kind, found)
             self._heard_s = self._monotonic_s()
 
     def _put(self, found: Json) -> None:
@@ -168,12 +180,13 @@ class Reflections:
         namespaces: Sequence[str],
         monotonic_s: Callable[[], float],
         kinds: Iterable[str] = KINDS,
+        on_change: OnChange = lambda _kind, _found: None,
     ) -> None:
-        """Take the API server, what it is followed by, the namespaces (none: all), and the clock."""
+        """Take the API server, what it is followed by, the namespaces (none: all), the clock, and who is told of changes."""
         self._kube: Final = kube
         self._monotonic_s: Final = monotonic_s
         self._kept: Final = {
-            (kind, namespace): Reflection(stream, kind, namespace, monotonic_s)
+            (kind, namespace): Reflection(stream, kind, namespace, monotonic_s, on_change)
             for kind in kinds
             for namespace in namespaces or ("",)
         }

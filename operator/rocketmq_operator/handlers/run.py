@@ -27,7 +27,7 @@ from rocketmq_operator.clients.stream import HttpStream, Stream
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
-from rocketmq_operator.handlers.operator import Watched, registry_for
+from rocketmq_operator.handlers.operator import Watched, note_change, registry_for
 from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
@@ -125,7 +125,9 @@ class Operator:
             hold=self._hold_group,
         )
         self.following: Final = Following(self.takeover, session)
-        self.reflections: Final = Reflections(kube, stream, options.namespaces, time.monotonic)
+        self.reflections: Final = Reflections(
+            kube, stream, options.namespaces, time.monotonic, on_change=self._note_change
+        )
         world = World(
             kube,
             self._controllers,
@@ -211,7 +213,11 @@ class Operator:
         self.work.hold(Resource(GROUP_KIND.kind, namespace, group), hold_s)
 
     def _wake_group(self, namespace: str, group: str) -> None:
-        self.work.wake(Resource(GROUP_KIND.kind, namespace, group))
+        # What the event tells is asked of the controllers in every pass.
+        self.work.wake(Resource(GROUP_KIND.kind, namespace, group), told=False)
+
+    def _note_change(self, kind: str, body: Mapping[str, Any]) -> None:
+        note_change(self.work, kind, body)
 
 
 def is_deaf(silence_s: float, heard_for_s: float) -> bool:

@@ -1,7 +1,7 @@
 """When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
 
-A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes only because
-it is time again first asks what costs less than looking (`quiet`). Wake-ups that come
+A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes
+because it is time again, or because of what is kept, first asks what costs less than looking (`quiet`). Wake-ups that come
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
@@ -75,7 +75,7 @@ class Work:
             do_pass: does a pass.
             may_act: says whether we may act.
             look: is done from time to time while we may not.
-            quiet: is asked first where nobody woke the resource and its last pass did not fail: it costs less than a pass.
+            quiet: is asked first where it may know all that changed, and the last pass did not fail: it costs less than a pass.
         """
         self._do_pass: Final = do_pass
         self._quiet: Final = quiet
@@ -83,13 +83,21 @@ class Work:
         self._may_act: Final = may_act
         self._woken: Final[dict[Resource, asyncio.Event]] = {}
         self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
+        self._told: Final[set[Resource]] = set()
         self._held_until_s: Final[dict[Resource, float]] = {}
         self._turns: Final[defaultdict[str, asyncio.Semaphore]] = defaultdict(
             lambda: asyncio.Semaphore(PASSES_AT_ONCE_MAX)
         )
 
-    def wake(self, resource: Resource) -> None:
-        """Have a pass over the resource soon."""
+    def wake(self, resource: Resource, *, told: bool = True) -> None:
+        """Have a pass over the resource soon.
+
+        Args:
+            resource: which.
+            told: whether something changed that `quiet` may not know yet.
+        """
+        if told:
+            self._told.add(resource)
         event = self._woken.setdefault(resource, asyncio.Event())
         event.set()
         if resource not in self._tasks:
@@ -117,7 +125,8 @@ class Work:
             held_s = self._held_until_s.get(resource, 0.0) - asyncio.get_running_loop().time()
             if held_s > 0:
                 await asyncio.sleep(held_s)
-            told = told or woken.is_set()
+            told = told or resource in self._told
+            self._told.discard(resource)
             woken.clear()
             if not self._may_act():
                 told = True
@@ -133,6 +142,7 @@ class Work:
         # Why here and not in a callback: a wake-up between the two would find a task that is already over.
         del self._woken[resource], self._tasks[resource]
         self._held_until_s.pop(resource, None)
+        self._told.discard(resource)
 
     async def _stand_by(self, resource: Resource) -> None:
         """Look once, then wait until we may act or it is time for another look."""

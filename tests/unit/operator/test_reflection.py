@@ -85,7 +85,12 @@ class _Running:
     """A reflection of pods that runs for as long as the context lasts."""
 
     def __init__(self, server: _Server) -> None:
-        self.kept = Reflection(server, "Pod", "shop", server.clock)
+        self.told: list[tuple[str, bool]] = []
+        self.kept = Reflection(server, "Pod", "shop", server.clock, self._told)
+
+    def _told(self, kind: str, found: Json) -> None:
+        name = found["metadata"]["name"]
+        self.told.append((name, self.kept.get("shop", name) is not None))
 
     async def __aenter__(self) -> Reflection:
         self._task = asyncio.create_task(self.kept.run())
@@ -130,6 +135,16 @@ async def test_what_is_listed_and_what_changes_is_kept(server: _Server) -> None:
             "v1",
             False,
         )
+
+
+async def test_who_is_told_of_a_change_finds_it_kept_already(server: _Server) -> None:
+    running = _Running(server)
+    async with running:
+        server.put("ADDED", _pod("orders-0", 2))
+        server.put("BOOKMARK", _pod("", 3, {}))
+        server.put("DELETED", _pod("orders-0", 4))
+        await _until(lambda: len(running.told) == 2)
+        assert running.told == [("orders-0", True), ("orders-0", False)]
 
 
 async def test_a_watch_that_ends_goes_on_from_the_newest_version_without_a_list(server: _Server) -> None:

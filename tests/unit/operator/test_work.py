@@ -185,6 +185,23 @@ async def test_a_pass_that_comes_only_because_it_is_time_first_asks_what_costs_l
     await work.stop()
 
 
+async def test_who_is_woken_by_what_is_kept_asks_that_first() -> None:
+    passes, quiet = _Passes(delay=60.0), _Quiet()
+    quiet.delay = 60.0
+    passes.go.set()
+    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    work.wake(ORDERS, told=False)
+    await _until(lambda: quiet.asked == 1)
+    quiet.delay = None
+    work.wake(ORDERS, told=False)
+    await _until(lambda: passes.begun == 2)
+    await work.stop()
+
+
 async def test_who_was_woken_looks_for_itself_and_so_does_a_pass_after_one_that_failed() -> None:
     passes, quiet = _Passes(delay=60.0), _Quiet()
     quiet.delay = 60.0
