@@ -15,6 +15,7 @@ PLAIN_RUNS ?= 0
 FAULTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
+GROUPS ?= 200
 FIRST ?= 0
 SECONDS ?= 20
 MEGABYTES ?= 512
@@ -24,7 +25,7 @@ ORDER ?= 1
 WORKERS ?= 3
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
+.PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -73,6 +74,9 @@ bench: bench-controller ## the same
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
 	@$(PYTHON) tests/bench/bench_ha.py --megabytes $(MEGABYTES)
+
+bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
+	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
 bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB beside
 	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))

@@ -70,7 +70,9 @@ def test_every_pod_monitor_finds_one_kind_of_pod_and_its_ports() -> None:
 
 @needs_helm
 def test_pod_monitors_look_where_the_operator_does() -> None:
-    everywhere = named(rendered(*ALL), "PodMonitor", "demo-broker")
+    own = named(rendered(*ALL), "PodMonitor", "demo-broker")
+    assert own["spec"]["namespaceSelector"] == {"matchNames": ["mq"]}
+    everywhere = named(rendered(*ALL, "operator.clusterWide=true"), "PodMonitor", "demo-broker")
     assert everywhere["spec"]["namespaceSelector"] == {"any": True}
     some = rendered(*ALL, 'operator.watchNamespaces=["shop","pay"]')
     assert named(some, "PodMonitor", "demo-broker")["spec"]["namespaceSelector"] == {

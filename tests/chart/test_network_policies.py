@@ -217,6 +217,7 @@ def test_driver_and_executors_of_a_report_reach_each_other_and_nobody_else_reach
     ("settings", "namespaces"),
     [
         ((), {"mq"}),
+        (("operator.clusterWide=true",), {"mq"}),
         (('operator.watchNamespaces=["shop","pay"]',), {"shop", "pay"}),
         (('operator.watchNamespaces=["shop"]', 'networkPolicies.namespaces=["pay"]'), {"pay"}),
     ],

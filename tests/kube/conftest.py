@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kube import audit
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
@@ -26,8 +27,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def release() -> Iterator[Release]:
-    """Install once, as README says."""
+def whole_run(request: pytest.FixtureRequest) -> bool:
+    """Say whether every test of this folder is in this run, none left out by a mark or a name."""
+    chosen = {item.path.name for item in request.session.items}
+    here = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+    options = request.config.option
+    return here <= chosen and not options.markexpr and not options.keyword
+
+
+@pytest.fixture(scope="session")
+def audit_log(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path | None]:
+    """Keep an audit log of the release's accounts, if it can be kept and a test of this run reads it."""
+    is_read = any(item.path.name == "test_zz_rights.py" for item in request.session.items)
+    if not is_read or audit.why_not():
+        yield None
+        return
+    cluster = Cluster(Path(os.environ["RMQHA_KUBECONFIG"]), NAMESPACE)
+    kept = audit.audited(cluster, tmp_path_factory.mktemp("audit"))
+    with asyncio.Runner() as runner:
+        yield runner.run(kept.__aenter__())
+        runner.run(kept.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="session")
+def release(audit_log: Path | None) -> Iterator[Release]:
+    """Install once, as README says; whatever its accounts ask from then on is in the audit log."""
     cluster = Cluster(Path(os.environ["RMQHA_KUBECONFIG"]), NAMESPACE)
     try:
         installed = asyncio.run(install(cluster))

@@ -34,8 +34,11 @@ REMOVED_WITHIN_S = 240.0
 async def applied(release: Release, mode: str) -> AsyncIterator[Cluster]:
     """Apply a mode's example in a namespace of its own, wait as the page says, and remove all of it in the end."""
     cluster = Cluster(release.cluster.kubeconfig, f"modes-{mode}")
-    *examples, wait = shown_commands(TITLE, PAGE)
+    look_everywhere, *examples, wait = shown_commands(TITLE, PAGE)
     (apply,) = [command for command in examples if command.endswith(f"/{mode}.yaml")]
+    await as_shown(release.cluster, look_everywhere)
+    deployment = "deployment/rocketmq-ha-operator"
+    await release.cluster.kubectl("rollout", "status", deployment, "--timeout=120s", timeout_s=130.0)
     await cluster.kubectl("create", "namespace", cluster.namespace)
     try:
         enforced = "pod-security.kubernetes.io/enforce=restricted"
@@ -96,3 +99,10 @@ async def test_clients_of_rocketmq_5_and_older_ones_send_through_proxies_of_thei
         older = LoadPod(cluster, "older", ROCKETMQ_IMAGE, "main-proxy:8080", TOPIC)
         await older.start(SLOW)
         assert (await older.stop()).acknowledged > 0
+        await cluster.kubectl("patch", "rmqc", "main", "--type=merge", '--patch={"spec":{"proxy":null}}')
+
+        async def gone() -> bool:
+            made = "deployments,services,configmaps,poddisruptionbudgets"
+            return await cluster.find(made, "app.kubernetes.io/component=proxy") == []
+
+        await until("with no proxies nothing is left that was made for them", gone, REMOVED_WITHIN_S)

@@ -1,4 +1,4 @@
-"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, removed.
+"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, measured.
 
 Everything is done by README's commands and by kubectl; brokers and clients are unmodified. The tests share one release
 and leave its group whole.
@@ -12,7 +12,7 @@ import pytest
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Json, KubeError, until
 from testkit.kube.load_pod import LoadPod
-from testkit.kube.release import REMOVE_TITLE, ROCKETMQ_IMAGE, Release, as_shown, measure, shown_commands
+from testkit.kube.release import ROCKETMQ_IMAGE, Release, measure
 from testkit.kube.stack import api_server_stopped, dns_stopped, kill_java_of, tool
 
 pytestmark = [
@@ -22,6 +22,7 @@ pytestmark = [
 FIRST_MESSAGE_S_MAX = 180.0
 API_SERVER_STOPPED_S = 40.0
 """Longer than a client's route poll: no address is moved meanwhile."""
+HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
@@ -159,6 +160,37 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     await group.until_whole()
 
 
+async def test_an_operator_that_is_deleted_hands_over_within_five_seconds(release: Release) -> None:
+    cluster, group = release.cluster, release.group
+    await cluster.kubectl(
+        "rollout", "status", "deployment/rocketmq-ha-operator", "--timeout=60s", timeout_s=70.0
+    )
+
+    async def acting() -> str:
+        lease = await cluster.get("lease", "rocketmq-operator")
+        return str(lease["spec"].get("holderIdentity", "")).partition("_")[0]
+
+    await group.until_whole()
+    before = await acting()
+    assert before, "nobody acts"
+    await cluster.kubectl("delete", "pod", before, "--wait=false")
+
+    async def another_acts() -> bool:
+        return await acting() not in {"", before}
+
+    took_s = await until("the other operator acts", another_acts, 60.0)
+    assert took_s < HANDED_OVER_S_MAX
+    # And not by the Lease alone: what somebody takes away is made again.
+    budgets = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")
+    await cluster.kubectl("delete", "poddisruptionbudget", budgets[0]["metadata"]["name"])
+
+    async def made_again() -> bool:
+        found = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")
+        return len(found) == len(budgets)
+
+    await until("it makes what is missing", made_again, 30.0)
+
+
 @pytest.mark.skipif(not tool(), reason="the API server of this cluster is not ours to stop")
 async def test_a_failover_without_api_server_is_recorded_when_it_is_back(
     release: Release, load: LoadPod
@@ -236,30 +268,3 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     assert f"epoch {after.epoch}" in failover
     await cluster.kubectl("delete", "job", "report-now")
     await release.group.until_whole()
-
-
-async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release) -> None:
-    cluster = release.cluster
-    for command in shown_commands(REMOVE_TITLE):
-        await as_shown(cluster, command)
-    kinds = await cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name")
-    wanted = sorted(set(kinds.split()) - {"events", "events.events.k8s.io"})
-
-    async def only_volumes() -> bool:
-        return await _left(release, wanted) <= {"persistentvolumeclaim"}
-
-    await until("nothing but volumes is left", only_volumes, 120.0, poll_s=2.0)
-    claims = await cluster.find("persistentvolumeclaims")
-    # Three controllers, two brokers, one log replica, and what was measured.
-    assert len(claims) == 7
-    roles = await cluster.kubectl(
-        "get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=rocketmq-ha"
-    )
-    assert roles == ""
-
-
-async def _left(release: Release, kinds: list[str]) -> set[str]:
-    """Return the kinds of which something is left that a namespace does not have by itself."""
-    text = await release.cluster.kubectl("get", ",".join(kinds), "-o", "name", "--ignore-not-found")
-    own = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
-    return {name.partition("/")[0].partition(".")[0] for name in text.split() if name not in own}

@@ -10,7 +10,7 @@ RocketMQ's other controllers answer nothing but heartbeats; when the leader chan
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -78,8 +78,26 @@ async def wait_for_read(controllers: Sequence[str], name: str, timeout_s: float)
 class Fleet:
     """Some groups; an async context manager that closes what it opened."""
 
-    def __init__(self, controllers: Sequence[str], name: str, groups: int) -> None:
-        """Describe groups `<name>-<i>`; `prepare` makes them."""
+    def __init__(
+        self,
+        controllers: Sequence[str],
+        name: str,
+        groups: int,
+        *,
+        port: int = 0,
+        address_of: Callable[[int, int], str] | None = None,
+    ) -> None:
+        """Describe groups `<name>-<i>`; `prepare` makes them.
+
+        Args:
+            controllers: their addresses.
+            name: what the groups' names begin with.
+            groups: how many.
+            port: where notices are taken; 0 for any.
+            address_of: the host of a member by the group's number and the member's id, where it is not on loopback.
+        """
+        self._port = port
+        self._address_of = address_of
         self.names = [f"{name}-{index}" for index in range(groups)]
         self._controllers = list(controllers)
         self._leading = 0
@@ -90,7 +108,7 @@ class Fleet:
 
     async def __aenter__(self) -> Self:
         """Listen for notices and connect."""
-        self._notices = await serve("0.0.0.0", 0, _listen)  # noqa: S104 - all of 127.0.0.0/8, on a port of our own
+        self._notices = await serve("0.0.0.0", self._port, _listen)  # noqa: S104 - all of 127.0.0.0/8, on a port of our own
         self._shared = await self._dial_all()
         self._leading = self._controllers.index(await find_leader(self._controllers))
         return self
@@ -117,6 +135,10 @@ class Fleet:
                 await self._prepare(index, slaves=slaves)
 
         await asyncio.gather(*(one(index) for index in range(len(self.names))))
+
+    async def prepare_one(self, index: int) -> None:
+        """Make one group with a living master and a living slave in its SyncStateSet."""
+        await self._prepare(index, slaves=True)
 
     def lose_masters(self) -> None:
         """Close the connections of all masters at once."""
@@ -176,6 +198,8 @@ class Fleet:
 
     def _address(self, index: int, member: int) -> str:
         port = 0 if self._notices is None else self._notices.port
+        if self._address_of is not None:
+            return f"{self._address_of(index, member)}:{port}"
         if self._one_address:
             return f"127.0.0.1:{port}"
         return f"127.{member}.{index >> 8}.{index & 255}:{port}"

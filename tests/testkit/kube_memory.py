@@ -2,7 +2,7 @@
 
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
-in the newest revision; owned objects go with their owner; what has a finalizer goes when it has none. What it does not: validate, schedule,
+in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set says; what has a finalizer goes when it has none. What it does not: validate, schedule,
 take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
 address unless it is in `without_address`. Claims of a
 StatefulSet cannot change.
@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rocketmq_operator.clients.api import KubeConflictError, RefusedError
+from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -45,6 +45,7 @@ class MemoryKube:
         self.unready: set[str] = set()
         self.without_address: set[str] = set()
         self.on_change: Callable[[], None] = lambda: None
+        self.on_wrote: Callable[[], None] = lambda: None
         self._applied: dict[tuple[str, Key], Json] = {}
         self._numbers = itertools.count(1)
 
@@ -71,7 +72,10 @@ class MemoryKube:
         return self._write("apply", body, "spec")
 
     async def apply_status(self, body: Json) -> Json:
-        """Write an object's status by server-side apply."""
+        """Write an object's status by server-side apply; there is none of an object that is gone."""
+        metadata = body["metadata"]
+        if (body["kind"], metadata["namespace"], metadata["name"]) not in self.objects:
+            raise UnavailableError(f"{body['kind']} {metadata['name']} not found")
         return self._write("status", body, "status")
 
     async def create(self, body: Json) -> Json:
@@ -110,10 +114,10 @@ class MemoryKube:
             live["metadata"].setdefault("deletionTimestamp", at)
             return
         del self.objects[kind, namespace, name]
-        for key, value in list(self.objects.items()):
-            owners = value["metadata"].get("ownerReferences", [])
-            if key in self.objects and any(one["uid"] == live["metadata"]["uid"] for one in owners):
-                self.remove(*key)
+        policy = live.get("spec", {}).get("persistentVolumeClaimRetentionPolicy", {})
+        if kind == "StatefulSet" and policy.get("whenDeleted") == "Delete":
+            for claim in self._claims_of(namespace, name, live):
+                self.objects.pop(claim, None)
         self.settle()
 
     def put(self, body: Json) -> None:
@@ -124,6 +128,7 @@ class MemoryKube:
     def wrote(self, words: str) -> None:
         """Count a write; the place where a crash happens."""
         self.writes.append(words)
+        self.on_wrote()
         if self.crash_after is not None and len(self.writes) == self.crash_after:
             raise CrashError(words)
 
@@ -157,6 +162,7 @@ class MemoryKube:
 
     def settle(self) -> None:
         """Let Kubernetes' own controllers act until nothing changes."""
+        self._collect()
         for (kind, namespace, name), value in sorted(self.objects.items()):
             if kind == "Service" and "clusterIP" not in value["spec"] and name not in self.without_address:
                 value["spec"]["clusterIP"] = (
@@ -167,6 +173,21 @@ class MemoryKube:
             if kind == "Deployment":
                 value["status"] = {"readyReplicas": 0 if name in self.unready else value["spec"]["replicas"]}
         self.on_change()
+
+    def _collect(self) -> None:
+        """Take out what has owners and none that is there, also what was made for an owner that was gone already."""
+        living = {value["metadata"]["uid"] for value in self.objects.values()}
+        for key, value in list(self.objects.items()):
+            owners = value["metadata"].get("ownerReferences", [])
+            if owners and key in self.objects and not any(one["uid"] in living for one in owners):
+                self.remove(*key)
+
+    def _claims_of(self, namespace: str, name: str, value: Json) -> list[Key]:
+        return [
+            ("PersistentVolumeClaim", namespace, f"{template['metadata']['name']}-{name}-{ordinal}")
+            for template in value["spec"].get("volumeClaimTemplates", [])
+            for ordinal in range(value["spec"]["replicas"])
+        ]
 
     def _settle_set(self, namespace: str, name: str, value: Json) -> None:
         spec = value["spec"]

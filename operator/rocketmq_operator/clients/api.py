@@ -14,6 +14,14 @@ class UnavailableError(Exception):
     """A peer did not answer, or answered with what is no answer; the text says who and what."""
 
 
+class BusyError(UnavailableError):
+    """A peer asks to be left alone for `retry_after_s` seconds."""
+
+    def __init__(self, problem: str, retry_after_s: float) -> None:
+        super().__init__(problem)
+        self.retry_after_s = retry_after_s
+
+
 class KubeConflictError(UnavailableError):
     """Somebody else wrote the object first."""
 

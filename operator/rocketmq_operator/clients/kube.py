@@ -25,13 +25,15 @@ from rocketmq_operator.api.names import (
     REPORT_KIND,
     TOPIC_KIND,
 )
-from rocketmq_operator.clients.api import Json, KubeConflictError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, Json, KubeConflictError, RefusedError, UnavailableError
 from rocketmq_operator.plan.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 THREADS_MAX: Final = 8
 PAGE_OBJECTS_MAX: Final = 500
+RETRY_AFTER_MAX_S: Final = 60.0
+BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 403, 405, 413, 422})
 VERSIONS: Final[Mapping[str, str]] = {
     **API_VERSIONS,
@@ -98,6 +100,25 @@ def _client() -> DynamicClient:
         return DynamicClient(client.ApiClient(settings))
     except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
         raise UnavailableError(f"the API server does not answer: {error}") from error
+
+
+def missing_kinds(dynamic: DynamicClient) -> list[str]:
+    """Return the kinds that we use and this Kubernetes has not, such as ours before their definitions are installed. Blocks.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+
+    def is_missing(kind: str) -> bool:
+        try:
+            dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
+        except ResourceNotFoundError:
+            return True
+        except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"the API server does not answer: {error}") from error
+        return False
+
+    return [kind for kind in VERSIONS if is_missing(kind)]
 
 
 class KubeClient:
@@ -213,6 +234,9 @@ class KubeClient:
         except ConflictError as error:
             raise KubeConflictError(f"{kind}: {error.summary()}") from error
         except ApiException as error:
+            if error.status in BUSY:
+                problem = f"{kind}: {error.status} {error.reason}: {_text(error)}"
+                raise BusyError(problem, retry_after_s(error.headers or {})) from error
             kind_of_error = RefusedError if error.status in _REFUSED else UnavailableError
             raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -225,6 +249,12 @@ _TIMEOUT: Final[dict[str, Any]] = {"_request_timeout": (CONNECT_TIMEOUT_S, ANSWE
 
 class _MissingError(UnavailableError):
     """There is no such object."""
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """Return how long an answer asks to be left alone, at most `RETRY_AFTER_MAX_S`; 0 where it does not say."""
+    text = headers.get("Retry-After", "")
+    return min(RETRY_AFTER_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
 
 
 def _text(error: ApiException) -> str:

@@ -13,6 +13,8 @@ from typing import Final
 from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.lease import LEASE_NAME, RETRY_S, Move, Sight, lease_body, look, may_act, move
 
+HEARD_MAX_S: Final = 60.0
+"""An API server that was not heard for so long is silent."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -36,11 +38,17 @@ class Leadership:
         self._sight: Sight | None = None
         self._renewed_s: float | None = None
         self._heard_s = monotonic_s()
+        self._hearing_since_s = self._heard_s
 
     @property
     def silence_s(self) -> float:
         """Seconds since the API server last answered a question for the Lease, holder or not."""
         return self._monotonic_s() - self._heard_s
+
+    @property
+    def heard_for_s(self) -> float:
+        """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`; 0 while it does not."""
+        return self._monotonic_s() - self._hearing_since_s if self.silence_s < HEARD_MAX_S else 0.0
 
     def may_act(self) -> bool:
         """Tell whether writes are ours to do now."""
@@ -64,6 +72,8 @@ class Leadership:
         # Why before the call: a renewal counts from when it was asked for, not from when the answer came.
         asked_s = self._monotonic_s()
         lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
+        if self.silence_s >= HEARD_MAX_S:
+            self._hearing_since_s = self._monotonic_s()
         self._heard_s = self._monotonic_s()
         self._sight = look(lease, self._sight, self._monotonic_s())
         if move(lease, self._identity, self._sight, self._monotonic_s()) is Move.WATCH:

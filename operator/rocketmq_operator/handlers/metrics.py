@@ -45,10 +45,13 @@ class Metrics:
 
 
 class HealthServer:
-    """/metrics, /livez (the loop runs and watches), /readyz (the API server was heard lately)."""
+    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (the API server was heard lately)."""
 
-    def __init__(self, metrics: Metrics, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, metrics: Metrics, ready: Callable[[], bool], alive: Callable[[], bool] = lambda: True
+    ) -> None:
         """Take what is shown."""
+        self._alive: Final = alive
         self._metrics: Final = metrics
         self._ready: Final = ready
         application = web.Application()
@@ -72,7 +75,8 @@ class HealthServer:
         return web.Response(body=self._metrics.text(), content_type="text/plain", charset="utf-8")
 
     async def _serve_livez(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        alive = self._alive()
+        return web.Response(status=200 if alive else 503, text="ok\n" if alive else "a watch is dead\n")
 
     async def _serve_readyz(self, _: web.Request) -> web.Response:
         ready = self._ready()

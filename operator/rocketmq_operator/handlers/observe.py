@@ -60,7 +60,7 @@ from rocketmq_operator.plan.observed import (
 _LOG: Final = logging.getLogger(__name__)
 
 S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
-CLUSTER_KINDS: Final = ("Secret", "Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
+CLUSTER_KINDS: Final = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
 GROUP_KINDS: Final = (
     "Service",
     "EndpointSlice",
@@ -124,14 +124,13 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
     if resource is None:
         return None
     spec = cluster_spec(resource)
-    lists = await asyncio.gather(
-        *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS)
+    # Why by name: who may list Secrets may read all of them.
+    secret, lists = await asyncio.gather(
+        world.kube.get("Secret", namespace, names.token_secret(name)),
+        asyncio.gather(*(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS)),
     )
-    found = [item for items in lists for item in items]
+    found = [item for items in lists for item in items] + ([] if secret is None else [secret])
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
-    secret = next(
-        (live for key, live in children.items() if key == ("Secret", names.token_secret(name))), None
-    )
     token = token_of(secret) or world.new_token()
     return ObservedCluster(
         now=world.now(),

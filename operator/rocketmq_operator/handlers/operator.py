@@ -24,6 +24,7 @@ from rocketmq_operator.api.names import (
     TOPIC_KIND,
     VERSION,
 )
+from rocketmq_operator.clients.reflection import OURS
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan.observed import pod_seen
@@ -102,11 +103,6 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
         note_pod(watched, dict(body), gone=type == "DELETED")
 
-    @kopf.on.event("apps", "v1", "deployments", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
-    @kopf.on.event("apps", "v1", "statefulsets", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
-    async def on_set(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
-        _wake_owner(watched, dict(body))
-
     _watch_reports(registry, watched, known)
     _watch_metadata(registry, watched, known)
     return registry
@@ -137,6 +133,8 @@ def _watch_metadata(registry: kopf.OperatorRegistry, watched: Watched, known: Kn
 def apply_settings(settings: kopf.OperatorSettings) -> None:
     """Set what kopf must know: no peering (the Lease decides), our own prefixes, no Events of its own."""
     settings.peering.standalone = True
+    # Else it lists and watches the definitions and namespaces of the whole cluster, for which there is no other need.
+    settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.persistence.finalizer = f"{GROUP}/operator"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
@@ -147,21 +145,26 @@ def apply_settings(settings: kopf.OperatorSettings) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
+def note_change(work: Work, kind: str, body: Mapping[str, Any]) -> None:
+    """Have a look at the owner of a child that changed; what is kept shows the change already. Our own kinds are watched by kopf."""
+    if kind not in OURS:
+        _wake_owner(work, body)
+
+
 def note_pod(watched: Watched, body: dict[str, Any], *, gone: bool) -> None:
-    """Hand a pod to whoever knows its group, and have a look at its owner."""
+    """Hand a pod to whoever knows its group; its owner is looked at when what is kept has it (`note_change`)."""
     group = body["metadata"].get("labels", {}).get(GROUP_LABEL)
     if group is not None:
         watched.takeover.note_pod(body["metadata"]["namespace"], group, pod_seen(body), gone=gone)
-    _wake_owner(watched, body)
 
 
-def _wake_owner(watched: Watched, body: dict[str, Any]) -> None:
+def _wake_owner(work: Work, body: Mapping[str, Any]) -> None:
     metadata = body["metadata"]
     labels = metadata.get("labels", {})
     if group := labels.get(GROUP_LABEL):
-        watched.work.wake(Resource(GROUP_KIND.kind, metadata["namespace"], group))
+        work.wake(Resource(GROUP_KIND.kind, metadata["namespace"], group), told=False)
     elif cluster := labels.get(CLUSTER_LABEL):
-        watched.work.wake(Resource(CLUSTER_KIND.kind, metadata["namespace"], cluster))
+        work.wake(Resource(CLUSTER_KIND.kind, metadata["namespace"], cluster), told=False)
 
 
 def _wake_if_new(

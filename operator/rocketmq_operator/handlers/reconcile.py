@@ -7,7 +7,7 @@ canaries measured is asked for (`measuring`).
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,6 +16,7 @@ from rocketmq_operator.api.names import (
     API_VERSION,
     CLUSTER_KIND,
     CONSUMER_GROUP_KIND,
+    FAILOVER_KIND,
     GROUP_KIND,
     REPORT_KIND,
     TOPIC_KIND,
@@ -38,6 +39,7 @@ from rocketmq_operator.handlers.observe import (
 )
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.handlers.observe_report import observe_report
+from rocketmq_operator.handlers.quiet import nothing_to_do
 from rocketmq_operator.plan.actions import (
     Apply,
     ApplyStatus,
@@ -55,6 +57,7 @@ from rocketmq_operator.plan.group_steps import group_plan
 from rocketmq_operator.plan.metadata_seen import ObservedMetadata
 from rocketmq_operator.plan.metadata_status import metadata_status
 from rocketmq_operator.plan.metadata_steps import metadata_plan
+from rocketmq_operator.plan.objects import by_key_added
 from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.report_seen import ObservedReport
 from rocketmq_operator.plan.report_status import report_status
@@ -62,6 +65,10 @@ from rocketmq_operator.plan.report_steps import report_plan
 from rocketmq_operator.plan.status import cluster_status, group_status
 
 STEPS_PER_PASS_MAX: Final = 100
+LOOK_STEPS_MAX: Final = 20
+"""Steps by one look and the answers to them: what others do meanwhile is seen then."""
+_MOVES_MORE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
+"""Kinds after whose change there is more to see than the answer: pods come and go; a record is no child."""
 RECHECK_S: Final = 1.0
 """After a pass that waits for something."""
 RESYNC_S: Final = 10.0
@@ -109,6 +116,16 @@ async def reconcile(shell: Shell, kind: str, namespace: str, name: str) -> float
         return RESYNC_S
 
 
+async def quiet(kept: World, kind: str, namespace: str, name: str) -> float | None:
+    """Return after how many seconds the next pass should come if, by what is kept, there is nothing to do; else None."""
+    plan = await nothing_to_do(kept, kind, namespace, name)
+    if plan is None:
+        return None
+    if kind in {CLUSTER_KIND.kind, GROUP_KIND.kind}:
+        return _next_pass(plan)
+    return RESYNC_S if plan.wait is not None else METADATA_RESYNC_S
+
+
 async def _worked_off(
     shell: Shell,
     look: Callable[[], Awaitable[Looked | None]],
@@ -116,6 +133,9 @@ async def _worked_off(
     takes_time: Callable[[Step], bool] = lambda _: False,
 ) -> tuple[Looked, Plan] | None:
     """Look, carry out the first step, and look again, until nothing is left to do now.
+
+    After a child was written that moves nothing else, the answer is laid over the look instead, for at most `LOOK_STEPS_MAX` steps: a
+    look is a dozen calls, and the answer is the newest there is. Before the pass ends there is a look that found nothing to do.
 
     Args:
         shell: what a pass needs.
@@ -126,17 +146,27 @@ async def _worked_off(
     Returns:
         The last look and its plan, which says why a step was refused; None when the resource is gone.
     """
-    steps_left = STEPS_PER_PASS_MAX
-    while (observed := await look()) is not None:
+    steps_left, since_look = STEPS_PER_PASS_MAX, 0
+    observed = await look()
+    while observed is not None:
         plan = plan_of(observed)
-        if not plan.steps or not steps_left:
+        if not steps_left or not (plan.steps or since_look):
             return observed, plan
-        refused = await _carry_out(shell, observed, plan.steps[0])
+        if not plan.steps or since_look >= LOOK_STEPS_MAX:
+            observed, since_look = await look(), 0
+            continue
+        step = plan.steps[0]
+        written, refused = await _carry_out(shell, observed, step)
         if refused is not None:
             return observed, Plan(plan.steps, refused)
         steps_left -= 1
-        if takes_time(plan.steps[0]):
+        if takes_time(step):
             return observed, plan
+        if written is None:
+            observed, since_look = await look(), 0
+        else:
+            observed = replace(observed, children=by_key_added(observed.children, [written]))
+            since_look += 1
     return None
 
 
@@ -222,7 +252,7 @@ async def _metadata_pass(kind: str, shell: Shell, namespace: str, name: str) -> 
 async def _tried(shell: Shell, observed: ObservedMetadata, step: Step) -> Wait | None:
     """Do one step, or say why not; only a deletion that waits for nobody any more goes on without a peer that is silent."""
     try:
-        return await _carry_out(shell, observed, step)
+        return (await _carry_out(shell, observed, step))[1]
     except UnavailableError as error:
         if not (observed.impatient and isinstance(step, DeleteMetadata | DeleteRoute)):
             raise
@@ -245,26 +275,28 @@ def _next_pass(plan: Plan) -> float:
     return RECHECK_S if plan.steps or waits else RESYNC_S
 
 
-async def _carry_out(shell: Shell, observed: Observed, step: Step) -> Wait | None:
-    """Do one step; return why a peer would not have it, which a person must read in the status."""
+async def _carry_out(shell: Shell, observed: Observed, step: Step) -> tuple[Json | None, Wait | None]:
+    """Do one step; return a child as it was written, and why a peer would not have it, which a person must read in the status."""
     if not shell.may_act():
         raise NotLeadingError
     owner = observed.owner
     _LOG.info("%s %s/%s: %s", owner.kind, owner.namespace, owner.name, step)
     try:
-        await _do(shell, observed, step)
+        written = await _do(shell, observed, step)
     except RefusedError as error:
         _LOG.warning("%s %s/%s: %s: %s", owner.kind, owner.namespace, owner.name, step, error)
-        return Wait("StepRefused", f"{step}: {error}")
+        return None, Wait("StepRefused", f"{step}: {error}")
     shell.on_step(step)
-    return None
+    return written, None
 
 
-async def _do(shell: Shell, observed: Observed, step: Step) -> None:
+async def _do(shell: Shell, observed: Observed, step: Step) -> Json | None:
+    """Do one step; return a child as it is then, if one was written."""
     kube = shell.world.kube
     match step:
         case Apply(body=body):
-            await kube.apply(body)
+            written = await kube.apply(body)
+            return None if body["kind"] in _MOVES_MORE else written
         case ApplyStatus(body=body):
             await kube.apply_status(body)
         case Delete(key=key, uid=uid):
@@ -277,6 +309,7 @@ async def _do(shell: Shell, observed: Observed, step: Step) -> None:
             await shell.world.brokers.delete(address, kind, name)
         case DeleteRoute(cluster=cluster, topic=topic, address=address):
             await shell.world.brokers.delete_route(address, cluster, topic)
+    return None
 
 
 async def _designate(shell: Shell, observed: Observed, broker_id: int) -> None:

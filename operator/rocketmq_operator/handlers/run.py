@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,20 +20,23 @@ from rocketmq_operator.clients.api import Controllers, UnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
-from rocketmq_operator.clients.kube import KubeClient, connect
+from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
+from rocketmq_operator.clients.reflection import SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
-from rocketmq_operator.handlers.leadership import Leadership
+from rocketmq_operator.clients.stream import HttpStream, Stream
+from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
-from rocketmq_operator.handlers.operator import Watched, registry_for
-from rocketmq_operator.handlers.reconcile import Shell, reconcile
+from rocketmq_operator.handlers.operator import Watched, note_change, registry_for
+from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan import names
 
 TAKEOVER_THREADS: Final = 4
 TOKEN_BYTES: Final = 32
-HEARD_MAX_S: Final = 60.0
+DEAF_S: Final = 2 * SILENT_MAX_S
+"""Twice what it takes a watch to be renewed: nothing but a restart will mend it."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -99,7 +102,12 @@ class Operator:
     """The parts of one operator process, connected."""
 
     def __init__(
-        self, kube: KubeClient, fast_kube: KubeClient, session: aiohttp.ClientSession, options: Options
+        self,
+        kube: KubeClient,
+        fast_kube: KubeClient,
+        stream: Stream,
+        session: aiohttp.ClientSession,
+        options: Options,
     ) -> None:
         """Connect the parts; nothing runs yet."""
         self._options: Final = options
@@ -108,7 +116,7 @@ class Operator:
         identity = f"{socket.gethostname()}_{os.getpid()}"
         self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
         self.metrics: Final = Metrics(self.leadership.may_act)
-        self.work: Final = Work(self._pass, self.leadership.may_act, self._look)
+        self.work: Final = Work(self._pass, self.leadership.may_act, self._look, self._quiet)
         self.takeover: Final = Takeover(
             fast_kube,
             self.leadership.may_act,
@@ -117,6 +125,9 @@ class Operator:
             hold=self._hold_group,
         )
         self.following: Final = Following(self.takeover, session)
+        self.reflections: Final = Reflections(
+            kube, stream, options.namespaces, time.monotonic, on_change=self._note_change
+        )
         world = World(
             kube,
             self._controllers,
@@ -126,6 +137,7 @@ class Operator:
             CompanionsClient(session),
             BrokersClient(),
         )
+        self._kept: Final = replace(world, kube=self.reflections)
         self._shell: Final = Shell(
             world,
             self.leadership.may_act,
@@ -133,7 +145,11 @@ class Operator:
             lambda step: self.metrics.steps.labels(step=type(step).__name__).inc(),
         )
         # Why the Lease and not the passes: an operator that stands by, or has nothing to operate, makes none.
-        self.health: Final = HealthServer(self.metrics, lambda: self.leadership.silence_s < HEARD_MAX_S)
+        self.health: Final = HealthServer(
+            self.metrics,
+            lambda: self.leadership.silence_s < HEARD_MAX_S,
+            lambda: not is_deaf(self.reflections.silence_s, self.leadership.heard_for_s),
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop`; then give the Lease away."""
@@ -142,6 +158,8 @@ class Operator:
         lease = asyncio.create_task(self.leadership.run(), name="lease")
         # Why: an operator that no longer asks for the Lease is of no use; Kubernetes starts another.
         lease.add_done_callback(lambda _: stop.set())
+        kept = asyncio.create_task(self.reflections.run(), name="reflections")
+        kept.add_done_callback(lambda _: stop.set())
         try:
             await kopf.operator(
                 registry=registry_for(Watched(self.work, self.takeover, self.following)),
@@ -152,6 +170,7 @@ class Operator:
             )
         finally:
             lease.cancel()
+            kept.cancel()
             self.following.stop()
             await self.work.stop()
             await self.leadership.release()
@@ -168,11 +187,19 @@ class Operator:
             self.metrics.passes.labels(kind=resource.kind, result=result).inc()
             self.metrics.pass_duration.labels(kind=resource.kind).observe(time.monotonic() - started_s)
 
+    async def _quiet(self, resource: Resource) -> float | None:
+        started_s = time.monotonic()
+        delay = await quiet(self._kept, *resource)
+        if delay is not None:
+            self.metrics.passes.labels(kind=resource.kind, result="quiet").inc()
+            self.metrics.pass_duration.labels(kind=resource.kind).observe(time.monotonic() - started_s)
+        return delay
+
     async def _look(self, resource: Resource) -> None:
         """Keep what a group looks like now, for a takeover in the acting operator's place."""
         if resource.kind != GROUP_KIND.kind:
             return
-        observed = await observe_group(self._shell.world, resource.namespace, resource.name)
+        observed = await observe_group(self._kept, resource.namespace, resource.name)
         if observed is not None:
             self.takeover.note_group(observed)
 
@@ -186,7 +213,19 @@ class Operator:
         self.work.hold(Resource(GROUP_KIND.kind, namespace, group), hold_s)
 
     def _wake_group(self, namespace: str, group: str) -> None:
-        self.work.wake(Resource(GROUP_KIND.kind, namespace, group))
+        # What the event tells is asked of the controllers in every pass.
+        self.work.wake(Resource(GROUP_KIND.kind, namespace, group), told=False)
+
+    def _note_change(self, kind: str, body: Mapping[str, Any]) -> None:
+        note_change(self.work, kind, body)
+
+
+def is_deaf(silence_s: float, heard_for_s: float) -> bool:
+    """Tell whether a watch is dead: silent for long, while the API server answers what it is asked for as long.
+
+    Why as long: when an API server comes back, watches come back after it; and while it is gone, to start anew is of no use.
+    """
+    return min(silence_s, heard_for_s) > DEAF_S
 
 
 async def run(options: Options) -> int:
@@ -196,15 +235,22 @@ async def run(options: Options) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         dynamic = await asyncio.to_thread(connect)
+        missing = await asyncio.to_thread(missing_kinds, dynamic)
     except UnavailableError as error:
         _LOG.error("%s", error)
+        return 1
+    if missing:
+        # Nobody tells when they come: what is watched is settled at the start. Kubernetes starts us again until they are there.
+        _LOG.error("this Kubernetes has no %s", ", ".join(missing))
         return 1
     kube, fast_kube = KubeClient(dynamic), KubeClient(dynamic, TAKEOVER_THREADS)
     connector = aiohttp.TCPConnector(resolver=ServiceResolver(kube, aiohttp.ThreadedResolver()))
     async with aiohttp.ClientSession(connector=connector) as session:
+        stream = HttpStream(dynamic)
         try:
-            await Operator(kube, fast_kube, session, options).run(stop)
+            await Operator(kube, fast_kube, stream, session, options).run(stop)
         finally:
+            await stream.close()
             kube.close()
             fast_kube.close()
     return 0

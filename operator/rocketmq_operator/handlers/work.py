@@ -1,6 +1,7 @@
 """When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
 
-A wake-up says only that something about a resource may have changed; the pass looks for itself. Wake-ups that come
+A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes
+because it is time again, or because of what is kept, first asks what costs less than looking (`quiet`). Wake-ups that come
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
@@ -17,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import BusyError, UnavailableError
 from rocketmq_operator.handlers.reconcile import NotLeadingError
 
 PASSES_AT_ONCE_MAX: Final = 4
@@ -42,6 +43,12 @@ Pass = Callable[[Resource], Awaitable[float | None]]
 """Does one pass; returns when the next should come, in seconds, None when the resource is gone."""
 Look = Callable[[Resource], Awaitable[None]]
 """Looks at a resource and changes nothing."""
+Quiet = Callable[[Resource], Awaitable[float | None]]
+"""Returns when the next pass should come, if there is nothing to do now; None if there may be something."""
+
+
+async def _never_quiet(_: Resource) -> float | None:
+    return None
 
 
 def backoff_s(failures: int) -> float:
@@ -55,20 +62,42 @@ class Work:
     Invariant: a resource has at most one task, and a task at most one pass.
     """
 
-    def __init__(self, do_pass: Pass, may_act: Callable[[], bool], look: Look | None = None) -> None:
-        """Take what a pass is, what says whether we may act, and what is done from time to time while we may not."""
+    def __init__(
+        self,
+        do_pass: Pass,
+        may_act: Callable[[], bool],
+        look: Look | None = None,
+        quiet: Quiet = _never_quiet,
+    ) -> None:
+        """Take what is done when.
+
+        Args:
+            do_pass: does a pass.
+            may_act: says whether we may act.
+            look: is done from time to time while we may not.
+            quiet: is asked first where it may know all that changed, and the last pass did not fail: it costs less than a pass.
+        """
         self._do_pass: Final = do_pass
+        self._quiet: Final = quiet
         self._look: Final = look
         self._may_act: Final = may_act
         self._woken: Final[dict[Resource, asyncio.Event]] = {}
         self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
+        self._told: Final[set[Resource]] = set()
         self._held_until_s: Final[dict[Resource, float]] = {}
         self._turns: Final[defaultdict[str, asyncio.Semaphore]] = defaultdict(
             lambda: asyncio.Semaphore(PASSES_AT_ONCE_MAX)
         )
 
-    def wake(self, resource: Resource) -> None:
-        """Have a pass over the resource soon."""
+    def wake(self, resource: Resource, *, told: bool = True) -> None:
+        """Have a pass over the resource soon.
+
+        Args:
+            resource: which.
+            told: whether something changed that `quiet` may not know yet.
+        """
+        if told:
+            self._told.add(resource)
         event = self._woken.setdefault(resource, asyncio.Event())
         event.set()
         if resource not in self._tasks:
@@ -89,24 +118,31 @@ class Work:
 
     async def _serve(self, resource: Resource, woken: asyncio.Event) -> None:
         failures = 0
+        # Whether something is known to have changed since the last pass, or may have: it is not just time again.
+        told = True
         delay: float | None = GATE_POLL_S
         while delay is not None or woken.is_set():
             held_s = self._held_until_s.get(resource, 0.0) - asyncio.get_running_loop().time()
             if held_s > 0:
                 await asyncio.sleep(held_s)
+            told = told or resource in self._told
+            self._told.discard(resource)
             woken.clear()
             if not self._may_act():
+                told = True
                 await self._stand_by(resource)
                 continue
-            failures, delay = await self._one(resource, failures)
+            failures, delay = await self._one(resource, failures, told=told)
+            told = failures > 0
             if failures:
                 # Why not woken before its time: what wakes us may be what fails.
-                await asyncio.sleep(backoff_s(failures))
+                await asyncio.sleep(max(backoff_s(failures), delay or 0.0))
             elif delay is not None:
                 await _wait(woken, delay)
         # Why here and not in a callback: a wake-up between the two would find a task that is already over.
         del self._woken[resource], self._tasks[resource]
         self._held_until_s.pop(resource, None)
+        self._told.discard(resource)
 
     async def _stand_by(self, resource: Resource) -> None:
         """Look once, then wait until we may act or it is time for another look."""
@@ -122,13 +158,18 @@ class Work:
         while not self._may_act() and loop.time() < end_s:  # noqa: ASYNC110 - the Lease's clock has no event
             await asyncio.sleep(GATE_POLL_S)
 
-    async def _one(self, resource: Resource, failures: int) -> tuple[int, float | None]:
-        """Do one pass; return the failures in a row and the delay until the next."""
+    async def _one(self, resource: Resource, failures: int, *, told: bool) -> tuple[int, float | None]:
+        """Do one pass; return the failures in a row and the delay until the next; after a failure it is the least."""
         async with self._turns[resource.kind]:
             try:
+                if not told and (delay := await self._quiet(resource)) is not None:
+                    return 0, delay
                 return 0, await self._do_pass(resource)
             except NotLeadingError:
                 return 0, GATE_POLL_S
+            except BusyError as error:
+                _LOG.warning("%s: %s", "/".join(resource), error)
+                return failures + 1, error.retry_after_s
             except UnavailableError as error:
                 _LOG.warning("%s: %s; again in %.1f s", "/".join(resource), error, backoff_s(failures + 1))
             except Exception:

@@ -5,10 +5,14 @@ from nothing and works until nothing is left to do. What is there in the end mus
 restarted more often, and the master may not have changed more often.
 """
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from rocketmq_operator.clients.api import UnavailableError
+from testkit.controllers_memory import NAMESPACE
 from testkit.kube_memory import CrashError
 from testkit.operator_world import OperatorWorld
 
@@ -62,6 +66,97 @@ async def test_a_killed_operator_is_completed_by_the_next(name: str, start: Json
         world.advance(60)
         await world.settle()
         assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
+
+
+def _left(world: OperatorWorld) -> set[str]:
+    """Return the kinds of what is left of the group."""
+    return {
+        kind
+        for (kind, _, _), value in world.kube.objects.items()
+        if value["metadata"].get("labels", {}).get("rocketmq-ha.dev/group") == "orders"
+    }
+
+
+async def _passes(world: OperatorWorld) -> list[float | None]:
+    """Let the next operator have some passes, also over what is not there; return what the last ones said."""
+    for _ in range(3):
+        delays = await world.one_pass()
+        world.advance(10)
+    return delays
+
+
+DELETED_IN = [(name, start, then) for name, start, then in STORIES if name in {"create", "scale out", "roll"}]
+
+
+@pytest.mark.parametrize(("policy", "left"), [("Retain", {"PersistentVolumeClaim"}), ("Delete", set())])
+@pytest.mark.parametrize(("name", "start", "then"), DELETED_IN, ids=[story[0] for story in DELETED_IN])
+async def test_a_group_that_is_deleted_after_a_crash_leaves_its_volumes_or_nothing_as_its_policy_says(
+    name: str, start: Json | None, then: Json, policy: str, left: set[str]
+) -> None:
+    kept = {"deletionPolicy": policy}
+    before = await _before(start and start | kept, then | kept)
+    whole = before.fork()
+    await whole.settle()
+    for number in range(1, len(whole.kube.writes) + 1):
+        world = before.fork()
+        world.kube.crash_after = number
+        with pytest.raises(CrashError):
+            await world.settle()
+        world.kube.crash_after = None
+        had_pods = "Pod" in _left(world)
+        world.kube.remove("BrokerGroup", NAMESPACE, "orders")
+        assert (await _passes(world))[1] is None, "there is nothing to come back for"
+        assert _left(world) == (left if had_pods else set()), f"{name}, killed after write {number}"
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_a_group_that_is_deleted_in_the_midst_of_a_pass_is_not_made_again_by_it(policy: str) -> None:
+    before = OperatorWorld(START | {"deletionPolicy": policy})
+    await before.one_pass()  # the cluster, and what a first pass makes of the group
+    before.write_group(START | {"deletionPolicy": policy, "replicas": 3})
+    whole = before.fork()
+    await whole.settle()
+    for number in range(1, len(whole.kube.writes) + 1):
+        world = before.fork()
+        world.kube.on_wrote = _deletes_after(world, number)
+        with contextlib.suppress(UnavailableError):
+            await world.settle()  # a status cannot be written any more
+        assert (await _passes(world))[1] is None
+        assert _left(world) <= {"PersistentVolumeClaim"}, f"deleted after write {number}"
+        assert policy == "Retain" or _left(world) == set()
+
+
+def _deletes_after(world: OperatorWorld, number: int) -> Callable[[], None]:
+    def wrote() -> None:
+        if len(world.kube.writes) == number:
+            world.kube.remove("BrokerGroup", NAMESPACE, "orders")
+
+    return wrote
+
+
+async def test_a_cluster_that_is_deleted_after_a_crash_takes_its_own_and_leaves_its_groups_running() -> None:
+    before = await _before(START, START)
+    before.write_cluster({"controllers": {"replicas": 5}, "proxy": {"mode": "Cluster"}})
+    whole = before.fork()
+    await whole.settle()
+    assert len(whole.kube.writes) > 1
+    for number in range(1, len(whole.kube.writes) + 1):
+        world = before.fork()
+        world.kube.crash_after = number
+        with pytest.raises(CrashError):
+            await world.settle()
+        world.kube.crash_after = None
+        pods = {pod["metadata"]["uid"] for pod in world.kube.pods() if _is_of_group(pod)}
+        world.kube.remove("RocketMQCluster", NAMESPACE, "main")
+        assert (await _passes(world))[0] is None
+        kinds = {kind for (kind, _, _), value in world.kube.objects.items() if not _is_of_group(value)}
+        assert kinds <= {"BrokerGroup", "PersistentVolumeClaim", "Event"}, f"killed after write {number}"
+        assert {pod["metadata"]["uid"] for pod in world.kube.pods()} == pods, "brokers go on without it"
+        assert world.condition("Progressing") == ("True", "NoCluster")
+
+
+def _is_of_group(value: Json) -> bool:
+    return "rocketmq-ha.dev/group" in value["metadata"].get("labels", {})
 
 
 async def test_a_killed_operator_leaves_a_takeover_to_the_next() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
-from rocketmq_operator.handlers.leadership import Leadership
+from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.plan.lease import DURATION_S, RENEW_DEADLINE_S
 from testkit.kube_memory import Json, MemoryKube
 
@@ -128,3 +128,20 @@ class _Stale(_Leases):
 
     async def replace(self, body: Json) -> Json:
         return await self._kube.replace(body)
+
+
+async def test_how_long_the_api_server_has_answered_counts_from_the_end_of_its_last_silence(
+    clock: _Clock,
+) -> None:
+    kube, one, _ = _pair(clock)
+    clock.now_s = HEARD_MAX_S / 2
+    await one.once()
+    clock.now_s += HEARD_MAX_S / 2
+    assert one.heard_for_s == HEARD_MAX_S, "a gap below the bound is none"
+    kube.cut_off = True
+    clock.now_s += HEARD_MAX_S
+    assert one.heard_for_s == 0.0
+    kube.cut_off = False
+    await one.once()
+    clock.now_s += 1.0
+    assert one.heard_for_s == 1.0

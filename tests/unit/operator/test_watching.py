@@ -12,8 +12,16 @@ import kopf
 import pytest
 
 from rocketmq_operator.api.names import BROKERS_FINALIZER, SWITCHOVER_ANNOTATION
+from rocketmq_operator.clients.reflection import KINDS
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
-from rocketmq_operator.handlers.operator import EndlessDelays, Watched, apply_settings, note_pod, registry_for
+from rocketmq_operator.handlers.operator import (
+    EndlessDelays,
+    Watched,
+    apply_settings,
+    note_change,
+    note_pod,
+    registry_for,
+)
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from testkit.kube_memory import MemoryKube
@@ -24,9 +32,11 @@ class _Work(Work):
 
     def __init__(self) -> None:
         self.woken: list[Resource] = []
+        self.told: list[bool] = []
 
-    def wake(self, resource: Resource) -> None:
+    def wake(self, resource: Resource, *, told: bool = True) -> None:
         self.woken.append(resource)
+        self.told.append(told)
 
 
 class _Clusters:
@@ -111,16 +121,21 @@ async def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
         ({"rocketmq-ha.dev/cluster": "main"}, ("RocketMQCluster", "shop", "main")),
     ],
 )
-async def test_a_pod_wakes_whose_it_is(labels: dict[str, str], woken: tuple[str, str, str]) -> None:
+async def test_a_child_wakes_whose_it_is_when_what_is_kept_has_the_change(
+    labels: dict[str, str], woken: tuple[str, str, str]
+) -> None:
     watched, work, _ = _watched()
-    note_pod(watched, dict(_body("some-0", 1, labels)), gone=False)
-    assert work.woken == [Resource(*woken)]
+    body = dict(_body("some-0", 1, labels))
+    note_pod(watched, body, gone=False)
+    assert work.woken == [], "what is kept may not have it yet"
+    note_change(work, "Pod", body)
+    assert (work.woken, work.told) == ([Resource(*woken)], [False])
+    note_change(work, "BrokerGroup", body)
+    assert len(work.woken) == 1, "our own kinds are told of by their generation"
 
 
-def test_what_the_operator_makes_pods_with_is_watched() -> None:
-    watched, _, _ = _watched()
-    selectors = [one.selector for one in registry_for(watched)._watching.get_all_handlers()]
-    assert {"statefulsets", "deployments", "pods"} <= {one.any_name or one.plural for one in selectors if one}
+def test_what_the_operator_makes_pods_with_is_followed() -> None:
+    assert {"StatefulSet", "Deployment", "Pod"} <= set(KINDS)
 
 
 async def test_a_report_is_looked_at_when_its_spec_changes_and_when_a_run_of_it_does() -> None:
@@ -157,16 +172,18 @@ def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:
 
 
 async def test_health_and_metrics_are_served() -> None:
-    ready = False
+    ready, alive = False, True
     metrics = Metrics(lambda: True)
     metrics.steps.labels(step="Apply").inc()
-    server = HealthServer(metrics, lambda: ready)
+    server = HealthServer(metrics, lambda: ready, lambda: alive)
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         assert (await session.get("/livez")).status == 200
         assert (await session.get("/readyz")).status == 503
         ready = True
         assert (await session.get("/readyz")).status == 200
+        alive = False
+        assert (await session.get("/livez")).status == 503, "a dead watch is mended by a restart"
         text = await (await session.get("/metrics")).text()
     await server.stop()
     assert 'rmqha_operator_steps_total{step="Apply"} 1.0' in text

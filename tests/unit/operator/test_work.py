@@ -159,3 +159,73 @@ async def test_resources_of_one_kind_do_not_stand_in_the_way_of_another() -> Non
     await _until(lambda: passes.begun == PASSES_AT_ONCE_MAX + 1)
     assert passes.most_at_once == PASSES_AT_ONCE_MAX + 1
     await work.stop()
+
+
+class _Quiet:
+    """Says that there is nothing to do until it is told otherwise; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.delay: float | None = 0.01
+
+    async def ask(self, _: Resource) -> float | None:
+        self.asked += 1
+        return self.delay
+
+
+async def test_a_pass_that_comes_only_because_it_is_time_first_asks_what_costs_less() -> None:
+    passes, quiet = _Passes(delay=0.01), _Quiet()
+    passes.go.set()
+    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work.wake(ORDERS)
+    await _until(lambda: quiet.asked >= 3)
+    assert passes.begun == 1, "the first, which was woken"
+    quiet.delay = None
+    await _until(lambda: passes.begun >= 3)
+    await work.stop()
+
+
+async def test_who_is_woken_by_what_is_kept_asks_that_first() -> None:
+    passes, quiet = _Passes(delay=60.0), _Quiet()
+    quiet.delay = 60.0
+    passes.go.set()
+    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    work.wake(ORDERS, told=False)
+    await _until(lambda: quiet.asked == 1)
+    quiet.delay = None
+    work.wake(ORDERS, told=False)
+    await _until(lambda: passes.begun == 2)
+    await work.stop()
+
+
+async def test_who_was_woken_looks_for_itself_and_so_does_a_pass_after_one_that_failed() -> None:
+    passes, quiet = _Passes(delay=60.0), _Quiet()
+    quiet.delay = 60.0
+    passes.failures = [UnavailableError("cut")]
+    passes.go.set()
+    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    for begun in (2, 3, 4):
+        work.wake(ORDERS)
+        await _until(lambda begun=begun: passes.begun >= begun)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert quiet.asked == 0
+    await work.stop()
+
+
+async def test_whoever_has_just_got_the_lease_looks_for_itself() -> None:
+    passes, quiet, acts = _Passes(delay=60.0), _Quiet(), [False]
+    passes.go.set()
+
+    async def look(_: Resource) -> None:
+        acts[0] = True
+
+    work = Work(passes.do, lambda: acts[0], look, quiet.ask)
+    work.wake(ORDERS)
+    await _until(lambda: passes.begun == 1)
+    assert quiet.asked == 0
+    await work.stop()

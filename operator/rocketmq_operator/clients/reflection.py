@@ -1,0 +1,259 @@
+"""The objects of some kinds as they are now, kept by one list and one watch each, so that looking costs the API server nothing.
+
+    list -> watch -> (the API server ends it) -> watch ...
+      ^       |
+      +-------+  410, or after `RELIST_S`: list anew
+              |  anything else: not fresh, wait longer each time, list anew
+
+A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
+by ending the watch in time. Otherwise it raises `StaleError`, and whoever asked asks the API server itself.
+Never: an answer for Secrets. Who may list them may read all; the one that we know by name is remembered for `SECRET_S`.
+"""
+
+import asyncio
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from rocketmq_operator.api.names import (
+    CLUSTER_KIND,
+    CLUSTER_LABEL,
+    CONSUMER_GROUP_KIND,
+    FAILOVER_KIND,
+    GROUP_KIND,
+    TOPIC_KIND,
+)
+from rocketmq_operator.clients.api import BusyError, Json, Kube, UnavailableError
+from rocketmq_operator.clients.kube import VERSIONS
+from rocketmq_operator.clients.stream import WATCH_S, WATCH_SLACK_S, GoneError, Stream
+
+SILENT_MAX_S: Final = WATCH_S + 2 * WATCH_SLACK_S
+"""A watch that gave no sign for so long is dead, whatever its connection says."""
+RELIST_S: Final = 600.0
+SECRET_S: Final = 60.0
+BACKOFF_FIRST_S: Final = 0.5
+BACKOFF_MAX_S: Final = 30.0
+OURS: Final = frozenset(
+    kind.kind for kind in (CLUSTER_KIND, GROUP_KIND, FAILOVER_KIND, TOPIC_KIND, CONSUMER_GROUP_KIND)
+)
+"""Kept whole; of other kinds, only what carries the label of a cluster: of everything that others have, there is no end."""
+KINDS: Final = (
+    *sorted(OURS),
+    *("ConfigMap", "Deployment", "EndpointSlice", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget"),
+    *("Service", "StatefulSet"),
+)
+_LOG: Final = logging.getLogger(__name__)
+_Place = tuple[str, str]
+OnChange = Callable[[str, Json], None]
+"""Told the kind and the object that was added, changed or deleted; what is kept has it already."""
+
+
+class WriteError(Exception):
+    """Somebody would write by what is kept; that is decided by a look at the API server itself."""
+
+
+class StaleError(UnavailableError):
+    """What is kept may be old: ask the API server."""
+
+
+class Reflection:
+    """One kind in one namespace, or in all.
+
+    Invariant: `_by_label` holds exactly the labels of `_objects`.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        kind: str,
+        namespace: str,
+        monotonic_s: Callable[[], float],
+        on_change: OnChange = lambda _kind, _found: None,
+    ) -> None:
+        """Take where it comes from, what it is of (no namespace: all), the clock, and who is told when something was changed here."""
+        self._on_change: Final = on_change
+        self.label: Final = "" if kind in OURS else CLUSTER_LABEL
+        self._stream: Final = stream
+        self._kind: Final = kind
+        self._namespace: Final = namespace
+        self._monotonic_s: Final = monotonic_s
+        self._objects: Final[dict[_Place, Json]] = {}
+        self._by_label: Final[defaultdict[tuple[str, str, str], set[_Place]]] = defaultdict(set)
+        self._listed_s: float | None = None
+        self._heard_s = monotonic_s()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the API server last gave a sign."""
+        return self._monotonic_s() - self._heard_s
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what is kept is what there is, but for what is on its way."""
+        return self._listed_s is not None and self.silence_s < SILENT_MAX_S
+
+    def get(self, namespace: str, name: str) -> Json | None:
+        """Return an object, to be read only; None if there is none."""
+        return self._objects.get((namespace, name))
+
+    def find(self, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects that carry all these labels, to be read only."""
+        if not labels:
+            return [value for (where, _), value in self._objects.items() if where == namespace]
+        places = [self._by_label.get((namespace, *label), set()) for label in labels.items()]
+        return [self._objects[place] for place in sorted(set.intersection(*places))]
+
+    async def run(self) -> None:
+        """Keep it until cancelled."""
+        failures = 0
+        while True:
+            try:
+                version = await self._list()
+                failures = 0
+                await self._follow(version)
+                continue
+            except GoneError as error:
+                _LOG.info("%s; listing anew", error)
+                wait_s = 0.0
+            except BusyError as error:
+                wait_s = error.retry_after_s
+                _LOG.warning("%s", error)
+            except UnavailableError as error:
+                wait_s = 0.0
+                _LOG.warning("%s", error)
+            # Why here: from now on nobody tells us what changes.
+            self._listed_s = None
+            failures += 1
+            await asyncio.sleep(max(wait_s, _backoff_s(failures)))
+
+    async def _list(self) -> str:
+        items, version = await self._stream.list(self._kind, self._namespace, self.label)
+        self._objects.clear()
+        self._by_label.clear()
+        for item in items:
+            self._put(item)
+        self._listed_s = self._heard_s = self._monotonic_s()
+        return version
+
+    async def _follow(self, version: str) -> None:
+        """Watch again and again, until it is time to list anew."""
+        listed_s = self._monotonic_s()
+        while self._monotonic_s() - listed_s < RELIST_S:
+            changes = self._stream.watch(self._kind, self._namespace, self.label, version)
+            async for type_, found in changes:
+                self._heard_s = self._monotonic_s()
+                version = str(found["metadata"]["resourceVersion"])
+                if type_ != "BOOKMARK":
+                    self._drop(_place(found))
+                if type_ in {"ADDED", "MODIFIED"}:
+                    self._put(found)
+                if type_ != "BOOKMARK":
+                    self._on_change(self._kind, found)
+            self._heard_s = self._monotonic_s()
+
+    def _put(self, found: Json) -> None:
+        metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+        kept = {"kind": self._kind, "apiVersion": VERSIONS[self._kind]} | found | {"metadata": metadata}
+        place = _place(found)
+        self._objects[place] = kept
+        for label in metadata.get("labels", {}).items():
+            self._by_label[place[0], *label].add(place)
+
+    def _drop(self, place: _Place) -> None:
+        former = self._objects.pop(place, None)
+        for label in former["metadata"].get("labels", {}).items() if former is not None else ():
+            key = (place[0], *label)
+            self._by_label[key].discard(place)
+            if not self._by_label[key]:
+                del self._by_label[key]
+
+
+class Reflections:
+    """`Kube` to look at and not to write by: what is kept may be a moment old, and nothing must be deleted by what was."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        stream: Stream,
+        namespaces: Sequence[str],
+        monotonic_s: Callable[[], float],
+        kinds: Iterable[str] = KINDS,
+        on_change: OnChange = lambda _kind, _found: None,
+    ) -> None:
+        """Take the API server, what it is followed by, the namespaces (none: all), the clock, and who is told of changes."""
+        self._kube: Final = kube
+        self._monotonic_s: Final = monotonic_s
+        self._kept: Final = {
+            (kind, namespace): Reflection(stream, kind, namespace, monotonic_s, on_change)
+            for kind in kinds
+            for namespace in namespaces or ("",)
+        }
+        self._secrets: Final[dict[_Place, tuple[float, Json | None]]] = {}
+
+    async def run(self) -> None:
+        """Keep all until cancelled."""
+        await asyncio.gather(*(one.run() for one in self._kept.values()))
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the most silent watch gave a sign."""
+        return max((one.silence_s for one in self._kept.values()), default=0.0)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none; raise `StaleError` if that is not known."""
+        if kind == "Secret":
+            return await self._secret(namespace, name)
+        return self._fresh(kind, namespace).get(namespace, name)
+
+    async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+        """Return the objects that carry all these labels; raise `StaleError` if they are not known."""
+        kept = self._fresh(kind, namespace)
+        if kept.label and kept.label not in labels:
+            raise StaleError(f"{kind} without {kept.label}: not followed")
+        return kept.find(namespace, labels)
+
+    def _fresh(self, kind: str, namespace: str) -> Reflection:
+        kept = self._kept.get((kind, namespace)) or self._kept.get((kind, ""))
+        if kept is None or not kept.fresh:
+            raise StaleError(f"{kind} in {namespace}: not followed now")
+        return kept
+
+    async def _secret(self, namespace: str, name: str) -> Json | None:
+        until_s, known = self._secrets.get((namespace, name), (0.0, None))
+        if known is not None and self._monotonic_s() < until_s:
+            return known
+        found = await self._kube.get("Secret", namespace, name)
+        self._secrets[namespace, name] = (self._monotonic_s() + SECRET_S, found)
+        return found
+
+    async def apply(self, body: Json) -> Json:
+        """Raise `WriteError`, as all that follow."""
+        raise WriteError(f"apply {body['kind']}")
+
+    async def apply_status(self, body: Json) -> Json:
+        """Raise `WriteError`."""
+        raise WriteError(f"apply status of {body['kind']}")
+
+    async def create(self, body: Json) -> Json:
+        """Raise `WriteError`."""
+        raise WriteError(f"create {body['kind']}")
+
+    async def replace(self, body: Json) -> Json:
+        """Raise `WriteError`."""
+        raise WriteError(f"replace {body['kind']}")
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Raise `WriteError`."""
+        raise WriteError(f"delete {kind} {namespace}/{name} {uid}")
+
+
+def _place(found: Json) -> _Place:
+    return found["metadata"].get("namespace", ""), found["metadata"]["name"]
+
+
+def _backoff_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row, never the same for all kinds: they failed together."""
+    longest_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 30))
+    return longest_s * (0.5 + random.random() / 2)  # noqa: S311 - no secret

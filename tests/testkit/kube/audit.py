@@ -1,0 +1,122 @@
+"""The API server's audit log of what a namespace's accounts ask, where the API server is a process of this machine.
+
+It is started anew with its own command line and two options more, and in the end once more without them. What is open ends, as
+when an API server is upgraded: everything that runs on the cluster has to bear that.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from testkit.kube.kubectl import Cluster, KubeError, run, until
+
+_STATE: Final = "RMQHA_KUBE_STATE"
+_NAME: Final = "kube-apiserver"
+ENDED_WITHIN_S: Final = 15.0
+ANSWERS_WITHIN_S: Final = 90.0
+
+
+def why_not() -> str:
+    """Return why this cluster's API server cannot be made to keep a log; empty if it can."""
+    if not os.environ.get(_STATE):
+        return f"{_STATE} names no cluster of this machine: its API server is not ours to start anew"
+    try:
+        process = Path("/proc") / (Path(os.environ[_STATE]) / "pid" / _NAME).read_text().strip()
+        (process / "exe").readlink()
+    except OSError as error:
+        return f"the API server is no process that could be started anew: {error}"
+    return ""
+
+
+def policy(namespace: str) -> dict[str, Any]:
+    """Return the policy by which only what the accounts of a namespace ask is kept, and who asked what, no bodies."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "Panic"],
+        "rules": [
+            {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{namespace}"]},
+            {"level": "None"},
+        ],
+    }
+
+
+@asynccontextmanager
+async def audited(cluster: Cluster, folder: Path) -> AsyncIterator[Path]:
+    """Keep an audit log of the accounts of the cluster's namespace for as long as the context lasts; yields its path.
+
+    Raises:
+        KubeError: the API server does not answer when it was started anew.
+    """
+    log, rules = folder / "audit.jsonl", folder / "audit-policy.yaml"
+    rules.write_text(yaml.safe_dump(policy(cluster.namespace)))
+    plain = _command()
+    options = [f"--audit-policy-file={rules}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
+    try:
+        await _start_anew(cluster, [*plain, *options])
+        yield log
+    finally:
+        await _start_anew(cluster, plain)
+
+
+def events(log: Path) -> Iterator[dict[str, Any]]:
+    """Yield the log's events; a last line that is still being written is left out."""
+    with log.open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _pid_file() -> Path:
+    return Path(os.environ[_STATE]) / "pid" / _NAME
+
+
+def _command() -> list[str]:
+    process = Path("/proc") / _pid_file().read_text().strip()
+    words = (process / "cmdline").read_bytes().decode().split("\0")[:-1]
+    return [str((process / "exe").readlink()), *words[1:]]
+
+
+async def _start_anew(cluster: Cluster, command: list[str]) -> None:
+    await _end(int(_pid_file().read_text()))
+    # As the cluster's own tool does: a session of its own, which outlives the tests.
+    log = Path(os.environ[_STATE]) / "log" / f"{_NAME}.log"
+    script = 'log=$1; shift; setsid nohup "$@" >>"$log" 2>&1 </dev/null & echo $!'
+    pid = await run(["sh", "-c", script, "sh", str(log), *command])
+    _pid_file().write_text(pid.decode())
+
+    async def answers() -> bool:
+        return await cluster.kubectl("get", "--raw=/readyz") == "ok"
+
+    await until("the API server answers again", answers, ANSWERS_WITHIN_S)
+
+
+async def _end(pid: int) -> None:
+    """End the process with what it is in the midst of; kill it when that takes long, as watches that stay open make it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            async with asyncio.timeout(ENDED_WITHIN_S):
+                while not _is_over(pid):  # noqa: ASYNC110 - it is nobody's child here
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            continue
+        return
+    raise KubeError(f"the API server, process {pid}, does not end")
+
+
+def _is_over(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

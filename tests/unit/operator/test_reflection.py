@@ -1,0 +1,269 @@
+"""What is kept of the API server's objects: always what there is, and no answer where that is not known. On a clock that tests move."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.reflection import (
+    BACKOFF_MAX_S,
+    RELIST_S,
+    SECRET_S,
+    SILENT_MAX_S,
+    Reflection,
+    Reflections,
+    StaleError,
+    WriteError,
+)
+from rocketmq_operator.clients.stream import GoneError
+from testkit.kube_memory import MemoryKube
+
+Json = dict[str, Any]
+OUTAGE_S = 600.0
+LABELS = {"rocketmq-ha.dev/cluster": "main", "rocketmq-ha.dev/group": "orders"}
+
+
+def _pod(name: str, version: int, labels: dict[str, str] = LABELS) -> Json:
+    metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata | {"managedFields": [{"manager": "kubelet"}]}}
+
+
+class _Server:
+    """Lists and watches as an API server that a test commands; time passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Json] = {}
+        self.now_s = 0.0
+        self.version = 1
+        self.lists = 0
+        self.watches: list[str] = []
+        self.slept: list[float] = []
+        self.failures: list[Exception] = []
+        self.events: asyncio.Queue[tuple[str, Json] | Exception | None] = asyncio.Queue()
+
+    async def list(self, kind: str, namespace: str, label: str) -> tuple[list[Json], str]:
+        self.lists += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return list(self.pods.values()), str(self.version)
+
+    async def watch(
+        self, kind: str, namespace: str, label: str, version: str
+    ) -> AsyncIterator[tuple[str, Json]]:
+        self.watches.append(version)
+        while (event := await self.events.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    def put(self, type_: str, pod: Json) -> None:
+        self.events.put_nowait((type_, pod))
+
+    def end_watch(self, error: Exception | None = None) -> None:
+        self.events.put_nowait(error)
+
+    def clock(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> _Server:
+    server, real_sleep = _Server(), asyncio.sleep
+
+    async def sleep(delay_s: float) -> None:
+        server.slept.append(delay_s)
+        server.now_s += delay_s
+        await real_sleep(0)
+
+    monkeypatch.setattr("rocketmq_operator.clients.reflection.asyncio.sleep", sleep)
+    return server
+
+
+class _Running:
+    """A reflection of pods that runs for as long as the context lasts."""
+
+    def __init__(self, server: _Server) -> None:
+        self.told: list[tuple[str, bool]] = []
+        self.kept = Reflection(server, "Pod", "shop", server.clock, self._told)
+
+    def _told(self, kind: str, found: Json) -> None:
+        name = found["metadata"]["name"]
+        self.told.append((name, self.kept.get("shop", name) is not None))
+
+    async def __aenter__(self) -> Reflection:
+        self._task = asyncio.create_task(self.kept.run())
+        await _until(lambda: self.kept.fresh)
+        return self.kept
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(30):
+        while not holds():
+            step = loop.create_future()
+            loop.call_soon(step.set_result, None)
+            await step
+
+
+def _names(kept: Reflection, labels: dict[str, str] = LABELS) -> list[str]:
+    return [pod["metadata"]["name"] for pod in kept.find("shop", labels)]
+
+
+async def test_what_is_listed_and_what_changes_is_kept(server: _Server) -> None:
+    server.pods["orders-0"] = _pod("orders-0", 1)
+    async with _Running(server) as kept:
+        assert _names(kept) == ["orders-0"]
+        server.put("ADDED", _pod("orders-1", 2))
+        await _until(lambda: len(_names(kept)) == 2)
+        server.put("MODIFIED", _pod("orders-1", 3, {"rocketmq-ha.dev/cluster": "main"}))
+        await _until(lambda: _names(kept) == ["orders-0"])
+        assert len(_names(kept, {"rocketmq-ha.dev/cluster": "main"})) == 2
+        server.put("DELETED", _pod("orders-0", 4))
+        await _until(lambda: _names(kept) == [])
+        assert kept.get("shop", "orders-0") is None
+        assert kept.get("elsewhere", "orders-1") is None
+        found = kept.get("shop", "orders-1")
+        assert found is not None
+        assert (found["kind"], found["apiVersion"], "managedFields" in found["metadata"]) == (
+            "Pod",
+            "v1",
+            False,
+        )
+
+
+async def test_who_is_told_of_a_change_finds_it_kept_already(server: _Server) -> None:
+    running = _Running(server)
+    async with running:
+        server.put("ADDED", _pod("orders-0", 2))
+        server.put("BOOKMARK", _pod("", 3, {}))
+        server.put("DELETED", _pod("orders-0", 4))
+        await _until(lambda: len(running.told) == 2)
+        assert running.told == [("orders-0", True), ("orders-0", False)]
+
+
+async def test_a_watch_that_ends_goes_on_from_the_newest_version_without_a_list(server: _Server) -> None:
+    async with _Running(server):
+        server.put("BOOKMARK", _pod("", 7, {}))
+        server.end_watch()
+        await _until(lambda: len(server.watches) == 2)
+        assert (server.watches, server.lists, server.slept) == (["1", "7"], 1, [])
+
+
+async def test_a_version_that_is_gone_is_listed_anew_and_what_was_missed_is_seen(server: _Server) -> None:
+    server.pods["orders-0"] = _pod("orders-0", 1)
+    async with _Running(server) as kept:
+        server.pods = {"orders-1": _pod("orders-1", 9)}
+        server.end_watch(GoneError("410 Gone"))
+        await _until(lambda: server.lists == 2)
+        assert _names(kept) == ["orders-1"], "a deletion that nobody told of"
+        assert kept.get("shop", "orders-0") is None
+
+
+async def test_from_time_to_time_all_is_listed_anew(server: _Server) -> None:
+    async with _Running(server):
+        server.now_s += RELIST_S
+        server.end_watch()
+        await _until(lambda: server.lists == 2)
+
+
+async def test_while_the_api_server_is_gone_nothing_is_answered_and_it_is_asked_ever_less(
+    server: _Server,
+) -> None:
+    async with _Running(server) as kept:
+        server.failures = [UnavailableError("gone")] * 100
+        server.end_watch(UnavailableError("the connection broke"))
+        await _until(lambda: server.now_s > OUTAGE_S)
+        assert not kept.fresh
+        assert server.lists < 1 + OUTAGE_S / (BACKOFF_MAX_S / 2) + 8
+        assert max(server.slept) <= BACKOFF_MAX_S
+        server.failures.clear()
+        await _until(lambda: kept.fresh)
+
+
+async def test_an_api_server_that_asks_for_time_is_given_it(server: _Server) -> None:
+    async with _Running(server) as kept:
+        server.failures = [BusyError("429 Too Many Requests", 17.0)]
+        server.end_watch(UnavailableError("the connection broke"))
+        await _until(lambda: server.lists == 3 and kept.fresh)
+        assert server.slept[1] == 17.0
+
+
+async def test_a_watch_that_gives_no_sign_is_dead_though_its_connection_is_open(server: _Server) -> None:
+    async with _Running(server) as kept:
+        server.now_s += SILENT_MAX_S - 1
+        assert kept.fresh
+        server.now_s += 1
+        assert not kept.fresh
+        assert kept.silence_s == SILENT_MAX_S
+
+
+async def _all(server: _Server, kube: MemoryKube) -> tuple[Reflections, asyncio.Task[None]]:
+    kept = Reflections(kube, server, ["shop"], server.clock, ["Pod"])
+    task = asyncio.create_task(kept.run())
+    await _until(lambda: server.lists == 1 and kept.silence_s == 0)
+    return kept, task
+
+
+async def test_what_is_not_followed_is_not_answered(server: _Server) -> None:
+    server.pods["orders-0"] = _pod("orders-0", 1)
+    kept, task = await _all(server, MemoryKube())
+    await _until(lambda: bool(server.watches))
+    assert len(await kept.find("Pod", "shop", LABELS)) == 1
+    for asked in (
+        kept.find("Service", "shop", LABELS),
+        kept.find("Pod", "elsewhere", LABELS),
+        # Only what belongs to a cluster is kept: of others it would be no answer that there are none.
+        kept.find("Pod", "shop", {"rocketmq-ha.dev/canary": "orders"}),
+        kept.get("CronJob", "shop", "weekly"),
+    ):
+        with pytest.raises(StaleError):
+            await asked
+    task.cancel()
+
+
+async def test_nothing_can_be_written_by_what_is_kept(server: _Server) -> None:
+    kube = MemoryKube()
+    kept, task = await _all(server, kube)
+    for write in (
+        kept.apply({"kind": "Service"}),
+        kept.apply_status({"kind": "BrokerGroup"}),
+        kept.create({"kind": "Event"}),
+        kept.replace({"kind": "Lease"}),
+        kept.delete("Pod", "shop", "orders-0", "uid-1"),
+    ):
+        with pytest.raises(WriteError):
+            await write
+    assert kube.writes == []
+    task.cancel()
+
+
+class _Counting(MemoryKube):
+    """Counts questions for one object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        self.asked += 1
+        return await super().get(kind, namespace, name)
+
+
+async def test_a_secret_is_asked_for_by_name_and_remembered_for_a_while(server: _Server) -> None:
+    kube = _Counting()
+    kept, task = await _all(server, kube)
+    assert await kept.get("Secret", "shop", "token") is None
+    kube.put({"kind": "Secret", "metadata": {"name": "token", "namespace": "shop"}})
+    for _ in range(5):
+        assert await kept.get("Secret", "shop", "token") is not None
+    assert kube.asked == 2, "one that is not there yet is asked for again"
+    server.now_s += SECRET_S
+    await kept.get("Secret", "shop", "token")
+    assert kube.asked == 3
+    task.cancel()
