@@ -126,7 +126,7 @@ def controllers_seen(nodes: Sequence[Json | None], members: Json | None) -> Cont
 def _controller(ordinal: int, node: Json | None, member: Json | None) -> ControllerSeen:
     return ControllerSeen(
         ordinal=ordinal,
-        role=Role.NONE if member is None else Role(member["role"]),
+        role=Role.NONE if member is None else Role(member["role"] or ""),
         active=member is not None and bool(member["active"]),
         lag_entries=member["lag_entries"] if member is not None and member["match_index"] else None,
         member_store="" if member is None else member["incarnation"] or "",
