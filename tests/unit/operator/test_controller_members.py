@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.controllers_seen import controllers_seen, leading
+from rocketmq_operator.plan.controllers_seen import ControllerSeen, Role, controllers_seen, leading
 from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]
@@ -360,3 +360,21 @@ def test_of_two_that_say_they_lead_the_one_of_the_newer_term_does() -> None:
     assert leading([node("leader", 3), None, node("leader", 4), node("follower", 5)]) == 2
     assert leading([node("follower", 5), None]) is None
     assert controllers_seen([None, None], None) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "has_log", "lost"),
+    [
+        ("joined", True, False),
+        ("joined", False, False),
+        ("another", False, True),
+        ("another", True, False),
+        ("", None, False),
+    ],
+    ids=["well", "learns", "empty", "a log that is somebody else's", "silent"],
+)
+def test_a_store_is_lost_when_another_and_empty_one_is_in_its_place(
+    own: str, has_log: bool | None, lost: bool
+) -> None:
+    seen = ControllerSeen(1, Role.VOTER, member_store="joined", own_store=own, has_log=has_log)
+    assert seen.lost_its_store is lost
