@@ -1,7 +1,8 @@
 """The controllers in memory, for the operator's tests: who is master follows from the pods of a `MemoryKube`.
 
 A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. A master whose pod is gone
-is replaced by the first broker that lives. Each change of master raises the epoch and is remembered.
+is replaced by the first broker that lives. Each change of master raises the epoch and is remembered. Who the controllers themselves are is
+`membership_memory`.
 """
 
 import itertools
@@ -11,9 +12,9 @@ from typing import Any
 
 from rocketmq_operator.clients.api import UnavailableError
 from testkit.kube_memory import MemoryKube
+from testkit.membership_memory import COUNT_MAX, NAMESPACE, MemoryMembership
 
 Json = dict[str, Any]
-NAMESPACE = "shop"
 _NANOSECONDS = 10**9
 
 
@@ -25,6 +26,7 @@ class MemoryControllers:
         behind: names of members that are not in the SyncStateSet although they live.
         designations: members that were made master by request.
         now: what their clock says.
+        membership: who they are.
     """
 
     def __init__(self, kube: MemoryKube, group: str) -> None:
@@ -40,12 +42,23 @@ class MemoryControllers:
         self._ids: dict[str, int] = {}
         self._incarnations: dict[str, str] = {}
         self._next_id = itertools.count(1)
+        self.membership = MemoryMembership(kube)
         kube.on_change = self._notice
 
-    async def status(self) -> Json:
-        """Return what a controller says of itself."""
+    async def nodes(self) -> list[Json | None]:
+        """Return what each controller says of itself."""
+        return self.membership.nodes() if self.reachable else [None] * COUNT_MAX
+
+    async def members(self, node: int) -> Json:
+        """Return what the leader says of all; nobody else is asked."""
         self._answer()
-        return {"leader_address": f"main-controller-0.main-controller.{NAMESPACE}.svc:9878", "term": 1}
+        assert f"n{node}" == self.membership.leader
+        return self.membership.members()
+
+    async def change_members(self, action: str, member: str) -> None:
+        """Change who they are."""
+        self._answer()
+        self.membership.change(action, member)
 
     async def group(self, cluster: str, name: str) -> Json | None:
         """Return the group."""
@@ -91,6 +104,7 @@ class MemoryControllers:
 
     def _notice(self) -> None:
         """Register pods that became ready; replace a master whose pod is gone or is another one."""
+        self.membership.notice()
         alive = self._alive()
         for name in sorted(alive):
             if self._address(name) and name not in self._ids:

@@ -70,13 +70,6 @@ REFUSALS = (
         "two controllers", "RocketMQCluster", {"controllers": {"replicas": 2}}, ("controllers.replicas", "2")
     ),
     Refusal(
-        "controllers that grow",
-        "RocketMQCluster",
-        {"controllers": {"replicas": 5}},
-        ("controllers.replicas", "3", "5"),
-        update=True,
-    ),
-    Refusal(
         "a controllers' volume that shrinks",
         "RocketMQCluster",
         {"controllers": {"storage": {"size": "9Gi"}}},
@@ -265,6 +258,7 @@ ACCEPTED_CHANGES = (
     ),
     ("a volume that grows", "BrokerGroup", {"storage": {"size": "1100Mi"}}),
     ("more brokers", "BrokerGroup", {"replicas": 3}),
+    ("more controllers", "RocketMQCluster", {"controllers": {"replicas": 5}}),
     (
         "the log file's default spelt out",
         "BrokerGroup",

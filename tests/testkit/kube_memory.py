@@ -1,8 +1,9 @@
 """A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers that act on them.
 
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
-a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first; a pod that is deleted comes back
-in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set says; what has a finalizer goes when it has none. What it does not: validate, schedule,
+a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims where it is told so; a pod that is
+deleted comes back in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set
+says; what has a finalizer goes when it has none. What it does not: validate, schedule,
 take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
 address unless it is in `without_address`. Claims of a
 StatefulSet cannot change.
@@ -200,6 +201,13 @@ class MemoryKube:
         }
         for pod in mine - wanted:
             del self.objects["Pod", namespace, pod]
+            policy = spec.get("persistentVolumeClaimRetentionPolicy", {})
+            for template in (
+                spec.get("volumeClaimTemplates", []) if policy.get("whenScaled") == "Delete" else []
+            ):
+                self.objects.pop(
+                    ("PersistentVolumeClaim", namespace, f"{template['metadata']['name']}-{pod}"), None
+                )
         for pod in sorted(wanted - mine):
             self._make_pod(namespace, pod, value, revision)
         for pod in wanted:

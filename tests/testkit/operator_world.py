@@ -12,8 +12,9 @@ from rocketmq_operator.handlers.reconcile import RECHECK_S, Shell, reconcile
 from testkit.brokers_memory import MemoryBrokers
 from testkit.canaries_memory import MemoryCanaries
 from testkit.companions_memory import MemoryCompanions
-from testkit.controllers_memory import NAMESPACE, MemoryControllers
+from testkit.controllers_memory import MemoryControllers
 from testkit.kube_memory import MemoryKube
+from testkit.membership_memory import NAMESPACE
 
 Json = dict[str, Any]
 API = "rocketmq-ha.dev/v1alpha1"

@@ -107,6 +107,11 @@ class Membership:
         node.on_leadership(lambda _leads, _term: self._bell.set())
         self._follow()
 
+    @property
+    def incarnation(self) -> str:
+        """This node's own store; what the members say that this node has may be another one."""
+        return self._own.incarnation
+
     def _follow(self) -> None:
         self.members.update(self._node.conf_state, self._node.book)
         self._peers.waiting = self.members.is_empty

@@ -76,6 +76,7 @@ class NodeView:
         self._clock = clock
         self._self = config.settings.self_peer
         self._members = members
+        self._membership = membership
         self._members_view = MembersView(node, config.settings, members, membership)
         self._metrics = shown_metrics
         shown_metrics.observe(self._node_numbers, self._group_numbers)
@@ -177,6 +178,7 @@ class NodeView:
             "clock_id": self._clock.clock_id,
             "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],
             "learners": [f"n{learner - 1}" for learner in status.conf_state.learners],
+            "incarnation": None if self._membership is None else self._membership.incarnation or None,
             "log_state": self._log_state(),
             "peers": [self._peer_json(peer, status) for peer in self._members.peers()],
         }

@@ -10,7 +10,9 @@ Source: ReplicasManager.sendHeartbeatToController, updateControllerMetadata 5.4.
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from controller_core.channel import ChannelError, Connection, connect
@@ -21,6 +23,8 @@ from controller_core.remoting.headers import GetMetaDataResponseHeader
 
 CONNECT_TIMEOUT_S: Final = 1.0
 RECONNECT_S: Final = 0.2
+RECONNECT_MAX_S: Final = 1.0
+"""Between two tries at a controller that stays away: the list may name controllers that are not there yet."""
 CALL_TIMEOUT_S: Final = 2.0
 """Below the 3 s in which Java's clients give a connection up."""
 LEADER_TIMEOUT_S: Final = 0.5
@@ -31,6 +35,19 @@ _log = logging.getLogger(__name__)
 
 class ControllersUnavailableError(Exception):
     """No controller answered as the leader; try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How many controllers answered, of how many that there are."""
+
+    count: int
+    of: int
+
+    @property
+    def is_majority(self) -> bool:
+        """Whether most of them answered."""
+        return 2 * self.count > self.of
 
 
 class Controllers:
@@ -93,19 +110,28 @@ class Controllers:
         """Ask anew who leads before the next call: what the one that was taken for it answered was of no use."""
         self._leader = None
 
-    async def count_answering(self, timeout_s: float) -> int:
-        """Ask every controller who leads; return how many answered in time, whatever they said."""
+    async def count_answering(self, timeout_s: float) -> Answering:
+        """Ask every controller who leads; return how many answered in time, whatever they said.
 
-        async def answers(connection: Connection) -> bool:
+        Of how many, they say themselves: the list that was given here may name some that are not there yet. Where they differ, as
+        while their number changes, the largest counts: more must be heard for a majority then, not fewer.
+        """
+
+        async def members(connection: Connection) -> int | None:
             try:
-                await connection.call(
+                answer = await connection.call(
                     RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_s
                 )
+                peers = GetMetaDataResponseHeader.from_ext(answer.ext).peers
             except ChannelError:
-                return False
-            return True
+                return None
+            except RemotingProtocolError:
+                peers = None
+            return len([peer for peer in re.split("[;,]", peers or "") if peer]) or len(self._addresses)
 
-        return sum(await asyncio.gather(*(answers(connection) for connection in list(self._open.values()))))
+        told = await asyncio.gather(*(members(connection) for connection in list(self._open.values())))
+        heard = [count for count in told if count is not None]
+        return Answering(len(heard), max(heard, default=len(self._addresses)))
 
     async def _leader_connection(self) -> Connection | None:
         known = self._open.get(self._leader or "")
@@ -135,13 +161,16 @@ class Controllers:
 
     async def _hold(self, host: str, port: int) -> None:
         address = f"{host}:{port}"
+        pause_s = RECONNECT_S
         while True:
             try:
                 connection = await connect(host, port, CONNECT_TIMEOUT_S)
             except ChannelError as error:
                 _log.debug("controller %s: %s", address, error)
-                await asyncio.sleep(RECONNECT_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECONNECT_MAX_S)
                 continue
+            pause_s = RECONNECT_S
             self._open[address] = connection
             try:
                 if self._on_connected is not None:

@@ -121,8 +121,7 @@ class Fencing:
         return facts
 
     async def _hear_majority(self) -> bool:
-        answering = await self._controllers.count_answering(ROUND_TIMEOUT_S)
-        if 2 * answering <= len(self._config.controllers):
+        if not (await self._controllers.count_answering(ROUND_TIMEOUT_S)).is_majority:
             return False
         try:
             async with asyncio.timeout(ROUND_TIMEOUT_S):

@@ -4,11 +4,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, schema_extra
+from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.common import Resources, Storage
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.proxy import Proxy
-from rocketmq_operator.api.rules import unchangeable
 
 VERSION_DEFAULT = "5.5.0"
 IMAGE_LENGTH_MAX = 512
@@ -40,17 +39,8 @@ class Controllers(SpecModel):
         ),
     )
 
-    replicas: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=5,
-            json_schema_extra=schema_extra(
-                unchangeable("controllers.replicas", "members are fixed when the cluster is made")
-            ),
-        ),
-    ] = 3
-    """How many: 1, 3 or 5. Cannot change."""
+    replicas: Annotated[int, Field(ge=1, le=5)] = 3
+    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes is deleted."""
     storage: Storage = Storage(size="10Gi")
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
@@ -90,6 +80,19 @@ class RocketMQClusterSpec(SpecModel):
         return self.images.rocketmq or f"docker.io/apache/rocketmq:{self.version}"
 
 
+class ControllerStatus(StatusModel):
+    """One controller."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """The pod's name."""
+    role: Annotated[str, Field(max_length=16)]
+    """Leader, Voter, Learner, Joining, Leaving, Replacing or Unknown."""
+    ready: bool = False
+    """Whether its pod is ready."""
+    lag_entries: Annotated[int, Field(ge=0)] | None = None
+    """How far its log is behind the leader's, in entries."""
+
+
 class RocketMQClusterStatus(StatusModel):
     """What the operator says of a cluster."""
 
@@ -104,7 +107,12 @@ class RocketMQClusterStatus(StatusModel):
     term: Annotated[int, Field(ge=0)] = 0
     """Raft's term."""
     controllers: Annotated[str, Field(max_length=16)] = ""
-    """Ready controllers of all, for instance 3/3."""
+    """Ready controllers of those that are asked for, for instance 3/3."""
+    members: Annotated[
+        tuple[ControllerStatus, ...],
+        Field(max_length=CONTROLLER_COUNTS[-1], json_schema_extra=kept_by("name")),
+    ] = ()
+    """Every controller."""
     name_servers: Annotated[str, Field(max_length=16)] = ""
     """Ready name servers of all."""
     proxies: Annotated[str, Field(max_length=16)] = ""

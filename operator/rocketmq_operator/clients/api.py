@@ -30,6 +30,10 @@ class RefusedError(UnavailableError):
     """A peer understood and refused; trying the same again is of no use until something changes."""
 
 
+class NotYetError(UnavailableError):
+    """A peer understood, and cannot do it now; what hinders it may pass by itself."""
+
+
 class Kube(Protocol):
     """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
 
@@ -101,8 +105,16 @@ class Brokers(Protocol):
 class Controllers(Protocol):
     """The controllers of one cluster. Every call raises `UnavailableError`."""
 
-    async def status(self) -> Json:
-        """Return what a controller says of itself and of the leader."""
+    async def nodes(self) -> list[Json | None]:
+        """Return what each controller that there can be says of itself, in their order; None for one that does not answer."""
+        ...
+
+    async def members(self, node: int) -> Json:
+        """Return the controllers' membership as one of them knows it; how far each is only the leader knows."""
+        ...
+
+    async def change_members(self, action: str, member: str) -> None:
+        """Add, promote or remove a controller; raise `RefusedError`, or `NotYetError` for what may pass by itself."""
         ...
 
     async def group(self, cluster: str, name: str) -> Json | None:

@@ -5,6 +5,7 @@ controller remembers. Who answered last is asked first the next time. A change t
 the leader's address and sent again there by us, because the token must not travel otherwise.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from rocketmq_operator.clients.api import Json, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, NotYetError, RefusedError, UnavailableError
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
@@ -28,14 +29,46 @@ class ControllersClient:
     def __init__(self, session: aiohttp.ClientSession, hosts: Sequence[str], token: str = "") -> None:
         """Take the controllers' HTTP addresses, host:port each, and the token that changes need."""
         self._session: Final = session
+        self._all: Final = tuple(hosts)
         self._hosts: Final = list(hosts)
         self._token: Final = token
         self._last_sequence: int | None = None
 
-    async def status(self) -> Json:
-        """Return what a controller says of itself and of the leader."""
-        value = await self._read("/v1/status")
-        return _object(value)
+    async def nodes(self) -> list[Json | None]:
+        """Return what each controller says of itself, asked side by side; whoever leads is asked first from then on."""
+        told = await asyncio.gather(*(self._status(host) for host in self._all))
+        leaders = [
+            (value["term"], host)
+            for host, value in zip(self._all, told, strict=True)
+            if value and value.get("role") == "leader"
+        ]
+        if leaders:
+            self._prefer(max(leaders)[1])
+        return told
+
+    async def _status(self, host: str) -> Json | None:
+        try:
+            return _object(await self._get(host, "/v1/status"))
+        except (aiohttp.ClientError, TimeoutError, ValueError, UnavailableError):
+            return None
+
+    async def members(self, node: int) -> Json:
+        """Return the membership as one of the controllers knows it."""
+        host = self._all[node]
+        try:
+            return _object(await self._get(host, "/v1/members"))
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise UnavailableError(f"{host} does not tell the members: {error!r}") from error
+
+    async def change_members(self, action: str, member: str) -> None:
+        """Add, promote or remove a controller.
+
+        Raises:
+            RefusedError: it makes no sense.
+            NotYetError: what hinders it may pass by itself.
+            UnavailableError: nobody takes it.
+        """
+        await self._change_anywhere("/v1/members", {action: member})
 
     async def group(self, cluster: str, name: str) -> Json | None:
         """Return a broker group as committed now, None if it is not known."""
@@ -44,7 +77,7 @@ class ControllersClient:
 
     async def failovers(self, cluster: str, name: str) -> list[Json]:
         """Return a group's changes of master, newest first."""
-        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}"
+        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
         found = _object(await self._read(path)).get("failovers")
         if not isinstance(found, list):
             raise UnavailableError("a controller's answer has no failovers")
@@ -52,11 +85,16 @@ class ControllersClient:
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
         """Make a member master; raise `RefusedError` if the controllers would not."""
-        path = f"/v1/groups/{quote(cluster)}/{quote(name)}/elect"
+        await self._change_anywhere(
+            f"/v1/groups/{quote(cluster)}/{quote(name)}/elect", {"brokerId": broker_id}
+        )
+
+    async def _change_anywhere(self, path: str, body: Json) -> None:
+        """Hand a change to the first controller that can be connected to: it knows who leads."""
         problem = "no controller was asked"
         for host in tuple(self._hosts):
             try:
-                return await self._change(f"http://{host}{path}", {"brokerId": broker_id})
+                return await self._change(f"http://{host}{path}", body)
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = f"{host}: {error!r}"
         raise UnavailableError(f"no controller takes a change: {problem}")
@@ -100,17 +138,21 @@ class ControllersClient:
         problem = "no controller was asked"
         for host in tuple(self._hosts):
             try:
-                async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
-                    if response.status == 404:
-                        return None
-                    response.raise_for_status()
-                    value = json.loads(await response.text())
+                value = await self._get(host, path)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
             return value
         raise UnavailableError(f"no controller answers: {problem}")
+
+    async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Return one controller's answer, None for what it knows nothing of."""
+        async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
+            if response.status == 404:
+                return None
+            response.raise_for_status()
+            return json.loads(await response.text())
 
     async def _change(self, url: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -123,7 +165,7 @@ class ControllersClient:
                     continue
                 text = (await response.text())[:500]
                 if response.status in {503, 504}:
-                    raise UnavailableError(f"the controllers cannot change anything now: {text}")
+                    raise NotYetError(f"the controllers cannot change anything now: {text}")
                 if response.status >= 400:
                     raise RefusedError(f"the controllers refused: {response.status} {text}")
                 return

@@ -11,18 +11,19 @@ from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.plan.actions import Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
 from rocketmq_operator.plan.metadata_seen import ObservedMetadata
 from rocketmq_operator.plan.metadata_status import correction
 from rocketmq_operator.plan.metadata_steps import left_behind
 from rocketmq_operator.plan.objects import Owner
-from rocketmq_operator.plan.observed import ObservedGroup
+from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.report_seen import ObservedReport
 from rocketmq_operator.plan.report_status import is_news
 
 REFUSALS: Final = frozenset(
     {
         "Conflict",
+        "ControllerHasLog",
         "NameTaken",
         "NoAccount",
         "NoCandidate",
@@ -32,13 +33,14 @@ REFUSALS: Final = frozenset(
         "ScaleInRefused",
         "StepRefused",
         "SwitchoverRefused",
+        "TooFewVoters",
     }
 )
 NOTE_LENGTH_MAX: Final = 1_000
 
 
 async def announce(
-    world: World, observed: ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    world: World, observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
 ) -> None:
     """Tell what is new about a plan; an Event that cannot be written is not missed."""
     await _tell(world, observed.owner, _new(observed, plan))
@@ -85,11 +87,13 @@ def _new_run(status: SLOReportStatus) -> tuple[str, str, str] | None:
 
 
 def _new(
-    observed: ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
 ) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
-    if plan.wait is not None and plan.wait.reason == "StepRefused":
+    if plan.wait is not None and plan.wait.reason in {"ControllersBusy", "StepRefused"}:
         step = None
+    if isinstance(step, ChangeMembers):
+        return step.reason, str(step), "Normal"
     if isinstance(step, Designate):
         return "SwitchoverStarted", str(step), "Normal"
     if isinstance(step, Delete) and step.key.kind == "Pod":

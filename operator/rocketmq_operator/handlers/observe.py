@@ -40,9 +40,9 @@ from rocketmq_operator.clients.api import (
 from rocketmq_operator.handlers.claims import Claims
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.cluster_children import BROKER, CONTROLLER, NAME_SERVER
+from rocketmq_operator.plan.controllers_seen import ControllersSeen, controllers_seen, leading
 from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import (
-    ControllersSeen,
     FailoverSeen,
     GroupSeen,
     Lacking,
@@ -84,7 +84,7 @@ class World:
     """What handlers stand on.
 
     Attributes:
-        controllers_of: the client for a cluster's controllers: namespace, name, spec's count, token.
+        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name, token.
         now: the wall clock, UTC.
         new_token: a fresh secret token.
         canaries: the client for canaries.
@@ -94,7 +94,7 @@ class World:
     """
 
     kube: Kube
-    controllers_of: Callable[[str, str, int, str], Controllers]
+    controllers_of: Callable[[str, str, str], Controllers]
     now: Callable[[], datetime]
     new_token: Callable[[], str]
     canaries: Canaries
@@ -125,9 +125,13 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         return None
     spec = cluster_spec(resource)
     # Why by name: who may list Secrets may read all of them.
-    secret, lists = await asyncio.gather(
+    secret, (pods, claims, *lists) = await asyncio.gather(
         world.kube.get("Secret", namespace, names.token_secret(name)),
-        asyncio.gather(*(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS)),
+        asyncio.gather(
+            world.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
+            world.kube.find("PersistentVolumeClaim", namespace, {CLUSTER_LABEL: name}),
+            *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
+        ),
     )
     found = [item for items in lists for item in items] + ([] if secret is None else [secret])
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
@@ -140,9 +144,9 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
         token=token,
-        controllers=await _controllers_seen(
-            world.controllers_of(namespace, name, spec.controllers.replicas, token)
-        ),
+        controllers=await _controllers_seen(world.controllers_of(namespace, name, token)),
+        pods={pod.name: pod for pod in map(pod_seen, pods)},
+        claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
             item.get("status", {}).get("readyReplicas", 0)
             for item in found
@@ -206,9 +210,8 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
 async def controllers_for(world: World, observed: ObservedGroup) -> Controllers:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
     namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    count = observed.cluster.controllers.replicas if observed.cluster is not None else 0
     secret = await world.kube.get("Secret", namespace, names.token_secret(cluster))
-    return world.controllers_of(namespace, cluster, count, token_of(secret))
+    return world.controllers_of(namespace, cluster, token_of(secret))
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:
@@ -249,13 +252,12 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
 
 async def _controllers_seen(controllers: Controllers) -> ControllersSeen | None:
     try:
-        status = await controllers.status()
-    except UnavailableError:
+        nodes = await controllers.nodes()
+        leader = leading(nodes)
+        return controllers_seen(nodes, None if leader is None else await controllers.members(leader))
+    except (UnavailableError, KeyError, TypeError, ValueError) as error:
+        _LOG.debug("controllers: %r", error)
         return None
-    address = status.get("leader_address") or ""
-    return ControllersSeen(
-        leader=str(address).partition(".")[0].partition(":")[0], term=int(status.get("term", 0))
-    )
 
 
 HeardOfGroup = tuple[bool, GroupSeen | None, tuple[FailoverSeen, ...]]
@@ -268,7 +270,7 @@ async def _of_controllers(
     spec, token = access
     if spec is None:
         return False, None, ()
-    controllers = world.controllers_of(namespace, cluster, spec.controllers.replicas, token)
+    controllers = world.controllers_of(namespace, cluster, token)
     try:
         group, failovers = await asyncio.gather(
             controllers.group(cluster, name), controllers.failovers(cluster, name)

@@ -107,7 +107,7 @@ async def _groups(
         for one in found
         if one["spec"]["cluster"] == spec.cluster and "deletionTimestamp" not in one["metadata"]
     }
-    controllers = world.controllers_of(namespace, spec.cluster, cluster.controllers.replicas, _NO_TOKEN)
+    controllers = world.controllers_of(namespace, spec.cluster, _NO_TOKEN)
 
     async def one(group: str) -> GroupMetadata:
         if group not in paused:

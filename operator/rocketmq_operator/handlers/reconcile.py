@@ -21,7 +21,7 @@ from rocketmq_operator.api.names import (
     REPORT_KIND,
     TOPIC_KIND,
 )
-from rocketmq_operator.clients.api import Json, Kube, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, Kube, NotYetError, RefusedError, UnavailableError
 from rocketmq_operator.handlers.events import (
     announce,
     announce_correction,
@@ -43,6 +43,7 @@ from rocketmq_operator.handlers.quiet import nothing_to_do
 from rocketmq_operator.plan.actions import (
     Apply,
     ApplyStatus,
+    ChangeMembers,
     Delete,
     DeleteMetadata,
     DeleteRoute,
@@ -171,10 +172,19 @@ async def _worked_off(
 
 
 async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None:
-    worked_off = await _worked_off(shell, lambda: observe_cluster(shell.world, namespace, name), cluster_plan)
+    # A change of membership and a restart take their time.
+    worked_off = await _worked_off(
+        shell,
+        lambda: observe_cluster(shell.world, namespace, name),
+        cluster_plan,
+        takes_time=lambda step: (
+            isinstance(step, ChangeMembers) or (isinstance(step, Delete) and step.key.kind == "Pod")
+        ),
+    )
     if worked_off is None:
         return None
     observed, plan = worked_off
+    await announce(shell.world, observed, plan)
     status = cluster_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     return _next_pass(plan)
@@ -286,6 +296,10 @@ async def _carry_out(shell: Shell, observed: Observed, step: Step) -> tuple[Json
     except RefusedError as error:
         _LOG.warning("%s %s/%s: %s: %s", owner.kind, owner.namespace, owner.name, step, error)
         return None, Wait("StepRefused", f"{step}: {error}")
+    except NotYetError as error:
+        if not isinstance(step, ChangeMembers):
+            raise
+        return None, Wait("ControllersBusy", f"{step}: {error}")
     shell.on_step(step)
     return written, None
 
@@ -303,6 +317,8 @@ async def _do(shell: Shell, observed: Observed, step: Step) -> Json | None:
             await kube.delete(key.kind, observed.owner.namespace, key.name, uid)
         case Designate(broker_id=broker_id):
             await _designate(shell, observed, broker_id)
+        case ChangeMembers(action=action, member=member):
+            await _change_members(shell, observed, action, member)
         case WriteMetadata(kind=kind, address=address, config=config):
             await shell.world.brokers.write(address, kind, config)
         case DeleteMetadata(kind=kind, name=name, address=address):
@@ -317,6 +333,14 @@ async def _designate(shell: Shell, observed: Observed, broker_id: int) -> None:
         raise TypeError(f"a {observed.owner.kind} has no master to designate")
     controllers = await controllers_for(shell.world, observed)
     await controllers.designate(observed.spec.cluster, observed.owner.name, broker_id)
+
+
+async def _change_members(shell: Shell, observed: Observed, action: str, member: str) -> None:
+    if not isinstance(observed, ObservedCluster):
+        raise TypeError(f"a {observed.owner.kind} has no controllers to change")
+    owner = observed.owner
+    controllers = shell.world.controllers_of(owner.namespace, owner.name, observed.token)
+    await controllers.change_members(action, member)
 
 
 async def _write_status(shell: Shell, observed: Observed, status: Json) -> None:

@@ -111,7 +111,7 @@ class Operator:
     ) -> None:
         """Connect the parts; nothing runs yet."""
         self._options: Final = options
-        self._clients: Final[dict[tuple[str, str, int, str], Controllers]] = {}
+        self._clients: Final[dict[tuple[str, str, str], Controllers]] = {}
         self._session: Final = session
         identity = f"{socket.gethostname()}_{os.getpid()}"
         self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
@@ -203,10 +203,11 @@ class Operator:
         if observed is not None:
             self.takeover.note_group(observed)
 
-    def _controllers(self, namespace: str, name: str, count: int, token: str) -> Controllers:
-        key = (namespace, name, count, token)
+    def _controllers(self, namespace: str, name: str, token: str) -> Controllers:
+        key = (namespace, name, token)
         if key not in self._clients:
-            self._clients[key] = ControllersClient(self._session, _http_hosts(namespace, name, count), token)
+            hosts = _http_hosts(namespace, name, names.CONTROLLERS_MAX)
+            self._clients[key] = ControllersClient(self._session, hosts, token)
         return self._clients[key]
 
     def _hold_group(self, namespace: str, group: str, hold_s: float) -> None:

@@ -65,6 +65,29 @@ class Designate:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeMembers:
+    """Ask the controllers to change who they are.
+
+    Attributes:
+        action: add, promote or remove.
+        member: as the controllers call it; with its address where it is added.
+        pod: whose controller it is.
+        why: for the plan's reader.
+        reason: one word, of the Event that tells it.
+    """
+
+    action: str
+    member: str
+    pod: str
+    why: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"{self.action} controller {self.pod} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
 class WriteMetadata:
     """Give a broker group's master a topic or a consumer group.
 
@@ -118,7 +141,7 @@ class DeleteRoute:
         return f"delete the routes of {self.topic} at {self.address}"
 
 
-Step = Apply | ApplyStatus | Delete | Designate | WriteMetadata | DeleteMetadata | DeleteRoute
+Step = Apply | ApplyStatus | Delete | Designate | ChangeMembers | WriteMetadata | DeleteMetadata | DeleteRoute
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,15 @@
 Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they become ready
 by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its own hosts file, at addresses of Services
 that each of them has for itself. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
-differs by pod (which entry of the peers it is) and the token, which is a Secret.
+differs by pod (which entry of the peers it is), the peers, and the token, which is a Secret.
+
+Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that changes: all pods know the
+hosts of all controllers that there can be. The list of peers is a file of its own and not in the digest of the configuration; a
+controller reads it when it has no log, and knows the others from its log ever after. Pods are replaced by the operator alone
+(`OnDelete`, `controller_rolling`): Kubernetes knows neither leader nor voters.
+
+The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held, every other controller holds;
+and one that comes back must come with an empty store, because nobody takes it with the old one.
 """
 
 import base64
@@ -36,8 +44,11 @@ umask 077
 own={names.SCRATCH_PATH}/controller.conf
 # Not cp: it would keep the file's mode, and nobody may write to what a ConfigMap holds.
 cat {names.CONFIG_PATH}/controller.conf >"$own"
-printf '\\ncontrollerDLegerSelfId=n%s\\nhttpToken=%s\\n' \\
-  "${{POD_NAME##*-}}" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
+id=n${{POD_NAME##*-}}
+# The node may still have the list of before this pod was asked for.
+until case ";$(cat {names.CONFIG_PATH}/peers)" in *";$id-"*) ;; *) false ;; esac; do sleep 1; done
+printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\n' \\
+  "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
 exec controller-core serve -c "$own"
 """
 JAVA_RUN: Final = """# The public start scripts do not pass signals on, and process 1 ignores those that it has no handler for.
@@ -58,15 +69,16 @@ set -- -c {names.CONFIG_PATH}/namesrv.conf
 {JAVA_RUN}"""
 
 
-def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
+def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
     """Return all children but the controllers' StatefulSet, in the order in which they are made.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
         token: the token that changes of the controllers' state need; the one that exists, if there is one.
+        peers: how many controllers know each other without a log.
     """
-    return (*_of_controllers(owner, spec, token), *_name_servers(owner, spec))
+    return (*_of_controllers(owner, token, peers), *_name_servers(owner, spec))
 
 
 def java_options(wanted: Resources) -> str:
@@ -90,13 +102,21 @@ def digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def controller_conf(owner: Owner, count: int) -> str:
-    """Return the controllers' shared configuration, with the keys of RocketMQ's own controller."""
+def peer_list(owner: Owner, count: int) -> str:
+    """Return the first controllers in the form in which each names itself and the others."""
     hosts = names.controller_hosts(owner.name, owner.namespace, count)
-    peers = ";".join(f"n{number}-{host}:{names.CONTROLLER_PORT}" for number, host in enumerate(hosts))
+    return ";".join(peer(number, host) for number, host in enumerate(hosts))
+
+
+def peer(ordinal: int, host: str) -> str:
+    """Return a controller in the form in which one is named to the others."""
+    return f"{names.controller_id(ordinal)}-{host}:{names.CONTROLLER_PORT}"
+
+
+def controller_conf(owner: Owner) -> str:
+    """Return the controllers' shared configuration but the peers, with the keys of RocketMQ's own controller."""
     values = {
         "controllerDLegerGroup": owner.name,
-        "controllerDLegerPeers": peers,
         "controllerStorePath": CONTROLLER_STORE,
         "enableElectUncleanMaster": "false",
         "notifyBrokerRoleChanged": "true",
@@ -105,14 +125,24 @@ def controller_conf(owner: Owner, count: int) -> str:
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-def _of_controllers(owner: Owner, spec: RocketMQClusterSpec, token: str) -> tuple[Json, ...]:
+def _of_controllers(owner: Owner, token: str, peers: int) -> tuple[Json, ...]:
     labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
-    count = spec.controllers.replicas
-    files = {"controller.conf": controller_conf(owner, count), "start.sh": _CONTROLLER_START}
+    files = {
+        "controller.conf": controller_conf(owner),
+        "peers": peer_list(owner, peers),
+        "start.sh": _CONTROLLER_START,
+    }
     secret = names.token_secret(owner.name)
     return (
         child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
-        *_beside_pods(owner, CONTROLLER, names.controllers(owner.name), count, _CONTROLLER_PORTS, files),
+        *_beside_pods(
+            owner,
+            CONTROLLER,
+            names.controllers(owner.name),
+            names.CONTROLLERS_MAX,
+            _CONTROLLER_PORTS,
+            files,
+        ),
     )
 
 
@@ -130,21 +160,21 @@ def _beside_pods(
     )
 
 
-def controller_set(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str, str]) -> Json:
-    """Return the controllers' StatefulSet.
+def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts: Mapping[str, str]) -> Json:
+    """Return the controllers' StatefulSet with so many replicas: those that are members, or are to be.
 
     Args:
         owner: the RocketMQCluster.
         spec: its spec.
-        hosts: ClusterIP by the DNS name of each controller.
+        replicas: how many.
+        hosts: ClusterIP by the DNS name of each controller that there can be.
     """
     name = names.controllers(owner.name)
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
-    conf = controller_conf(owner, spec.controllers.replicas)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = pods.host_aliases(hosts)
-    template_ = template(labels, digest(conf, _CONTROLLER_START), pod)
+    template_ = template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
     return child(
         owner,
         "StatefulSet",
@@ -152,9 +182,11 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str, 
         labels=labels,
         spec={
             "serviceName": name,
-            "replicas": spec.controllers.replicas,
+            "replicas": replicas,
             # Why parallel: a controller becomes ready only when it hears from the others.
             "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
             "selector": {"matchLabels": selector},
             "template": template_,
             "volumeClaimTemplates": [

@@ -1,6 +1,7 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-That is the Services of pods that are gone, and all that belongs to proxies when there are none any more.
+That is the Services of pods that are gone, and all that belongs to proxies when there are none any more. Who the controllers are comes last
+(`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,8 @@ from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Plan, Wait, child_steps, first_of
 from rocketmq_operator.plan.cluster_children import cluster_children, controller_set
+from rocketmq_operator.plan.controller_members import course, peers_listed
+from rocketmq_operator.plan.controller_rolling import mend, roll
 from rocketmq_operator.plan.objects import Json, Live, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, cluster_ip
 from rocketmq_operator.plan.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
@@ -24,18 +27,29 @@ def cluster_plan(observed: ObservedCluster) -> Plan:
     if observed.spec.paused:
         return Plan((), PAUSED)
     owner, spec = observed.owner, observed.spec
-    wanted = (*cluster_children(owner, spec, observed.token), *proxy_children(owner, spec))
-    plan = child_steps(owner, wanted, observed.children)
-    return first_of((plan, _controller_set(observed), _proxies(observed), _leftovers(observed, wanted)))
+    members = course(observed)
+    peers = peers_listed(observed, members.replicas)
+    wanted = (*cluster_children(owner, spec, observed.token, peers), *proxy_children(owner, spec))
+    return first_of(
+        (
+            child_steps(owner, wanted, observed.children),
+            _controller_set(observed, members.replicas),
+            _proxies(observed),
+            _leftovers(observed, wanted),
+            mend(observed),
+            members.plan,
+            roll(observed),
+        )
+    )
 
 
-def _controller_set(observed: ObservedCluster) -> Plan:
+def _controller_set(observed: ObservedCluster, replicas: int) -> Plan:
     """Make the controllers' StatefulSet once all addresses are known: pods made without them would be replaced at once."""
-    owner, count = observed.owner, observed.spec.controllers.replicas
-    hosts = _known(observed, names.controller_hosts(owner.name, owner.namespace, count))
+    owner = observed.owner
+    hosts = _known(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
         return Plan((), wait)
-    body = controller_set(owner, observed.spec, hosts)
+    body = controller_set(owner, observed.spec, replicas, hosts)
     return child_steps(owner, [keeping_claims(body, observed.children.get(key_of(body)))], observed.children)
 
 

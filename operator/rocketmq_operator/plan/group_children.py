@@ -123,9 +123,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerRole": role,
         **DURABILITY_KEYS[spec.durability],
         "enableControllerMode": "true",
-        "controllerAddr": names.controller_addresses(
-            spec.cluster, owner.namespace, cluster.controllers.replicas
-        ),
+        "controllerAddr": names.controller_addresses(spec.cluster, owner.namespace),
         "namesrvAddr": names.name_server_addresses(
             spec.cluster, owner.namespace, cluster.name_servers.replicas
         ),
@@ -148,14 +146,12 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
     )
 
 
-def replica_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
     """Return what all log replicas of the group share."""
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
-        "controllers": names.controller_addresses(
-            spec.cluster, owner.namespace, cluster.controllers.replicas
-        ),
+        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
         "listen": f"0.0.0.0:{names.REPLICA_PORT}",
         "ha-listen": f"0.0.0.0:{names.REPLICA_HA_PORT}",
         "store": f"{names.STORE_PATH}/store",
@@ -200,7 +196,7 @@ def fixed_children(
     data = {
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
-        "replica.conf": replica_conf(owner, spec, cluster),
+        "replica.conf": replica_conf(owner, spec),
         "start-broker.sh": _BROKER_START,
         "start-replica.sh": _REPLICA_START,
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
@@ -215,9 +211,9 @@ def fixed_children(
 
 
 def hosts_needed(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> tuple[str, ...]:
-    """Return the DNS names that members are configured with: all controllers, all name servers."""
+    """Return the DNS names that members are configured with: all controllers that there can be, all name servers."""
     return (
-        *names.controller_hosts(spec.cluster, owner.namespace, cluster.controllers.replicas),
+        *names.controller_hosts(spec.cluster, owner.namespace),
         *names.name_server_hosts(spec.cluster, owner.namespace, cluster.name_servers.replicas),
     )
 
@@ -285,7 +281,7 @@ def log_replica_set(
         readinessProbe=pods.http_probe("/readyz", http, period_s=1),
         volumeMounts=pods.mounts(data=True),
     )
-    configuration = digest(replica_conf(owner, spec, cluster), _REPLICA_START)
+    configuration = digest(replica_conf(owner, spec), _REPLICA_START)
     name = names.log_set(owner.name)
     pod = _pod(owner, container, pods.OUR_USER, hosts)
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))

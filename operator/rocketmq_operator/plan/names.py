@@ -16,6 +16,9 @@ NAME_SERVER_PORT: Final = 9876
 CONTROLLER_PORT: Final = 9878
 CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1
 CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
+CONTROLLERS_MAX: Final = 5
+"""Controllers that there can be. Each has its name and its address from the first day on, whether it is there or not: whoever is
+configured with all of them need not be restarted when their number changes."""
 REPLICA_PORT: Final = 10911
 REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881
@@ -58,6 +61,11 @@ def controllers(cluster: str) -> str:
     return f"{cluster}-controller"
 
 
+def claim(pod: str) -> str:
+    """Return the name of the PersistentVolumeClaim of a pod's volume."""
+    return f"{DATA_VOLUME}-{pod}"
+
+
 def name_servers(cluster: str) -> str:
     """Return the name of the name servers' StatefulSet and Service."""
     return f"{cluster}-nameserver"
@@ -78,8 +86,18 @@ def pod_host(set_name: str, ordinal: int, namespace: str) -> str:
     return f"{set_name}-{ordinal}.{set_name}.{namespace}.svc"
 
 
-def controller_hosts(cluster: str, namespace: str, count: int) -> tuple[str, ...]:
-    """Return the DNS names of all controllers."""
+def controller(cluster: str, ordinal: int) -> str:
+    """Return the name of a controller's pod and of its Service."""
+    return member(controllers(cluster), ordinal)
+
+
+def controller_id(ordinal: int) -> str:
+    """Return what controllers call one another."""
+    return f"n{ordinal}"
+
+
+def controller_hosts(cluster: str, namespace: str, count: int = CONTROLLERS_MAX) -> tuple[str, ...]:
+    """Return the DNS names of all controllers that there can be, or of the first ones."""
     return tuple(pod_host(controllers(cluster), ordinal, namespace) for ordinal in range(count))
 
 
@@ -93,13 +111,17 @@ def pod_of(host: str) -> str:
     return host.partition(".")[0]
 
 
-def controller_addresses(cluster: str, namespace: str, count: int) -> str:
+def controller_addresses(cluster: str, namespace: str) -> str:
     """Return what brokers are given as controllerAddr: every controller by its own name, never a shared address.
 
     Why: a broker sends its heartbeats to the addresses of its own list only; behind one shared address they would
-    reach one controller, and not the one that leads.
+    reach one controller, and not the one that leads. Why those too that are not there: a broker that is already
+    running tries each address of its list every 3 s and beats to those that it reaches, so it finds a new
+    controller by itself. One that is not there costs it a refused connection.
+
+    Source: ReplicasManager.scanAvailableControllerAddresses 5.1.1, 5.5.0.
     """
-    hosts = controller_hosts(cluster, namespace, count)
+    hosts = controller_hosts(cluster, namespace)
     return ";".join(f"{host}:{CONTROLLER_PORT}" for host in hosts)
 
 

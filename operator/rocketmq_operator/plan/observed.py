@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.plan.controllers_seen import ControllersSeen
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
 
 
@@ -89,19 +90,13 @@ class FailoverSeen:
         return self.times["proposed"]
 
 
-@dataclass(frozen=True, slots=True)
-class ControllersSeen:
-    """The controllers as one of them describes them."""
-
-    leader: str
-    term: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
     """A RocketMQCluster and all that belongs to it.
 
     Attributes:
+        pods: of its controllers, by name.
+        claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
     """
 
@@ -113,6 +108,8 @@ class ObservedCluster:
     children: Children
     token: str
     controllers: ControllersSeen | None
+    pods: Mapping[str, PodSeen]
+    claims: Mapping[str, Live]
     brokers_ready: int
 
 

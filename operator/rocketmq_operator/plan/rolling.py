@@ -9,10 +9,12 @@ The master is restarted like any other, once another broker can take its place: 
 connections to a broker that lives and refuses them (8 s and 1,542 failed sends at 200 a second, where a restart costs one).
 """
 
+from collections.abc import Iterable
+
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Designate, Plan, Wait
 from rocketmq_operator.plan.group_children import member_names
-from rocketmq_operator.plan.objects import ObjectKey
+from rocketmq_operator.plan.objects import Live, ObjectKey
 from rocketmq_operator.plan.observed import ObservedGroup, PodSeen
 
 
@@ -91,22 +93,19 @@ def _nobody(master: str, why: str, to: str = "") -> Plan:
 def _outdated(observed: ObservedGroup) -> list[PodSeen]:
     found = []
     for set_name in (names.log_set(observed.owner.name), observed.owner.name):
-        live = observed.child("StatefulSet", set_name)
-        status = live.get("status", {}) if live is not None else {}
-        revision = status.get("updateRevision", "")
-        # Why the generation: an older status may still name the former revision.
-        if (
-            live is None
-            or status.get("observedGeneration") != live["metadata"].get("generation")
-            or not revision
-        ):
-            continue
-        found += [
-            pod
-            for name, pod in sorted(observed.pods.items())
-            if names.is_member(name, set_name) and pod.revision != revision
-        ]
+        pods = [pod for name, pod in sorted(observed.pods.items()) if names.is_member(name, set_name)]
+        found += of_older_revision(observed.child("StatefulSet", set_name), pods)
     return found
+
+
+def of_older_revision(live: Live | None, pods: Iterable[PodSeen]) -> list[PodSeen]:
+    """Return which of a StatefulSet's pods are not of its newest revision; none while that is not known."""
+    status = live.get("status", {}) if live is not None else {}
+    revision = status.get("updateRevision", "")
+    # Why the generation: an older status may still name the former revision.
+    if live is None or status.get("observedGeneration") != live["metadata"].get("generation") or not revision:
+        return []
+    return [pod for pod in pods if pod.revision != revision]
 
 
 def _order(observed: ObservedGroup, name: str) -> tuple[bool, bool, str]:

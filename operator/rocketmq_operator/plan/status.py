@@ -19,8 +19,9 @@ from rocketmq_operator.api.broker_group import (
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition, Finding, found, merge
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan import controllers_status, names
 from rocketmq_operator.plan.actions import Plan
+from rocketmq_operator.plan.controller_members import CHANGES
 from rocketmq_operator.plan.failovers import record_name
 from rocketmq_operator.plan.group_children import broker_selector, member_names
 from rocketmq_operator.plan.observed import MemberSeen, ObservedCluster, ObservedGroup
@@ -46,7 +47,7 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
     wanted = observed.spec.controllers.replicas
     findings = [
         _cluster_ready(observed, plan, controllers, name_servers),
-        _quorum(observed, controllers, wanted),
+        controllers_status.quorum(observed, plan, controllers),
         _proxy_ready(observed, proxies),
         _progressing(plan),
         _version_sound(observed.spec.version),
@@ -60,6 +61,7 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
         leader=observed.controllers.leader if observed.controllers else "",
         term=observed.controllers.term if observed.controllers else 0,
         controllers=f"{controllers}/{wanted}",
+        members=controllers_status.controllers(observed),
         name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
         reason=_reason(conditions),
@@ -137,7 +139,7 @@ def _ready(observed: ObservedCluster, name: str) -> int:
 def _cluster_ready(observed: ObservedCluster, plan: Plan, controllers: int, name_servers: int) -> Finding:
     if observed.spec.paused and observed.controllers is None:
         return found("Ready", holds=None, reason="Paused", message="spec.paused is true")
-    if plan.wait is not None and plan.wait.reason != "Paused":
+    if plan.wait is not None and plan.wait.reason not in {"Paused", *CHANGES}:
         return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if observed.controllers is None or not observed.controllers.leader:
         return found("Ready", holds=False, reason="NoQuorum", message="no controller knows of a leader")
@@ -145,23 +147,6 @@ def _cluster_ready(observed: ObservedCluster, plan: Plan, controllers: int, name
         return found("Ready", holds=False, reason="NoNameServer", message="no name server is ready")
     text = f"{controllers} controllers and {name_servers} name servers are ready"
     return found("Ready", holds=True, reason="Serving", message=text)
-
-
-def _quorum(observed: ObservedCluster, ready: int, wanted: int) -> Finding:
-    if observed.controllers is None:
-        return found(
-            "QuorumHealthy", holds=False, reason="ControllersUnreachable", message="no controller answers"
-        )
-    if not observed.controllers.leader:
-        return found(
-            "QuorumHealthy", holds=False, reason="NoLeader", message="the controllers have no leader"
-        )
-    if ready < wanted:
-        text = f"{ready} of {wanted} controllers are ready"
-        return found("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
-    return found(
-        "QuorumHealthy", holds=True, reason="AllReady", message=f"all {wanted} controllers are ready"
-    )
 
 
 def _proxy_ready(observed: ObservedCluster, ready: int) -> Finding:

@@ -138,7 +138,7 @@ class LoadPod:
         assert stats.acknowledged > 0
         assert (await self.read_back()).lost == frozenset()
         assert gap_s_max is None or stats.longest_gap_s < gap_s_max, stats
-        assert failed_max is None or stats.failed <= failed_max, stats
+        assert failed_max is None or stats.failed <= failed_max, failures(await self.sends())
 
     async def remove(self) -> None:
         """Remove the pod and its ConfigMap."""
@@ -148,6 +148,16 @@ class LoadPod:
 
     async def _shell(self, script: str, *, timeout_s: float = 60.0) -> bytes:
         return await self._cluster.shell(self._name, CONTAINER, script, timeout_s=timeout_s)
+
+
+def failures(sends: Iterable[Send]) -> list[str]:
+    """Return of each send that failed when it began, after the first of all, how long it took, and how it ended."""
+    ordered = sorted(sends, key=lambda one: one.start_ns)
+    return [
+        f"{(one.start_ns - ordered[0].start_ns) / 1e9:.1f} s: {one.status} after {(one.end_ns - one.start_ns) / 1e9:.1f} s"
+        for one in ordered
+        if not one.acknowledged
+    ]
 
 
 def _parsed(text: bytes) -> list[Send]:

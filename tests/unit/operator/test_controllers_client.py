@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.clients.api import NotYetError, RefusedError, UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 
 
@@ -20,6 +20,7 @@ class _Node:
         self.status = 200
         self.header_seen = ""
         self.events = ""
+        self.role = "follower"
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -47,6 +48,8 @@ class _Node:
             return web.Response(text=self.events)
         if request.path == "/v1/failovers":
             return web.json_response({"failovers": [{"new_epoch": 2}]})
+        if request.path == "/v1/status":
+            return web.json_response({"role": self.role, "term": 4})
         if request.path.endswith("/unknown"):
             return web.json_response({"error": "no such broker group"}, status=404)
         return web.json_response({"name": "orders"}, status=self.status)
@@ -102,7 +105,7 @@ async def test_one_without_a_quorum_is_passed_over(
 async def test_silence_of_all_is_said(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
     await nodes[0].stop()
     with pytest.raises(UnavailableError, match=nodes[0].host):
-        await ControllersClient(session, [nodes[0].host]).status()
+        await ControllersClient(session, [nodes[0].host]).group("main", "orders")
 
 
 async def test_a_change_goes_to_the_leader_with_the_token(
@@ -160,3 +163,28 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
     nodes[0].events = "<html>\n"
     with pytest.raises(UnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+
+
+async def test_each_controller_is_asked_what_it_is_and_the_leader_takes_the_change(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[1].role = "leader"
+    gone = "127.0.0.1:1"
+    client = ControllersClient(session, [nodes[0].host, gone, nodes[1].host], "secret")
+    told = await client.nodes()
+    assert [one and one["role"] for one in told] == ["follower", None, "leader"]
+    await client.change_members("promote", "n3")
+    assert nodes[1].asked == ["GET /v1/status", "POST /v1/members"]
+    assert nodes[1].header_seen == "Bearer secret"
+
+
+async def test_what_may_pass_by_itself_is_told_from_a_refusal(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    client = ControllersClient(session, [nodes[0].host])
+    nodes[0].status = 503
+    with pytest.raises(NotYetError):
+        await client.change_members("promote", "n3")
+    nodes[0].status = 409
+    with pytest.raises(RefusedError):
+        await client.change_members("promote", "n3")

@@ -19,6 +19,7 @@ from testkit.operator_world import OperatorWorld
 Json = dict[str, Any]
 START: Json = {"logReplicas": 1}
 WRITES_MAX = 60
+COUNTS = [(1, 3), (3, 5), (5, 3), (3, 1)]
 
 STORIES: list[tuple[str, Json | None, Json]] = [
     ("create", None, START),
@@ -66,6 +67,44 @@ async def test_a_killed_operator_is_completed_by_the_next(name: str, start: Json
         world.advance(60)
         await world.settle()
         assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
+
+
+def _asked(count: int) -> Json:
+    return {"controllers": {"replicas": count}}
+
+
+@pytest.mark.parametrize(("count", "then"), COUNTS, ids=lambda count: f"{count}")
+async def test_a_killed_operator_leaves_a_change_of_controllers_to_the_next(count: int, then: int) -> None:
+    before = OperatorWorld(START, _asked(count))
+    await before.settle()
+    before.write_cluster(_asked(then))
+    await _crashed_after_each_write(before.fork())
+
+
+async def test_a_killed_operator_leaves_a_lost_controller_to_the_next() -> None:
+    before = OperatorWorld(START)
+    await before.settle()
+    before.kube.remove("PersistentVolumeClaim", "shop", "data-main-controller-1")
+    before.kube.remove("Pod", "shop", "main-controller-1")
+    await _crashed_after_each_write(before.fork())
+
+
+async def _crashed_after_each_write(before: OperatorWorld) -> None:
+    """Tell what follows once without a crash, then with one after each write: pods, votes and epochs are the same in the end."""
+    whole = before.fork()
+    await whole.settle()
+    writes = list(whole.kube.writes)
+    assert 0 < len(writes) <= WRITES_MAX
+    for number in range(1, len(writes) + 1):
+        world = before.fork()
+        world.kube.crash_after = number
+        with pytest.raises(CrashError):
+            await world.settle()
+        world.kube.crash_after = None
+        await world.settle()
+        assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
+        assert world.controllers.membership.changes == whole.controllers.membership.changes
+        assert world.controllers.epoch == whole.controllers.epoch
 
 
 def _left(world: OperatorWorld) -> set[str]:

@@ -43,13 +43,13 @@ async def test_each_broker_is_told_the_address_of_its_own_service() -> None:
     ]
 
 
-async def test_brokers_know_every_controller_by_its_own_name() -> None:
+async def test_brokers_know_every_controller_that_there_can_be_by_its_own_name() -> None:
     world = await _settled()
     conf = dict(
         line.split("=", 1) for line in world.get("ConfigMap", "orders")["data"]["broker.conf"].splitlines()
     )
     assert conf["controllerAddr"].split(";") == [
-        f"main-controller-{n}.main-controller.shop.svc:9878" for n in range(3)
+        f"main-controller-{n}.main-controller.shop.svc:9878" for n in range(5)
     ]
 
 

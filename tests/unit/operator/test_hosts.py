@@ -49,13 +49,17 @@ async def test_controllers_know_each_others_addresses() -> None:
         names.pod_host("main-controller", n, "shop"): world.get("Service", f"main-controller-{n}")["spec"][
             "clusterIP"
         ]
-        for n in range(3)
+        for n in range(names.CONTROLLERS_MAX)
     }
 
 
 async def test_such_an_address_leads_to_one_pod_ready_or_not() -> None:
     world = await _settled()
-    for pod in (*(f"main-controller-{n}" for n in range(3)), "main-nameserver-0", "main-nameserver-1"):
+    for pod in (
+        *(f"main-controller-{n}" for n in range(names.CONTROLLERS_MAX)),
+        "main-nameserver-0",
+        "main-nameserver-1",
+    ):
         spec = world.get("Service", pod)["spec"]
         assert spec["selector"] == {"statefulset.kubernetes.io/pod-name": pod}
         assert spec["publishNotReadyAddresses"] is True

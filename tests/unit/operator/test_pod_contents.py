@@ -84,7 +84,7 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
     texts = replica_config.read_file(path, companion_config.KEYS)
     config = companion_config.from_texts(texts, serves=True)
     assert config.broker == ("127.0.0.1", names.BROKER_PORT)
-    assert [host for host, _ in config.controllers] == list(names.controller_hosts("main", "shop", 3))
+    assert [host for host, _ in config.controllers] == list(names.controller_hosts("main", "shop"))
     grace_s = _pod(world, "orders")["terminationGracePeriodSeconds"]
     assert config.deadline_s < grace_s / 2, "the broker must still have time to stop"
 
@@ -160,10 +160,9 @@ async def test_a_controller_starts_again_in_the_same_pod(tmp_path: Path) -> None
     world = await _settled()
     script = _script(world, "main-controller", "start.sh", tmp_path)
     conf = tmp_path / names.CONFIG_PATH[1:]
-    (conf / "controller.conf").write_text(
-        world.get("ConfigMap", "main-controller")["data"]["controller.conf"]
-    )
-    (conf / "controller.conf").chmod(0o555)  # as a ConfigMap's files are
+    for file in ("controller.conf", "peers"):
+        (conf / file).write_text(world.get("ConfigMap", "main-controller")["data"][file])
+        (conf / file).chmod(0o555)  # as a ConfigMap's files are
     (tmp_path / names.TOKEN_PATH[1:] / names.TOKEN_KEY).write_text("secret")
     for _ in range(2):
         printed = _run(script, tmp_path, {"POD_NAME": "main-controller-2"})
@@ -171,6 +170,7 @@ async def test_a_controller_starts_again_in_the_same_pod(tmp_path: Path) -> None
     own = tmp_path / "tmp" / "controller.conf"
     settings = load(parse(own.read_text()))[0]
     assert (settings.self_id, settings.http_token) == ("n2", "secret")
+    assert [peer.host for peer in settings.peers] == list(names.controller_hosts("main", "shop", 3))
     assert own.stat().st_mode & 0o777 == 0o600, "it holds the token, and the next start writes it anew"
 
 

@@ -99,7 +99,7 @@ async def test_the_controllers_client_reads_without_dns() -> None:
     world, _, others, resolver = await _settled()
 
     async def status(_request: web.Request) -> web.Response:
-        return web.json_response({"role": "leader"})
+        return web.json_response({"role": "leader", "term": 1})
 
     service = world.get("Service", "main-controller-1")
     service["spec"]["clusterIP"] = "127.0.0.1"
@@ -110,5 +110,5 @@ async def test_the_controllers_client_reads_without_dns() -> None:
         aiohttp.ClientSession(connector=connector) as session,
     ):
         client = ControllersClient(session, [f"{HOST}:{served.rpartition(':')[2]}"])
-        assert await client.status() == {"role": "leader"}
+        assert await client.nodes() == [{"role": "leader", "term": 1}]
     assert others.asked == []

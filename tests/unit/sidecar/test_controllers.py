@@ -6,7 +6,7 @@ from controller_core.channel import Connection, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import GetMetaDataResponseHeader
-from ha_sidecar.roles.controllers import Controllers
+from ha_sidecar.roles.controllers import Answering, Controllers
 
 HOST = "127.0.0.1"
 SOME_REQUEST = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA)
@@ -18,13 +18,14 @@ class _Controller:
     def __init__(self, code: int) -> None:
         self.code = code
         self.leader = ""
+        self.peers: str | None = None
 
     def connected(self, connection: Connection) -> None:
         connection.on_request = self._answer
 
     def _answer(self, _: Connection, request: RemotingCommand) -> RemotingCommand:
         if request.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
-            header = GetMetaDataResponseHeader(controller_leader_address=self.leader)
+            header = GetMetaDataResponseHeader(controller_leader_address=self.leader, peers=self.peers)
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
         return RemotingCommand.response_to(request, self.code)
 
@@ -32,7 +33,7 @@ class _Controller:
 async def _opened(controllers: Controllers, count: int) -> None:
     controllers.start()
     async with asyncio.timeout(30):
-        while await controllers.count_answering(1.0) < count:  # noqa: ASYNC110 - connecting has no event
+        while (await controllers.count_answering(1.0)).count < count:  # noqa: ASYNC110 - connecting has no event
             await asyncio.sleep(0.01)
 
 
@@ -48,6 +49,27 @@ async def test_whoever_answered_to_no_use_is_not_asked_again_unless_it_still_lea
         old.leader = new.leader = f"{HOST}:{servers[1].port}"
         controllers.forget_leader()
         assert (await controllers.call(SOME_REQUEST)).code == ResponseCode.SUCCESS
+    finally:
+        await controllers.stop()
+        for server in servers:
+            await server.close()
+
+
+async def test_a_majority_is_one_of_the_controllers_that_there_are_and_not_of_the_list() -> None:
+    heard = _Controller(ResponseCode.SUCCESS), _Controller(ResponseCode.SUCCESS)
+    servers = [await serve(HOST, 0, one.connected) for one in heard]
+    nobody = [(HOST, port) for port in (1, 2, 3)]
+    controllers = Controllers([*((HOST, server.port) for server in servers), *nobody])
+    try:
+        await _opened(controllers, 2)
+        assert not (await controllers.count_answering(1.0)).is_majority, (
+            "they tell no number: it is the list's"
+        )
+        for one in heard:
+            one.peers = "n0:a:9878;n1:b:9878;n2:c:9878;"
+        assert await controllers.count_answering(1.0) == Answering(2, 3)
+        heard[1].peers = "n0:a:9878;n1:b:9878;n2:c:9878;n3:d:9878;"
+        assert not (await controllers.count_answering(1.0)).is_majority, "one knows of a fourth already"
     finally:
         await controllers.stop()
         for server in servers:
