@@ -132,13 +132,15 @@ class LoadPod:
 
         Args:
             gap_s_max: None where it may be as long as it takes.
-            failed_max: how many sends a client may have seen fail after its own tries, None for any number.
+            failed_max: how many sends a client may have seen fail after its own tries, None for any number. Those that it began
+                before its first was acknowledged do not count: a JVM that starts on a busy machine takes their 3 s for itself.
         """
         stats = await self.stop()
         assert stats.acknowledged > 0
         assert (await self.read_back()).lost == frozenset()
         assert gap_s_max is None or stats.longest_gap_s < gap_s_max, stats
-        assert failed_max is None or stats.failed <= failed_max, failures(await self.sends())
+        failed = failures(await self.sends())
+        assert failed_max is None or len(failed) <= failed_max, failed
 
     async def remove(self) -> None:
         """Remove the pod and its ConfigMap."""
@@ -151,12 +153,13 @@ class LoadPod:
 
 
 def failures(sends: Iterable[Send]) -> list[str]:
-    """Return of each send that failed when it began, after the first of all, how long it took, and how it ended."""
+    """Return of each send that failed when it began, after the first acknowledgement of all, how long it took, and what it said."""
     ordered = sorted(sends, key=lambda one: one.start_ns)
+    first_ns = min((one.end_ns for one in ordered if one.acknowledged), default=0)
     return [
-        f"{(one.start_ns - ordered[0].start_ns) / 1e9:.1f} s: {one.status} after {(one.end_ns - one.start_ns) / 1e9:.1f} s"
+        f"{(one.start_ns - first_ns) / 1e9:.1f} s: {one.status} after {(one.end_ns - one.start_ns) / 1e9:.1f} s: {one.problem}"
         for one in ordered
-        if not one.acknowledged
+        if not one.acknowledged and one.start_ns > first_ns
     ]
 
 
