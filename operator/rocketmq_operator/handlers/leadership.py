@@ -13,6 +13,7 @@ from typing import Final
 from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.lease import LEASE_NAME, RETRY_S, Move, Sight, lease_body, look, may_act, move
 
+RELEASE_TRIES_MAX: Final = 3
 HEARD_MAX_S: Final = 60.0
 """An API server that was not heard for so long is silent."""
 _LOG: Final = logging.getLogger(__name__)
@@ -94,10 +95,17 @@ class Leadership:
         if self._renewed_s is None:
             return
         self._renewed_s = None
-        try:
-            lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
-            if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
-                body = lease_body(lease, self._namespace, self._identity, self._now())
-                await self._kube.replace(body | {"spec": body["spec"] | {"holderIdentity": ""}})
-        except UnavailableError as error:
-            _LOG.warning("Lease not given away: %s", error)
+        for _ in range(RELEASE_TRIES_MAX):
+            try:
+                return await self._give_away()
+            except KubeConflictError:
+                continue  # a renewal of ours was still on its way
+            except UnavailableError as error:
+                _LOG.warning("Lease not given away: %s", error)
+                return
+
+    async def _give_away(self) -> None:
+        lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
+        if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
+            body = lease_body(lease, self._namespace, self._identity, self._now())
+            await self._kube.replace(body | {"spec": body["spec"] | {"holderIdentity": ""}})

@@ -160,6 +160,7 @@ class Operator:
         lease.add_done_callback(lambda _: stop.set())
         kept = asyncio.create_task(self.reflections.run(), name="reflections")
         kept.add_done_callback(lambda _: stop.set())
+        handing_over = asyncio.create_task(self._hand_over(stop, lease), name="hand over")
         try:
             await kopf.operator(
                 registry=registry_for(Watched(self.work, self.takeover, self.following)),
@@ -169,12 +170,20 @@ class Operator:
                 stop_flag=stop,
             )
         finally:
-            lease.cancel()
+            stop.set()
+            await handing_over
             kept.cancel()
             self.following.stop()
             await self.work.stop()
-            await self.leadership.release()
             await self.health.stop()
+
+    async def _hand_over(self, stop: asyncio.Event, lease: asyncio.Task[None]) -> None:
+        """Give the Lease away when `stop` is set: at once, because the library that watches takes seconds to end."""
+        await stop.wait()
+        lease.cancel()
+        # First the passes: nobody may still write when another begins.
+        await self.work.stop()
+        await self.leadership.release()
 
     async def _pass(self, resource: Resource) -> float | None:
         started_s = time.monotonic()

@@ -26,7 +26,7 @@ PASSES_AT_ONCE_MAX: Final = 4
 BACKOFF_FIRST_S: Final = 0.2
 BACKOFF_MAX_S: Final = 30.0
 GATE_POLL_S: Final = 0.2
-LOOK_S: Final = 5.0
+LOOK_S: Final = 10.0
 """Between two looks at a resource of an operator that stands by; a watch tells it of pods in between."""
 _LOG: Final = logging.getLogger(__name__)
 

@@ -145,3 +145,24 @@ async def test_how_long_the_api_server_has_answered_counts_from_the_end_of_its_l
     await one.once()
     clock.now_s += 1.0
     assert one.heard_for_s == 1.0
+
+
+async def test_a_renewal_that_is_still_on_its_way_does_not_keep_the_lease_from_being_given_away(
+    clock: _Clock,
+) -> None:
+    kube, one, two = _pair(clock)
+    await one.once()
+    await two.once()
+    twin = Leadership(kube, "system", "one", lambda: NOW, clock.read)
+    read, late = kube.get, [twin.once]
+
+    async def get(kind: str, namespace: str, name: str) -> Json | None:
+        found = await read(kind, namespace, name)
+        if late:
+            await late.pop()()  # lands between the look and the write
+        return found
+
+    kube.get = get  # type: ignore[method-assign] # of this test's only
+    await one.release()
+    await two.once()
+    assert two.may_act()
