@@ -150,7 +150,6 @@ class HeldClients:
         self.taken = self.relayed = 0
         self._listener: Final = listener
         self._woken: Final = woken
-        self._clients: Final[dict[socket.socket, HeldClient]] = {}
         self._connections: Final[dict[HeldClient, socket.socket]] = {}
         self._held_bytes = 0
         self._relay: Relay[HeldClient] | None = None
@@ -174,9 +173,11 @@ class HeldClients:
                     return True
                 if key.fileobj is self._listener:
                     self._accept()
+                # What is looked at may have been lost or dropped in this very turn.
                 elif isinstance(key.data, Relay):
-                    self._hand_on(key.data)
-                elif key.data in self._connections:  # it may have been dropped in this very turn
+                    if key.data is self._relay:
+                        self._hand_on(key.data)
+                elif key.data in self._connections:
                     self._read(key.data)
         return False
 
