@@ -22,7 +22,7 @@ MEGABYTES ?= 512
 ROUNDS ?= 30
 SEED ?=
 ORDER ?= 1
-WORKERS ?= 3
+WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
 .PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
