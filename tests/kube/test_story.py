@@ -178,7 +178,7 @@ async def test_an_operator_that_is_deleted_hands_over_within_five_seconds(releas
     async def another_acts() -> bool:
         return await acting() not in {"", before}
 
-    took_s = await until("the other operator acts", another_acts, 60.0)
+    took_s = await until("the other operator acts", another_acts, 60.0, poll_s=0.2)
     assert took_s < HANDED_OVER_S_MAX
     # And not by the Lease alone: what somebody takes away is made again.
     budgets = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")

@@ -11,7 +11,17 @@ from datetime import datetime
 from typing import Final
 
 from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.lease import LEASE_NAME, RETRY_S, Move, Sight, lease_body, look, may_act, move
+from rocketmq_operator.plan.lease import (
+    LEASE_NAME,
+    RETRY_S,
+    STANDBY_S,
+    Move,
+    Sight,
+    lease_body,
+    look,
+    may_act,
+    move,
+)
 
 RELEASE_TRIES_MAX: Final = 3
 HEARD_MAX_S: Final = 60.0
@@ -62,7 +72,7 @@ class Leadership:
                 await self.once()
             except UnavailableError as error:
                 _LOG.warning("Lease: %s", error)
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(STANDBY_S if self._renewed_s is None else RETRY_S)
 
     async def once(self) -> None:
         """Do what is to be done with the Lease now.

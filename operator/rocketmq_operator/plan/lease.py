@@ -17,6 +17,8 @@ from rocketmq_operator.plan.objects import Json, Live
 DURATION_S: Final = 15.0
 RENEW_DEADLINE_S: Final = 10.0
 RETRY_S: Final = 2.0
+STANDBY_S: Final = 0.5
+"""How often who stands by looks whether the Lease was given away; one small read."""
 LEASE_NAME: Final = "rocketmq-operator"
 
 
