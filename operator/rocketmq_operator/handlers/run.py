@@ -161,16 +161,20 @@ class Operator:
         kept = asyncio.create_task(self.reflections.run(), name="reflections")
         kept.add_done_callback(lambda _: stop.set())
         handing_over = asyncio.create_task(self._hand_over(stop, lease), name="hand over")
+        ready = asyncio.Event()
+        hearing = asyncio.create_task(_hear_signals(stop, ready), name="signals")
         try:
             await kopf.operator(
                 registry=registry_for(Watched(self.work, self.takeover, self.following)),
                 standalone=True,
                 clusterwide=not self._options.namespaces,
                 namespaces=tuple(self._options.namespaces),
+                ready_flag=ready,
                 stop_flag=stop,
             )
         finally:
             stop.set()
+            hearing.cancel()
             await handing_over
             kept.cancel()
             self.following.stop()
@@ -238,11 +242,21 @@ def is_deaf(silence_s: float, heard_for_s: float) -> bool:
     return min(silence_s, heard_for_s) > DEAF_S
 
 
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+async def _hear_signals(stop: asyncio.Event, ready: asyncio.Event) -> None:
+    """Take the signals back from the library that watches: it takes them when it starts, and needs five seconds to end."""
+    await ready.wait()
+    _stop_on_signals(stop)
+
+
 async def run(options: Options) -> int:
     """Run an operator until a signal; return the exit code."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _stop_on_signals(stop)
     try:
         dynamic = await asyncio.to_thread(connect)
         missing = await asyncio.to_thread(missing_kinds, dynamic)
