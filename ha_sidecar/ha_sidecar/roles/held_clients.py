@@ -21,11 +21,12 @@ Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestComm
 """
 
 import contextlib
+import functools
 import logging
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from controller_core.remoting.codes import ResponseCode
@@ -196,9 +197,7 @@ class HeldClients:
     def send_away(self, *, sends_too: bool) -> None:
         """Answer all that was not answered yet; sends only if that is said, as the relay carries them."""
         for client in list(self._connections):
-            before_bytes = client.held_bytes
-            is_of_use = client.send_away() if sends_too else client.send_others_away()
-            self._after(client, before_bytes, is_of_use=is_of_use)
+            self._use(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
 
     def close(self) -> None:
         """Disconnect everybody."""
@@ -228,8 +227,7 @@ class HeldClients:
         self._selector.register(connection, selectors.EVENT_READ, client)
 
     def _read(self, client: HeldClient) -> None:
-        before_bytes = client.held_bytes
-        self._after(client, before_bytes, is_of_use=client.read())
+        self._use(client, HeldClient.read)
         self._carry(client)
 
     def _carry(self, client: HeldClient) -> None:
@@ -239,7 +237,7 @@ class HeldClients:
             return
         before_bytes = client.held_bytes
         sends = client.take_sends()
-        self._after(client, before_bytes, is_of_use=True)
+        self._held_bytes += client.held_bytes - before_bytes
         if sends:
             self.relayed += len(sends)
             with self._without_it_if_lost(relay):
@@ -250,8 +248,7 @@ class HeldClients:
         with self._without_it_if_lost(relay):
             for client, answer in relay.answers():
                 if client in self._connections:
-                    before_bytes = client.held_bytes
-                    self._after(client, before_bytes, is_of_use=client.answer(answer))
+                    self._use(client, functools.partial(HeldClient.answer, answer=answer))
 
     @contextlib.contextmanager
     def _without_it_if_lost(self, relay: Relay[HeldClient]) -> Iterator[None]:
@@ -264,7 +261,10 @@ class HeldClients:
             for client in set(relay.close()) & self._connections.keys():
                 self._drop(client)
 
-    def _after(self, client: HeldClient, before_bytes: int, *, is_of_use: bool) -> None:
+    def _use(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
+        """Do something with a client, and drop it if it is of no use any more, or one too many for what may be held."""
+        before_bytes = client.held_bytes
+        is_of_use = act(client)
         self._held_bytes += client.held_bytes - before_bytes
         if not is_of_use or self._held_bytes > HELD_BYTES_MAX:
             self._drop(client)

@@ -50,23 +50,7 @@ def _outcome(world: OperatorWorld) -> tuple[Json, dict[str, int], list[str]]:
 
 @pytest.mark.parametrize(("name", "start", "then"), STORIES, ids=[story[0] for story in STORIES])
 async def test_a_killed_operator_is_completed_by_the_next(name: str, start: Json | None, then: Json) -> None:
-    before = await _before(start, then)
-    whole = before.fork()
-    await whole.settle()
-    writes = list(whole.kube.writes)
-    whole.advance(60)
-    await whole.settle()
-    assert 0 < len(writes) <= WRITES_MAX
-    for number in range(1, len(writes) + 1):
-        world = before.fork()
-        world.kube.crash_after = number
-        with pytest.raises(CrashError):
-            await world.settle()
-        world.kube.crash_after = None
-        await world.settle()
-        world.advance(60)
-        await world.settle()
-        assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
+    await _crashed_after_each_write(await _before(start, then))
 
 
 def _asked(count: int) -> Json:
@@ -94,6 +78,8 @@ async def _crashed_after_each_write(before: OperatorWorld) -> None:
     whole = before.fork()
     await whole.settle()
     writes = list(whole.kube.writes)
+    whole.advance(60)
+    await whole.settle()
     assert 0 < len(writes) <= WRITES_MAX
     for number in range(1, len(writes) + 1):
         world = before.fork()
@@ -101,6 +87,8 @@ async def _crashed_after_each_write(before: OperatorWorld) -> None:
         with pytest.raises(CrashError):
             await world.settle()
         world.kube.crash_after = None
+        await world.settle()
+        world.advance(60)
         await world.settle()
         assert _outcome(world) == _outcome(whole), f"killed after write {number}: {writes[number - 1]}"
         assert world.controllers.membership.changes == whole.controllers.membership.changes

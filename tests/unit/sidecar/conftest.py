@@ -1,4 +1,4 @@
-"""What several of the sidecar's tests share: a group of answering brokers under a controller in this process."""
+"""What several of the sidecar's tests share: a group of answering brokers under a controller in this process, a held port."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.codes import ResponseCode
+from ha_sidecar.roles import holding
 from ha_sidecar.roles.companion_config import CompanionConfig
 from ha_sidecar.roles.config import host_port
 from testkit.answering_broker import AnsweringBroker
+from testkit.held import Place
 from testkit.one_node import OneNode, one_node
 from testkit.patient_loop import loop_factories
 
@@ -63,3 +65,17 @@ async def answering_group(tmp_path: Path) -> AsyncIterator[AnsweringGroup]:
         yield made
         for broker in made.brokers:
             await broker.die()
+
+
+@pytest.fixture
+def few_late_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "LATE_S", 0.2)
+
+
+@pytest.fixture
+async def place(few_late_clients: None) -> AsyncIterator[Place]:
+    """A broker's port whose clients are held; late ones for a moment only."""
+    made = Place()
+    running = asyncio.create_task(made.hold.run())
+    yield made
+    await made.stop(running)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -66,19 +65,6 @@ async def test_a_successor_is_left_alone_until_the_controllers_name_it(
         )
         assert asked.is_set() is is_asked
         assert named == ([("s", 2)] if now is not None and is_asked else [])
-
-
-@pytest.fixture(autouse=True)
-def few_late_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "LATE_S", 0.2)
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    made = Place()
-    running = asyncio.create_task(made.hold.run())
-    yield made
-    await made.stop(running)
 
 
 async def test_clients_of_a_killed_master_wait_and_are_let_go_when_the_successor_has_copies(
@@ -158,6 +144,7 @@ async def test_a_question_that_is_never_answered_keeps_no_other_from_being_asked
     await closed(client)
 
 
+@pytest.mark.usefixtures("few_late_clients")
 async def test_they_are_let_go_when_nobody_is_elected_in_time() -> None:
     place = Place(hold_ms=int(holding.LATE_S_MIN * 1000) + 200)
     running = asyncio.create_task(place.hold.run())
@@ -212,6 +199,7 @@ async def test_the_port_of_a_broker_that_is_about_to_be_killed_is_tried_for_from
     assert await is_held(await place.client())
 
 
+@pytest.mark.usefixtures("few_late_clients")
 async def test_a_companion_that_is_stopped_holds_to_the_end_what_it_holds() -> None:
     place = Place()
     running = asyncio.create_task(place.hold.run())

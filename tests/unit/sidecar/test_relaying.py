@@ -12,19 +12,6 @@ from ha_sidecar.roles.relaying import NOT_ENOUGH_COPIES
 from testkit.held import V5_2_0, V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 
 
-@pytest.fixture(autouse=True)
-def few_late_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "LATE_S", 0.2)
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    made = Place()
-    running = asyncio.create_task(made.hold.run())
-    yield made
-    await made.stop(running)
-
-
 @pytest.fixture
 async def successor(place: Place) -> AsyncIterator[Successor]:
     """A successor that the controllers name, while the address that clients come to leads nowhere yet."""
