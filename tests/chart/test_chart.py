@@ -60,6 +60,7 @@ def test_the_operator_has_no_right_to_run_programs_in_pods_or_to_list_all_it_may
     assert {verb for resource, verb in granted if resource == "secrets"} == {"get", "create", "patch"}
     assert ("statefulsets", "delete") not in granted
     assert ("persistentvolumeclaims", "delete") not in granted
+    assert ("persistentvolumeclaims", "delete") in _rules(rendered("operator.mayGiveUpVolumes=true"), "Role")
 
 
 def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:

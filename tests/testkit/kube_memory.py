@@ -3,7 +3,7 @@
 What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims where it is told so; a pod that is
 deleted comes back in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set
-says; what has a finalizer goes when it has none. What it does not: validate, schedule,
+says; what has a finalizer goes when it has none; what is on a node that was lost stays there, volume and all. What it does not: validate, schedule,
 take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
 address unless it is in `without_address`. Claims of a
 StatefulSet cannot change.
@@ -22,6 +22,7 @@ from rocketmq_operator.clients.api import KubeConflictError, RefusedError, Unava
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+_VOLUME_ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 
 
 class CrashError(BaseException):
@@ -45,6 +46,9 @@ class MemoryKube:
         self.births: dict[str, int] = {}
         self.unready: set[str] = set()
         self.without_address: set[str] = set()
+        self.silent: set[str] = set()
+        self._lost_claims: dict[str, str] = {}
+        self._stranded: dict[str, str] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_wrote: Callable[[], None] = lambda: None
         self._applied: dict[tuple[str, Key], Json] = {}
@@ -100,11 +104,14 @@ class MemoryKube:
         self.settle()
         return copy.deepcopy(self.objects[kind, namespace, name])
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Delete that very object."""
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
+        """Delete that very object; what is on a silent node goes by force only."""
         live = self.objects.get((kind, namespace, name))
         if live is None or (uid and live["metadata"]["uid"] != uid):
             return
+        if name in self.silent and not by_force:
+            return
+        self.silent.discard(name)
         self.remove(kind, namespace, name)
         self.wrote(f"delete {kind} {name}")
 
@@ -119,6 +126,15 @@ class MemoryKube:
         if kind == "StatefulSet" and policy.get("whenDeleted") == "Delete":
             for claim in self._claims_of(namespace, name, live):
                 self.objects.pop(claim, None)
+        self.settle()
+
+    def lose_node(self, namespace: str, pod: str, at: str) -> None:
+        """Let a pod's node be silent from `at` on: the pod is to go and does not, and no other node has its volume."""
+        self.objects["Pod", namespace, pod]["metadata"]["deletionTimestamp"] = at
+        self.silent.add(pod)
+        for (kind, _, name), value in self.objects.items():
+            if kind == "PersistentVolumeClaim" and name == f"data-{pod}":
+                self._lost_claims[value["metadata"]["uid"]] = at
         self.settle()
 
     def put(self, body: Json) -> None:
@@ -211,16 +227,29 @@ class MemoryKube:
         for pod in sorted(wanted - mine):
             self._make_pod(namespace, pod, value, revision)
         for pod in wanted:
-            is_ready = str(pod not in self.unready)
-            self.objects["Pod", namespace, pod]["status"]["conditions"] = [
-                {"type": "Ready", "status": is_ready}
-            ]
+            self.objects["Pod", namespace, pod]["status"]["conditions"] = self._conditions(namespace, pod)
         value["status"] = {
             "observedGeneration": value["metadata"]["generation"],
             "replicas": len(wanted),
             "readyReplicas": len(wanted - self.unready),
             "updateRevision": revision,
         }
+
+    def is_running(self, pod: Json) -> bool:
+        """Tell whether a node that answers has the pod."""
+        return pod["metadata"]["name"] not in self.silent and pod["metadata"]["uid"] not in self._stranded
+
+    def _conditions(self, namespace: str, name: str) -> list[Json]:
+        pod = self.objects["Pod", namespace, name]
+        is_ready = name not in self.unready and self.is_running(pod)
+        conditions: list[Json] = [{"type": "Ready", "status": str(is_ready)}]
+        if since := self._stranded.get(pod["metadata"]["uid"]):
+            has_claim = ("PersistentVolumeClaim", namespace, f"data-{name}") in self.objects
+            words = _VOLUME_ELSEWHERE if has_claim else f'persistentvolumeclaim "data-{name}" not found'
+            conditions.append(
+                {"type": "PodScheduled", "status": "False", "message": words, "lastTransitionTime": since}
+            )
+        return conditions
 
     def _make_pod(self, namespace: str, name: str, owner: Json, revision: str) -> None:
         self.births[name] = self.births.get(name, 0) + 1
@@ -256,6 +285,9 @@ class MemoryKube:
                     "spec": copy.deepcopy(template["spec"]),
                 },
             )
+            found = self.objects["PersistentVolumeClaim", namespace, claim]
+            if since := self._lost_claims.get(found["metadata"]["uid"]):
+                self._stranded[self.objects["Pod", namespace, name]["metadata"]["uid"]] = since
 
 
 def _refuse_other_claims(live: Json, wanted: Json) -> None:

@@ -125,7 +125,9 @@ class MemoryMembership:
             name = pod["metadata"]["name"]
             claim = self._kube.objects.get(("PersistentVolumeClaim", NAMESPACE, f"data-{name}"))
             controller = f"n{name.rpartition('-')[2]}"
-            if name.startswith(f"{SET}-") and claim is not None and controller not in self.down:
+            if claim is None or controller in self.down or not self._kube.is_running(pod):
+                continue
+            if name.startswith(f"{SET}-"):
                 found[controller] = claim["metadata"]["uid"]
         return found
 

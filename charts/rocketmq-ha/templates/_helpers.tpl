@@ -84,7 +84,7 @@ What the operator may do in the namespaces it watches: what it was seen to do th
   verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch, patch{{ if .Values.operator.mayGiveUpVolumes }}, delete{{ end }}]
 # What belongs to proxies goes when there are none any more.
 - apiGroups: [""]
   resources: [configmaps]

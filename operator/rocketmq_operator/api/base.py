@@ -4,6 +4,8 @@ A spec refuses fields it does not know, so that a misspelt one is never silently
 because a newer operator may have written it.
 """
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
@@ -43,10 +45,14 @@ def kept_by(key: str) -> dict[str, JsonValue]:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
+KEPT_WHOLE: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
+"""What makes the API server keep a list as one value: its items have no key."""
+
+
 def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     """Return the rules a model carries in its class attribute `RULES`."""
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
     return rules
 
 
-__all__ = ["Rule", "SpecModel", "StatusModel", "kept_by", "rules_of", "schema_extra"]
+__all__ = ["KEPT_WHOLE", "Rule", "SpecModel", "StatusModel", "kept_by", "rules_of", "schema_extra"]

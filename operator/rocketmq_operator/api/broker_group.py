@@ -12,6 +12,7 @@ from rocketmq_operator.api.common import (
     PROPERTIES_MAX,
     PROPERTY_VALUE_LENGTH_MAX,
     DeletionPolicy,
+    LostMembers,
     Placement,
     Resources,
     Storage,
@@ -142,6 +143,8 @@ class BrokerGroupSpec(SpecModel):
     """Further keys of broker.conf. Keys that the operator writes are refused."""
     placement: Placement = Placement()
     """Where members run."""
+    lost_members: LostMembers = LostMembers()
+    """What becomes of a member whose node is gone for good."""
     failover: Failover = Failover()
     """When a silent master is taken for dead."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN

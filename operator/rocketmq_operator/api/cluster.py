@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
-from rocketmq_operator.api.common import Resources, Storage
+from rocketmq_operator.api.common import LostMembers, Resources, Storage
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.proxy import Proxy
 
@@ -45,6 +45,8 @@ class Controllers(SpecModel):
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
+    lost_members: LostMembers = LostMembers()
+    """What becomes of a controller whose node is gone for good."""
 
 
 class Images(SpecModel):

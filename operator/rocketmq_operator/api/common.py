@@ -1,16 +1,17 @@
 """Parts of specs that several kinds share: storage, resources, placement."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from rocketmq_operator.api.base import Rule, SpecModel, schema_extra
+from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, schema_extra
 
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$"
 """Quantities without sign and exponent: what people write for disks, processors and memory."""
 Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
 NAME_LENGTH_MAX = 63
+SECONDS_PER_DAY: Final = 86_400
 PROPERTIES_MAX = 64
 PROPERTY_VALUE_LENGTH_MAX = 1_024
 
@@ -59,6 +60,21 @@ class Spread(StrEnum):
     PREFERRED = "Preferred"
 
 
+class Toleration(SpecModel):
+    """A taint of nodes that members put up with. Source: Kubernetes 1.34 Toleration of core/v1."""
+
+    key: Annotated[str, Field(max_length=253)] = ""
+    """Of the taint; every taint when empty, with operator Exists."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Whether the taint is to be there, or to have `value`."""
+    value: Annotated[str, Field(max_length=NAME_LENGTH_MAX)] = ""
+    """Of the taint, for Equal."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Of the taint; every one when empty."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=SECONDS_PER_DAY)] | None = None
+    """How long a taint with NoExecute is put up with, for ever when absent."""
+
+
 class Placement(SpecModel):
     """Where members run."""
 
@@ -70,6 +86,26 @@ class Placement(SpecModel):
         dict[str, Annotated[str, Field(max_length=NAME_LENGTH_MAX)]], Field(max_length=16)
     ] = Field(default={})
     """Labels that a node must have."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16, json_schema_extra=KEPT_WHOLE)] = ()
+    """Taints that members put up with. Without one of its own Kubernetes removes a pod from a node that is silent after 300 s."""
+
+
+class LostPolicy(StrEnum):
+    """What becomes of a member whose node is gone for good."""
+
+    KEEP = "Keep"
+    """It waits for its node. What it had on its volume is as safe as that."""
+    REPLACE = "Replace"
+    """Its pod is removed by force; where its volume is on the lost node only, it starts anew with an empty one elsewhere."""
+
+
+class LostMembers(SpecModel):
+    """Members whose node is gone."""
+
+    policy: LostPolicy = LostPolicy.KEEP
+    """Keep or Replace. A volume is given up only while the others hold all that was acknowledged or decided."""
+    after_seconds: Annotated[int, Field(ge=30, le=SECONDS_PER_DAY)] = 600
+    """How long a pod may be on its way out, or without a place for its volume's sake, until its node counts as lost."""
 
 
 class DeletionPolicy(StrEnum):

@@ -61,8 +61,11 @@ class Kube(Protocol):
         """Write an object over the version that it carries; raise `KubeConflictError` if that is old."""
         ...
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Delete that very object; nothing happens if it is gone or another one has its name."""
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
+        """Delete that very object; nothing happens if it is gone or another one has its name.
+
+        `by_force`: a pod is gone at once, whether its node knows of it or not.
+        """
         ...
 
 

@@ -199,9 +199,11 @@ class KubeClient:
             ),
         )
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
         """Delete that very object; nothing happens if it is gone or another one has its name."""
-        options = {"preconditions": {"uid": uid}} if uid else {}
+        options: Json = {"preconditions": {"uid": uid}} if uid else {}
+        if by_force:
+            options["gracePeriodSeconds"] = 0
         try:
             await self._run(
                 kind, lambda api: api.delete(name=name, namespace=namespace, body=options, **_TIMEOUT)

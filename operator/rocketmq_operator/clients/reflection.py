@@ -244,9 +244,9 @@ class Reflections:
         """Raise `WriteError`."""
         raise WriteError(f"replace {body['kind']}")
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
         """Raise `WriteError`."""
-        raise WriteError(f"delete {kind} {namespace}/{name} {uid}")
+        raise WriteError(f"delete {kind} {namespace}/{name} {uid}{' by force' if by_force else ''}")
 
 
 def _place(found: Json) -> _Place:

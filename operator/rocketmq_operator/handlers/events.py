@@ -34,6 +34,7 @@ REFUSALS: Final = frozenset(
         "StepRefused",
         "SwitchoverRefused",
         "TooFewVoters",
+        "VolumeKept",
     }
 )
 NOTE_LENGTH_MAX: Final = 1_000
@@ -96,8 +97,10 @@ def _new(
         return step.reason, str(step), "Normal"
     if isinstance(step, Designate):
         return "SwitchoverStarted", str(step), "Normal"
+    if isinstance(step, Delete) and step.key.kind == "PersistentVolumeClaim":
+        return "VolumeGivenUp", str(step), "Warning"
     if isinstance(step, Delete) and step.key.kind == "Pod":
-        return "MemberRestarted", str(step), "Normal"
+        return "MemberFreed" if step.by_force else "MemberRestarted", str(step), "Normal"
     if plan.wait is None or plan.wait.reason not in REFUSALS:
         return None
     said = {condition.reason for condition in observed.status.conditions}

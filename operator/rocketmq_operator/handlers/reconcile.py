@@ -70,6 +70,8 @@ LOOK_STEPS_MAX: Final = 20
 """Steps by one look and the answers to them: what others do meanwhile is seen then."""
 _MOVES_MORE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
 """Kinds after whose change there is more to see than the answer: pods come and go; a record is no child."""
+_LIVES_ON: Final = frozenset({"Pod", "PersistentVolumeClaim"})
+"""Kinds that are still there for a while after they were deleted."""
 RECHECK_S: Final = 1.0
 """After a pass that waits for something."""
 RESYNC_S: Final = 10.0
@@ -178,7 +180,7 @@ async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None
         lambda: observe_cluster(shell.world, namespace, name),
         cluster_plan,
         takes_time=lambda step: (
-            isinstance(step, ChangeMembers) or (isinstance(step, Delete) and step.key.kind == "Pod")
+            isinstance(step, ChangeMembers) or (isinstance(step, Delete) and step.key.kind in _LIVES_ON)
         ),
     )
     if worked_off is None:
@@ -313,8 +315,8 @@ async def _do(shell: Shell, observed: Observed, step: Step) -> Json | None:
             return None if body["kind"] in _MOVES_MORE else written
         case ApplyStatus(body=body):
             await kube.apply_status(body)
-        case Delete(key=key, uid=uid):
-            await kube.delete(key.kind, observed.owner.namespace, key.name, uid)
+        case Delete(key=key, uid=uid, by_force=by_force):
+            await kube.delete(key.kind, observed.owner.namespace, key.name, uid, by_force=by_force)
         case Designate(broker_id=broker_id):
             await _designate(shell, observed, broker_id)
         case ChangeMembers(action=action, member=member):

@@ -40,11 +40,15 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object; with `uid`, that very one and no later one of the same name."""
+    """Delete an object; with `uid`, that very one and no later one of the same name.
+
+    `by_force` does not wait until a node says that a pod has ended: for a node that says nothing any more.
+    """
 
     key: ObjectKey
     uid: str
     why: str
+    by_force: bool = False
 
     def __str__(self) -> str:
         """Say it in words."""

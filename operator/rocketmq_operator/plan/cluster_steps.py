@@ -12,8 +12,9 @@ from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Plan, Wait, child_steps, first_of
 from rocketmq_operator.plan.cluster_children import cluster_children, controller_set
-from rocketmq_operator.plan.controller_members import course, peers_listed
+from rocketmq_operator.plan.controller_members import course, peers_listed, why_needed
 from rocketmq_operator.plan.controller_rolling import mend, roll
+from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Json, Live, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, cluster_ip
 from rocketmq_operator.plan.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
@@ -36,6 +37,7 @@ def cluster_plan(observed: ObservedCluster) -> Plan:
             _controller_set(observed, members.replicas),
             _proxies(observed),
             _leftovers(observed, wanted),
+            _lost(observed),
             mend(observed),
             members.plan,
             roll(observed),
@@ -51,6 +53,16 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> Plan:
         return Plan((), wait)
     body = controller_set(owner, observed.spec, replicas, hosts)
     return child_steps(owner, [keeping_claims(body, observed.children.get(key_of(body)))], observed.children)
+
+
+def _lost(observed: ObservedCluster) -> Plan:
+    """Free controllers from nodes that are gone for good; one that comes back empty is added anew."""
+
+    def needed(name: str) -> str:
+        return why_needed(observed, name)
+
+    asked = observed.spec.controllers.lost_members
+    return free_lost(observed.pods, observed.claims, asked, observed.now, needed)
 
 
 def _proxies(observed: ObservedCluster) -> Plan:

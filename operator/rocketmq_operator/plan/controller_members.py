@@ -79,6 +79,16 @@ def course(observed: ObservedCluster) -> Course:
     return next(_lines(observed, seen, now, wanted), Course(wanted))
 
 
+def why_needed(observed: ObservedCluster, pod: str) -> str:
+    """Say why a controller's volume must stay; empty where the others decide without it, and hold what was decided."""
+    seen = observed.controllers
+    if seen is None or not seen.led:
+        return "no controller leads: its log may be needed"
+    one = seen.at(int(pod.rpartition("-")[2]))
+    few = _too_few(observed, seen, one) if one.role is not Role.NONE else None
+    return few.message if few else ""
+
+
 def peers_listed(observed: ObservedCluster, replicas: int) -> int:
     """Return how many controllers are named to one that has no log: never fewer than there are pods.
 

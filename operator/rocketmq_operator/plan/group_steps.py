@@ -4,17 +4,19 @@
 2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
    must be known, because each pod is given them;
 3. a switchover that a person asks for (`switchover`);
-4. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
-5. rolling change: pods of an older revision are replaced one at a time (`rolling`);
-6. what is left over: Services of members that are gone;
-7. the record of failovers (`failovers`);
-8. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
+4. members whose node is gone for good (`lost_members`);
+5. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
+6. rolling change: pods of an older revision are replaced one at a time (`rolling`);
+7. what is left over: Services of members that are gone;
+8. the record of failovers (`failovers`);
+9. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
 change nothing. Nothing is remembered between two looks.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from rocketmq_operator.api.broker_group import Durability
 from rocketmq_operator.plan import names, takeover
@@ -30,11 +32,14 @@ from rocketmq_operator.plan.group_children import (
     member_names,
     member_service,
 )
+from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
 from rocketmq_operator.plan.observed import ObservedGroup
 from rocketmq_operator.plan.rolling import hand_over, roll
 from rocketmq_operator.plan.switchover import switchover
 from rocketmq_operator.plan.takeover import Place
+
+_CLAIM: Final = "PersistentVolumeClaim"
 
 
 def group_plan(observed: ObservedGroup) -> Plan:
@@ -56,6 +61,7 @@ def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
     yield _configuration(observed)
     yield switchover(observed)
     yield _hosts(observed)
+    yield _lost(observed)
     yield _size(observed)
     yield roll(observed)
     yield _leftovers(observed)
@@ -147,6 +153,21 @@ def _known_hosts(observed: ObservedGroup) -> dict[str, str]:
     return {host: observed.cluster_addresses.get(names.pod_of(host), "") for host in hosts}
 
 
+def _lost(observed: ObservedGroup) -> Plan:
+    """Free members from nodes that are gone for good."""
+
+    def needed(name: str) -> str:
+        master, seen = observed.member_seen(observed.master), observed.member_seen(name)
+        if not observed.controllers_heard:
+            return "whether others have what its volume has cannot be known: no controller answers"
+        if master is None or name == observed.master or not (master.alive and master.in_sync):
+            return "there is no living master that has all that was acknowledged"
+        return "it is in the SyncStateSet" if seen is not None and seen.in_sync else ""
+
+    claims = {key.name: live for key, live in observed.children.items() if key.kind == _CLAIM}
+    return free_lost(observed.pods, claims, observed.spec.lost_members, observed.now, needed)
+
+
 def _size(observed: ObservedGroup) -> Plan:
     """Grow at once; shrink by one member, the last, and never the master."""
     if observed.cluster is None:
@@ -205,7 +226,7 @@ def _volumes(observed: ObservedGroup) -> Plan:
     asked = quantity(observed.spec.storage.size)
     steps: list[Step] = []
     for key, live in sorted(observed.children.items()):
-        if key.kind != "PersistentVolumeClaim" or asked is None:
+        if key.kind != _CLAIM or asked is None:
             continue
         given = quantity(live["spec"]["resources"]["requests"]["storage"])
         if given is not None and given < asked:

@@ -4,9 +4,11 @@ Reading JSON happens here, once. What a controller or the API server left out is
 not of the expected shape raises `ObservationError`, which is the peer's fault and not ours.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
@@ -24,7 +26,12 @@ Lacking = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """One pod."""
+    """One pod.
+
+    Attributes:
+        gone_by: when it should have ended, if it is to go; None otherwise.
+        stranded_since: since when no node can take it for its volume's sake; None where that is not so.
+    """
 
     name: str
     uid: str
@@ -32,6 +39,8 @@ class PodSeen:
     ready: bool
     deleting: bool
     revision: str
+    gone_by: datetime | None = None
+    stranded_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +205,33 @@ def pod_seen(pod: Live) -> PodSeen:
         ready=conditions.get("Ready") == "True",
         deleting="deletionTimestamp" in metadata,
         revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
+        gone_by=_moment(metadata.get("deletionTimestamp")),
+        stranded_since=_stranded_since(status.get("conditions", [])),
     )
+
+
+_VOLUME_ELSEWHERE: Final = (
+    "volume node affinity conflict",
+    "persistentvolume's node affinity",
+    "bound to non-existent pv",
+)
+"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. There is no field that says it."""
+_CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+"""What it says of a pod whose claim was given up, until the pod is made anew."""
+
+
+def _stranded_since(conditions: Sequence[Json]) -> datetime | None:
+    """Return since when the scheduler finds no node that has the pod's volume, or no volume."""
+    for one in conditions:
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            words = str(one.get("message", "")).lower()
+            if any(text in words for text in _VOLUME_ELSEWHERE) or _CLAIM_GONE.search(words):
+                return _moment(one.get("lastTransitionTime"))
+    return None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def lacking_seen(value: Json) -> Lacking | None:

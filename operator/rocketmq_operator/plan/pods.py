@@ -129,6 +129,15 @@ def placed(pod: Json, placement: Placement, labels: Mapping[str, str]) -> Json:
     result = pod | {"affinity": {"podAntiAffinity": rule}}
     if placement.node_selector:
         result["nodeSelector"] = dict(placement.node_selector)
+    if placement.tolerations:
+        result["tolerations"] = [
+            {
+                key: value
+                for key, value in one.model_dump(by_alias=True, exclude_none=True).items()
+                if value != ""
+            }
+            for one in placement.tolerations
+        ]
     return result
 
 
