@@ -10,13 +10,14 @@ import pytest
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import until
 from testkit.kube.load_pod import LoadPod
-from testkit.kube.release import Release, as_shown
+from testkit.kube.release import Release, as_shown, shown_commands
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(900),
 ]
 
+PAGES = "docs/operations"
 ROLLED_WITHIN_S = 420.0
 CHANGED_WITHIN_S = 300.0
 STILL_S = 15.0
@@ -55,7 +56,8 @@ async def test_a_changed_setting_goes_through_the_group_member_by_member_the_mas
     group = release.group
     before, pods = await group.until_whole(), await pods_of(release, "broker")
     logs = await pods_of(release, "log-replica")
-    await change(release, '{"spec":{"config":{"sendMessageThreadPoolNums":"6"}}}')
+    changed, _ = shown_commands("A setting", f"{PAGES}/changing.md")
+    await as_shown(release.cluster, changed)
     order = await until_replaced(release, pods)
     after = await group.until_whole()
     assert order[-1] == before.master, order
@@ -71,7 +73,8 @@ async def test_a_changed_setting_goes_through_the_group_member_by_member_the_mas
 async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release, load: LoadPod) -> None:
     group = release.group
     await group.until_whole()
-    await release.cluster.kubectl("scale", "brokergroup/orders", "--replicas=3")
+    grown, shrunk = shown_commands("Brokers", f"{PAGES}/scaling.md")
+    await as_shown(release.cluster, grown)
 
     async def has(brokers: int) -> bool:
         view = await group.view()
@@ -79,7 +82,7 @@ async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release
 
     await until("the third broker is in sync", lambda: has(3), CHANGED_WITHIN_S)
     assert (await group.view()).in_sync == "4/4"
-    await release.cluster.kubectl("scale", "brokergroup/orders", "--replicas=2")
+    await as_shown(release.cluster, shrunk)
     await until("the third broker is no member", lambda: has(2), CHANGED_WITHIN_S)
 
     async def pod_is_gone() -> bool:
@@ -92,13 +95,38 @@ async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release
     await load.stop_without_loss()
 
 
+async def test_a_log_replica_more_joins_and_leaves_again_and_no_broker_notices(
+    release: Release, load: LoadPod
+) -> None:
+    group = release.group
+    await group.until_whole()
+    brokers = await pods_of(release, "broker")
+    more, fewer = shown_commands("Log replicas", f"{PAGES}/scaling.md")
+
+    async def in_sync(of_all: str) -> bool:
+        return (await group.view()).in_sync == of_all
+
+    await as_shown(release.cluster, more)
+    await until("the second log replica is in sync", lambda: in_sync("4/4"), CHANGED_WITHIN_S)
+    await as_shown(release.cluster, fewer)
+    await until("it is no member any more", lambda: in_sync("3/3"), CHANGED_WITHIN_S)
+
+    async def pod_is_gone() -> bool:
+        return set(await pods_of(release, "log-replica")) == {"orders-log-0"}
+
+    await until("its pod has gone", pod_is_gone, CHANGED_WITHIN_S)
+    await release.cluster.kubectl("delete", "persistentvolumeclaim", "data-orders-log-1")
+    assert await pods_of(release, "broker") == brokers
+    await load.stop_without_loss(failed_max=0)
+
+
 async def test_a_slave_that_lost_its_volume_is_filled_again(release: Release, load: LoadPod) -> None:
     group, cluster = release.group, release.cluster
     view = await group.until_whole()
     (slave,) = set(view.brokers) - {view.master}
     pods = await pods_of(release)
-    await cluster.kubectl("delete", "persistentvolumeclaim", f"data-{slave}", "--wait=false")
-    await cluster.kubectl("delete", "pod", slave)
+    for command in shown_commands("Losing one", f"{PAGES}/volumes.md"):
+        await as_shown(cluster, command.replace("orders-1", slave))
 
     async def replaced() -> bool:
         return (await pods_of(release)).get(slave, pods[slave]) != pods[slave]
@@ -110,6 +138,29 @@ async def test_a_slave_that_lost_its_volume_is_filled_again(release: Release, lo
     await load.stop_without_loss()
 
 
+async def test_two_brokers_that_lost_their_volumes_have_every_message_again_from_the_log_replica(
+    release: Release, load: LoadPod
+) -> None:
+    group, cluster = release.group, release.cluster
+    before = await group.until_whole()
+    await load.until_brokers_know_topic(before.brokers)
+    assert (await load.stop()).acknowledged > 0
+    pods = await pods_of(release, "broker")
+    claims = [f"data-{broker}" for broker in before.brokers]
+    await cluster.kubectl("delete", "persistentvolumeclaim", *claims, "--wait=false")
+    await cluster.kubectl("delete", "pod", *before.brokers, timeout_s=120.0)
+
+    async def both_are_others() -> bool:
+        now = await pods_of(release, "broker")
+        return all(now.get(name, uid) != uid for name, uid in pods.items())
+
+    await until("both brokers are other pods", both_are_others, CHANGED_WITHIN_S)
+    after = await group.until_whole(CHANGED_WITHIN_S)
+    assert after.in_sync == "3/3"
+    assert after.epoch > before.epoch
+    assert (await load.read_back()).lost == frozenset()
+
+
 async def test_the_master_s_node_is_drained_without_a_failed_send_and_the_group_is_whole_when_it_is_back(
     release: Release, load: LoadPod
 ) -> None:
@@ -117,14 +168,15 @@ async def test_the_master_s_node_is_drained_without_a_failed_send_and_the_group_
     before = await group.until_at_home()
     pod = await cluster.get("pod", before.master)
     node = pod["spec"]["nodeName"]
+    drained, uncordoned = shown_commands("Draining one", f"{PAGES}/nodes.md")
     # What else is on the node, the load among it, stays: this is about the group.
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=rocketmq-ha.dev/group=orders")
+    only = "--pod-selector=rocketmq-ha.dev/group=orders --timeout=120s"
     try:
-        await cluster.kubectl("drain", node, *options, "--timeout=120s", timeout_s=130.0)
+        await as_shown(cluster, f"{drained.replace('node2', node)} {only}")
         after = await group.until_epoch_above(before.epoch)
         assert after.master != before.master
     finally:
-        await cluster.kubectl("uncordon", node)
+        await as_shown(cluster, uncordoned.replace("node2", node))
     whole = await group.until_whole(CHANGED_WITHIN_S)
     assert whole.epoch == before.epoch + 1, "one change of master is enough"
     await load.stop_without_loss(failed_max=0)
@@ -134,13 +186,15 @@ async def test_nothing_changes_while_a_group_is_paused(release: Release) -> None
     group = release.group
     await group.until_whole()
     pods = await pods_of(release, "broker")
-    await change(release, '{"spec":{"paused":true}}')
+    pause, go_on = shown_commands("Nothing for a while", f"{PAGES}/changing.md")
+    await as_shown(release.cluster, pause)
     await change(release, '{"spec":{"config":{"sendMessageThreadPoolNums":"7"}}}')
     await asyncio.sleep(STILL_S)
     assert await pods_of(release, "broker") == pods
     picture = await release.cluster.plugin("status", "orders")
     assert "waits  spec.paused is true: nothing is changed" in picture
-    await change(release, '{"spec":{"config":null,"paused":false}}')
+    await change(release, '{"spec":{"config":null}}')
+    await as_shown(release.cluster, go_on)
     await until_replaced(release, pods)
     await group.until_whole()
 

@@ -88,11 +88,13 @@ class Group:
 
     async def rebuild(self, broker: Broker, broker_id: int) -> None:
         """Fill the broker's empty disk from the replica, the only member that is left, and start the broker."""
-        addresses, given = self.controllers.remoting_addresses, {"broker-id": str(broker_id)}
+        addresses = self.controllers.remoting_addresses
+        given = {"advertise": broker.address, "reclaim": "true"}
         seeded = await printed_by(
             seed_command(broker.store, (CLUSTER, GROUP), addresses, FILE_BYTES, **given)
         )
         assert seeded["seeded"], seeded
+        assert self.id_of(broker) == broker_id, "it has its id again by its address"
         assert log_prefix_equal(
             self.replica.store / "commitlog", broker.store / "commitlog", seeded["max_offset"]
         )

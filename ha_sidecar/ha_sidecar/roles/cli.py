@@ -43,7 +43,7 @@ from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.link import DivergedError
 from ha_sidecar.roles.seed import Seed, SeedError, claim
-from ha_sidecar.roles.seed_source import find_metadata, find_source
+from ha_sidecar.roles.seed_source import Outlook, find_metadata, find_outlook, find_source
 
 SWITCH_S = 0.0005
 
@@ -151,13 +151,23 @@ def _handover(options: argparse.Namespace) -> int:
 def _seed(options: argparse.Namespace) -> int:
     config = seed_config.from_texts(_texts(options))
     _log_to_stderr()
+    if config.advertise and not _outlook(config).known:
+        _print({"seeded": False, "reason": f"the controllers know no group {config.group}: it begins"})
+        return 0
     nothing = claim(config)
     if nothing is not None:
         _print({"seeded": False, "reason": nothing})
         return 0
     store = ReplicaStore(config.store, config.mapped_file_bytes)
     try:
-        _print(asdict(Seed(config, store, lambda: find_source(config), lambda: find_metadata(config)).run()))
+        seed = Seed(
+            config,
+            store,
+            lambda: find_source(config),
+            lambda: find_metadata(config),
+            lambda: _former_id(config),
+        )
+        _print(asdict(seed.run()))
     except OSError as error:
         _log.critical("stopping: %s", error)
         return 1
@@ -165,6 +175,23 @@ def _seed(options: argparse.Namespace) -> int:
         with contextlib.suppress(OSError):
             store.close()
     return 0
+
+
+def _outlook(config: seed_config.SeedConfig) -> Outlook:
+    """Return what the controllers say of the group; wait for their answer, as a guess could cost the store its former id.
+
+    Raises:
+        SeedError: nobody answered, `attempts` times.
+    """
+    for _ in range(config.attempts):
+        if (outlook := find_outlook(config)) is not None:
+            return outlook
+        _log.warning("no controller answers")
+    raise SeedError(f"no controller answered {config.attempts} times: what this store had been is not known")
+
+
+def _former_id(config: seed_config.SeedConfig) -> int:
+    return _outlook(config).former_id if config.reclaim else 0
 
 
 async def _replicate(config: settings.ReplicaConfig, store: ReplicaStore) -> None:

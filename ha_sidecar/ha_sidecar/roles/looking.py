@@ -18,6 +18,10 @@ from ha_sidecar.roles.companion_facts import (
 from ha_sidecar.roles.controllers import Controllers
 
 
+class UnknownGroupError(AskError):
+    """The controllers answered, and know no such group."""
+
+
 async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
     """Return what a broker says of itself; a master is asked for its address too, unless that is known.
 
@@ -39,7 +43,8 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
 
     Raises:
         ControllersUnavailableError: nobody leads.
-        AskError: the leader refused, or does not know the group.
+        UnknownGroupError: they know no such group.
+        AskError: the leader refused.
         RemotingProtocolError: its answer cannot be read.
     """
     request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
@@ -48,5 +53,5 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
         raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
     info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
     if info is None:
-        raise AskError(f"the controllers do not know group {group}")
+        raise UnknownGroupError(f"the controllers do not know group {group}")
     return group_facts(info)

@@ -110,6 +110,7 @@ class Seed:
         store: ReplicaStore,
         find_source: Callable[[], HostPort | None],
         find_metadata: Callable[[], metadata.Snapshot] = dict,
+        find_former_id: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take the open store.
 
@@ -118,12 +119,15 @@ class Seed:
             store: the store.
             find_source: names the HA address of a member, None while none is known.
             find_metadata: asks a member for what is not in the log.
+            find_former_id: says which id the store may take back (`seed_source`), 0 for none or if nobody knows.
         """
         self.copied_bytes = 0
         self._config: Final = config
         self._store = store
         self._find_source: Final = find_source
         self._find_metadata: Final = find_metadata
+        self._find_former_id: Final = find_former_id
+        self._former_id = 0
         self._started_s: Final = time.monotonic()
         self._checked_offset = store.log.min_offset
         self._progress_s = self._started_s
@@ -133,27 +137,51 @@ class Seed:
     def run(self) -> SeedResult:
         """Copy until the source is nearly reached, check all of it, make it a broker's store.
 
+        A store that takes its former id back is copied to the last byte. One that has no id to take back, and finds nobody to copy from,
+        is left empty where the configuration has `advertise`: a broker that begins so has a new id and is elected by nobody.
+
         Raises:
             SeedError: nothing came, `attempts` times in a row.
             OSError: the disk refused.
         """
         fruitless = 0
+        self._former_id = self._find_former_id()
         with contextlib.closing(Checker(self._store.log.layout)) as checker:
             while not (near := self._copy(checker)):
                 fruitless = fruitless + 1 if near is None else 0
                 if fruitless >= self._config.attempts:
+                    if self._may_begin_empty():
+                        return self._left_empty()
                     raise SeedError(f"{fruitless} attempts in a row brought nothing: {self._problem}")
                 if near is None:
                     time.sleep(AGAIN_S)
         self._store.adopt(self._store.epochs.starting_up_to(self._store.log.max_offset))
         metadata.keep(self._config.store, self._find_metadata())
-        if self._config.broker_id:
+        if broker_id := self._config.broker_id or self._reclaimed_id():
             identity = IdentityFiles(self._config.store, self._config.cluster, self._config.group)
-            identity.promote(self._config.broker_id)
+            identity.promote(broker_id)
         _write_note(self._config, done=True)
         log = self._store.log
         took_ms = int((time.monotonic() - self._started_s) * 1000)
         return SeedResult(True, "done", log.min_offset, log.max_offset, self.copied_bytes, took_ms)
+
+    def _reclaimed_id(self) -> int:
+        """Return the former id if it may be taken back still, now that all is copied."""
+        if not self._former_id:
+            return 0
+        if self._find_former_id() != self._former_id:
+            _log.warning("broker id %d is not taken back: a master lives again", self._former_id)
+            return 0
+        _log.info("broker id %d is taken back: this copy has all that its set has", self._former_id)
+        return self._former_id
+
+    def _may_begin_empty(self) -> bool:
+        return bool(self._config.advertise) and not self._former_id and self._store.log.is_empty
+
+    def _left_empty(self) -> SeedResult:
+        (self._config.store / NOTE_FILE).unlink()
+        took_ms = int((time.monotonic() - self._started_s) * 1000)
+        return SeedResult(False, f"the broker begins empty: {self._problem}", 0, 0, 0, took_ms)
 
     def _copy(self, checker: Checker) -> bool | None:
         """Follow one connection; return whether the source is nearly reached, None if nothing came of it."""
@@ -194,7 +222,7 @@ class Seed:
             self._store.adopt(self._store.epochs.starting_up_to(self._checked_offset))
             return None
         if notes.caught_up:
-            return notes.handshake_left_bytes <= NEAR_BYTES
+            return notes.handshake_left_bytes <= (0 if self._former_id else NEAR_BYTES)
         self._problem = f"{address[0]}:{address[1]}: {end.reason} {end.detail}"
         _log.warning("%s", self._problem)
         return False if self._store.log.max_offset > before_offset else None

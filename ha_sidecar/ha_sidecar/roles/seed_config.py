@@ -23,6 +23,10 @@ class SeedConfig:
         source: HA address of a member to copy from; without it the controllers are asked for the members.
         controllers: all controllers of the cluster; not needed with `source`.
         broker_id: the id that the broker had, to be written into its identity file; 0 lets it apply for one.
+        advertise: the address that the broker will announce, host:port; with it the seed stands before each first start of a broker
+            and lets it begin empty where nobody has anything for it.
+        reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an acknowledgement needs every
+            member of that set.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
         attempts: connections in a row that may bring nothing before the seed gives up.
     """
@@ -33,6 +37,8 @@ class SeedConfig:
     source: HostPort | None = None
     controllers: tuple[HostPort, ...] = ()
     broker_id: int = 0
+    advertise: str = ""
+    reclaim: bool = False
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     attempts: int = 30
 
@@ -41,6 +47,8 @@ class SeedConfig:
         require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
         require("#" not in self.cluster + self.group, "'#' separates the fields of the identity file")
         require(self.source is not None or len(self.controllers) > 0, "source or controllers: one is needed")
+        require(not self.reclaim or self.advertise != "", "reclaim needs advertise")
+        require(self.advertise == "" or len(self.controllers) > 0, "advertise needs controllers")
         require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
         require(self.attempts >= 1, f"attempts {self.attempts}: at least 1")
 
@@ -64,6 +72,12 @@ def _parse(key: str, text: str) -> object:
             return host_port(text)
         case "store":
             return Path(text)
+        case "advertise":
+            host, port = host_port(text)
+            return f"{host}:{port}"
+        case "reclaim":
+            require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")
+            return text == "true"
         case "broker_id" | "mapped_file_bytes" | "attempts":
             return number(key, text)
         case _:

@@ -2,12 +2,19 @@
 
 A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none.
 
+The id that an empty store may take back. A broker that lost its disk comes back as another one, with a new id, and nobody elects it before
+a master has taken it into the SyncStateSet. Where no master lives any more and only a log replica of the set does, nobody ever
+would. So the store is filled from that log replica to its last byte and takes its former id back, which is in the set: the copy has all
+that the set was promised. That holds only while nothing can be acknowledged meanwhile, so only where an acknowledgement needs every member of the
+set, the former one included, and no master lives before and after the copy.
+
 Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from controller_core.channel.asking import Asker, AskError
@@ -18,12 +25,26 @@ from ha_sidecar.roles import metadata
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.roles.looking import ask_group
+from ha_sidecar.roles.looking import UnknownGroupError, ask_group
 from ha_sidecar.roles.seed_config import SeedConfig
 
 FIND_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the controllers can tell an empty store.
+
+    Attributes:
+        known: whether they know its group: of one that they do not know there is nothing to copy.
+        former_id: the id to take back, 0 for none.
+    """
+
+    known: bool
+    former_id: int = 0
+
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +52,35 @@ _log = logging.getLogger(__name__)
 def find_source(config: SeedConfig) -> HostPort | None:
     """Return the HA address to copy from, None if nobody gives one now."""
     return config.source or asyncio.run(_ask_members(config, _ha_address))
+
+
+def find_outlook(config: SeedConfig) -> Outlook | None:
+    """Return what the controllers say of the group now, None if they do not answer in time."""
+    return asyncio.run(_ask_outlook(config))
+
+
+async def _ask_outlook(config: SeedConfig) -> Outlook | None:
+    controllers = Controllers(config.controllers)
+    controllers.start()
+    try:
+        async with asyncio.timeout(FIND_TIMEOUT_S):
+            group = await _group(controllers, config.group)
+    except UnknownGroupError:
+        return Outlook(known=False)
+    except TimeoutError:
+        return None
+    finally:
+        await controllers.stop()
+    return Outlook(True, former_id(group, config.advertise) if config.reclaim else 0)
+
+
+def former_id(group: GroupFacts, advertise: str) -> int:
+    """Return the id of the set that `advertise` had and may have again, 0 if there is none or it must not."""
+    alive = {broker_id for broker_id, _, lives in group.others if lives}
+    if group.master_id in alive:
+        return 0
+    mine = max((broker_id for broker_id, address, _ in group.others if address == advertise), default=0)
+    return mine if mine in group.members and mine not in alive else 0
 
 
 def find_metadata(config: SeedConfig) -> metadata.Snapshot:
@@ -53,7 +103,7 @@ async def _ask_members(
                 found = await ask(address)
                 if found is not None:
                     return found
-    except TimeoutError:
+    except (TimeoutError, UnknownGroupError):
         _log.warning("the controllers do not tell of group %s", config.group)
     finally:
         await controllers.stop()
@@ -74,6 +124,8 @@ async def _group(controllers: Controllers, group: str) -> GroupFacts:
     while True:
         try:
             return await ask_group(controllers, group)
+        except UnknownGroupError:
+            raise
         except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
             _log.debug("controllers: %s", error)
         await asyncio.sleep(0.1)

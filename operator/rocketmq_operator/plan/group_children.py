@@ -31,6 +31,7 @@ from rocketmq_operator.plan.companion import (
 )
 from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.proxies import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.seed import seed, seed_conf, seed_start
 
 BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 _REPLICA_PORTS: Final = {"remoting": names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
@@ -197,8 +198,10 @@ def fixed_children(
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec),
+        "seed.conf": seed_conf(owner, spec),
         "start-broker.sh": _BROKER_START,
         "start-replica.sh": _REPLICA_START,
+        "start-seed.sh": seed_start(_FIND_ADDRESS),
         "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
         **_proxy_file(owner, spec, cluster),
     }
@@ -254,9 +257,12 @@ def broker_set(
         broker_conf(owner, spec, cluster),
         _BROKER_START,
         companion_conf(owner, spec, cluster),
+        seed_conf(owner, spec),
         *_proxy_file(owner, spec, cluster).values(),
     )
-    pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {"initContainers": [companion(cluster)]}
+    pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {
+        "initContainers": [companion(cluster), seed(cluster)]
+    }
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
 
 

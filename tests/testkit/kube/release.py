@@ -36,12 +36,17 @@ class Release:
 
 
 def shown_commands(title: str, document: str = "README.md") -> list[str]:
-    """Return the commands of the first code block below a title of README, or of another document of the tree."""
+    """Return the commands of the first code block below a title of README, or of another document of the tree.
+
+    In a block that shows what they print they begin with `$ `.
+    """
     text = (ROOT / document).read_text()
     found = re.search(rf"^#+ {re.escape(title)}$.*?^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise AssertionError(f"{document} shows no commands below {title!r}")
-    return [line for line in found[1].splitlines() if line.strip()]
+    lines = [line for line in found[1].splitlines() if line.strip()]
+    typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return typed or lines
 
 
 async def as_shown(cluster: Cluster, command: str) -> str:

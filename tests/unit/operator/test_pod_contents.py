@@ -72,7 +72,7 @@ def _run(script: str, root: Path, env: dict[str, str]) -> str:
 
 
 async def test_a_companion_stands_beside_each_broker_and_outlives_it() -> None:
-    (companion,) = _pod(await _settled(), "orders")["initContainers"]
+    companion, _ = _pod(await _settled(), "orders")["initContainers"]
     assert companion["restartPolicy"] == "Always"
     assert companion["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": names.COMPANION_HTTP_PORT}
 

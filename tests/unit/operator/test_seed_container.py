@@ -1,0 +1,80 @@
+"""Before a broker starts for the first time its volume is filled; what is there already is left alone."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rocketmq_operator.plan import names
+from testkit.operator_world import OperatorWorld
+
+ADDRESS = "10.96.7.7"
+
+
+async def _configured(durability: str = "AllInSync") -> dict[str, str]:
+    world = OperatorWorld({"durability": durability, "logReplicas": 1})
+    await world.settle()
+    data: dict[str, str] = world.get("ConfigMap", "orders")["data"]
+    return data
+
+
+def _started(volume: Path, script: str) -> str:
+    """Run a start script on a volume; return the arguments that `ha-sidecar` was called with, empty if it was not."""
+    config, programs = volume / "config", volume / "bin"
+    for directory in (config, programs):
+        directory.mkdir(exist_ok=True)
+    for path, here in ((names.STORE_PATH, volume), (names.CONFIG_PATH, config)):
+        script = script.replace(path, str(here))
+    (config / "addresses").write_text(f"orders-1={ADDRESS}\n")
+    (programs / "ha-sidecar").write_text('#!/bin/sh\necho "$@"\n')
+    (programs / "ha-sidecar").chmod(0o755)
+    environment = {"POD_NAME": "orders-1", "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    ended = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout.strip()
+
+
+def _store(volume: Path, *files: str) -> None:
+    for name in files:
+        path = volume / "store" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+
+
+async def test_an_empty_volume_is_seeded_for_the_address_that_its_broker_announces(tmp_path: Path) -> None:
+    assert (
+        _started(tmp_path, (await _configured())["start-seed.sh"])
+        == f"seed -c {tmp_path}/config/seed.conf --advertise {ADDRESS}:10911"
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("brokerIdentity", "commitlog/00000000000000000000"),
+        ("brokerIdentity", "seed.json", "commitlog/00000000000000000000"),
+        ("commitlog/00000000000000000000",),
+    ],
+)
+async def test_a_volume_that_is_a_broker_s_or_was_brought_by_somebody_is_left_alone(
+    tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    _store(tmp_path, *files)
+    assert _started(tmp_path, (await _configured())["start-seed.sh"]) == ""
+
+
+@pytest.mark.parametrize("files", [("seed.json", "commitlog/00000000000000000000"), ("config/topics.json",)])
+async def test_a_seed_that_was_killed_goes_on(tmp_path: Path, files: tuple[str, ...]) -> None:
+    _store(tmp_path, *files)
+    assert (_started(tmp_path, (await _configured())["start-seed.sh"])).startswith("seed ")
+
+
+@pytest.mark.parametrize(
+    ("durability", "reclaims"), [("AllInSync", "true"), ("Quorum", "false"), ("Async", "false")]
+)
+async def test_an_id_is_taken_back_only_where_nothing_is_acknowledged_without_its_broker(
+    durability: str, reclaims: str
+) -> None:
+    lines = (await _configured(durability))["seed.conf"].splitlines()
+    assert f"reclaim = {reclaims}" in lines
+    assert "store = /var/lib/rocketmq/store" in lines
