@@ -6,7 +6,7 @@ and enough members are in the SyncStateSet. The reason of `Ready` is the one wor
 While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from rocketmq_operator.api.broker_group import (
@@ -35,6 +35,8 @@ KNOWN_BROKEN: Final = {
 STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
+OVERDUE: Final = timedelta(seconds=30)
+"""A node that answers says within this that a pod has ended."""
 
 
 def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
@@ -235,12 +237,22 @@ def _master_elected(observed: ObservedGroup) -> Finding:
 def _in_sync(observed: ObservedGroup, members: tuple[MemberStatus, ...]) -> Finding:
     if not observed.controllers_heard:
         return found("InSync", holds=None, reason="ControllersUnreachable", message="no controller answers")
-    behind = [member.name for member in members if not member.in_sync]
+    behind = [member.name + _on_lost_node(observed, member.name) for member in members if not member.in_sync]
     if behind:
         return found(
             "InSync", holds=False, reason="MembersBehind", message=f"not in sync: {', '.join(behind)}"
         )
     return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
+
+
+def _on_lost_node(observed: ObservedGroup, name: str) -> str:
+    """Say that a member waits for a node that does not answer, empty if it does not."""
+    pod = observed.pods.get(name)
+    if pod is None:
+        return ""
+    if pod.gone_by is not None and observed.now - pod.gone_by > OVERDUE:
+        return " (its node does not confirm that its pod has ended)"
+    return " (no node that could run it has its volume)" if pod.stranded_since is not None else ""
 
 
 def _known(observed: ObservedGroup) -> bool:

@@ -134,6 +134,8 @@ async def test_a_lost_slave_stays_where_the_policy_is_keep() -> None:
     await world.one_pass()
     assert [line for line in world.kube.writes if line.startswith("delete")] == []
     assert world.get("Pod", "orders-1")["metadata"]["deletionTimestamp"] == LOST_AT
+    (told,) = [one["message"] for one in world.status()["conditions"] if one["type"] == "InSync"]
+    assert told == "not in sync: orders-1 (its node does not confirm that its pod has ended)"
 
 
 async def test_no_volume_is_given_up_while_no_controller_answers() -> None:
