@@ -1,4 +1,4 @@
-"""What the plugin asks of the API server, and the one thing that it writes: the wish for a switchover.
+"""What the plugin asks of the API server about groups, and the one thing that it writes there: the wish for a switchover.
 
 Whoever types has their own rights: nothing here goes past them, and nothing speaks to a controller or a broker.
 """
@@ -32,6 +32,10 @@ class Server(Protocol):
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         """Return the objects of a kind with these labels."""
+        ...
+
+    async def create(self, body: Json) -> Json:
+        """Create an object."""
         ...
 
     async def annotate(

@@ -4,6 +4,7 @@
     kubectl rmqha switchover GROUP [--to MEMBER]       make another broker master
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        what is wrong, and what to do about it
+    kubectl rmqha report [NAME] [--run]                what SLOReports came to
 
 Never here: what a command asks or shows.
 """
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.kube import KubeClient, connect_as_person, namespace_of_person
-from rocketmq_operator.plugin import pictures
+from rocketmq_operator.plugin import pictures, reports
 from rocketmq_operator.plugin.asking import (
     RequestError,
     Server,
@@ -30,6 +31,7 @@ from rocketmq_operator.plugin.asking import (
 )
 
 TIMEOUT_DEFAULT_S: Final = 60.0
+REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     failovers.add_argument("group", nargs="?", metavar="GROUP")
     explain = commands.add_parser("explain", parents=[common], help="what is wrong, and what to do")
     explain.add_argument("group", metavar="GROUP")
+    report = commands.add_parser("report", parents=[common], help="what an SLOReport, or each, came to")
+    report.add_argument("name", nargs="?", metavar="NAME")
+    report.add_argument("--run", action="store_true", help="have it made now; needs NAME")
+    report.add_argument(
+        "--timeout", type=float, default=REPORT_TIMEOUT_DEFAULT_S, metavar="SECONDS", help="of --run"
+    )
     return parser
 
 
@@ -118,9 +126,23 @@ async def _explain(server: Server, namespace: str, options: argparse.Namespace) 
     return Answer(pictures.explain_lines(view), data)
 
 
+async def _report(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+    now = datetime.now(UTC)
+    if options.run:
+        if options.name is None:
+            raise RequestError("--run needs the name of a report")
+        made = await reports.run_now(server, namespace, options.name, options.timeout)
+        return Answer(reports.report_lines(made, datetime.now(UTC)), made)
+    found = await reports.reports_of(server, namespace, options.name)
+    if options.name is None:
+        return Answer(reports.list_lines(found, now), found)
+    return Answer(reports.report_lines(found[0], now), found[0])
+
+
 _COMMANDS: Final[dict[str, Command]] = {
     "status": _status,
     "switchover": _switchover,
     "failovers": _failovers,
     "explain": _explain,
+    "report": _report,
 }
