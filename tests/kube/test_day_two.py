@@ -67,7 +67,7 @@ async def test_a_changed_setting_goes_through_the_group_member_by_member_the_mas
     for broker in after.brokers:
         text = await release.cluster.shell(broker, BROKER_CONTAINER, "cat /tmp/broker.conf")
         assert b"sendMessageThreadPoolNums=6" in text
-    await load.stop_without_loss()
+    await load.stop_without_loss(failed_max=0)
 
 
 async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release, load: LoadPod) -> None:
@@ -92,7 +92,7 @@ async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release
     claims = await release.cluster.find("persistentvolumeclaims", "rocketmq-ha.dev/group=orders")
     assert len(claims) == 4, "its volume is kept"
     await release.cluster.kubectl("delete", "persistentvolumeclaim", "data-orders-2")
-    await load.stop_without_loss()
+    await load.stop_without_loss(failed_max=0)
 
 
 async def test_a_log_replica_more_joins_and_leaves_again_and_no_broker_notices(
