@@ -171,6 +171,12 @@ class DeleteSubscriptionGroupRequestHeader(Header, frozen=True):
     clean_offset: bool = False
 
 
+class WritePermOfBrokerRequestHeader(Header, frozen=True):
+    """205 WIPE_WRITE_PERM_OF_BROKER and 327 ADD_WRITE_PERM_OF_BROKER at a name server: of all topics of one group."""
+
+    broker_name: str
+
+
 class RegisterBrokerRequestHeader(Header, frozen=True):
     """103 REGISTER_BROKER at a name server."""
 

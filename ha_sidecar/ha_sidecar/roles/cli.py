@@ -1,4 +1,4 @@
-"""The command `ha-sidecar`: the processes beside and in place of brokers, and three tools for a store nobody has open.
+"""The command `ha-sidecar`: the processes beside and in place of brokers, and tools for a store nobody has open.
 
     ha-sidecar replica ...              run a log-only replica until SIGTERM
     ha-sidecar companion ...            show what a broker does not say, until SIGTERM
@@ -7,6 +7,7 @@
     ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
     ha-sidecar epochs DIR               its epoch list, as JSON
     ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
+    ha-sidecar survey, permission, adopt   what a migration has done (`migration_cli`)
 
 Exit status: 0 done, 1 damage found or the work failed, 2 wrong use.
 """
@@ -42,6 +43,7 @@ from ha_sidecar.roles import config as settings
 from ha_sidecar.roles.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.roles.identity import IdentityError
 from ha_sidecar.roles.link import DivergedError
+from ha_sidecar.roles.migration_cli import add_commands
 from ha_sidecar.roles.seed import Seed, SeedError, claim
 from ha_sidecar.roles.seed_source import Outlook, find_metadata, find_outlook, find_source
 
@@ -100,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "truncate":
             tool.add_argument("--to", type=int, required=True, help="offset at which the log is to end")
         tool.set_defaults(run=run)
+    add_commands(commands)
     return parser
 
 
