@@ -29,7 +29,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     """Add the three commands to a parser's."""
     asks = commands.add_parser("survey", help="ask brokers who they are and what they have")
     asks.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
-    asks.add_argument("--unread", action="store_true", help="tell too what no consumer of the first has read")
+    asks.add_argument("--unread", action="store_true", help="tell too what consumers of the master have not read")
     asks.add_argument("--ignore", action="append", default=[], help="a topic or group that nobody waits for")
     asks.set_defaults(run=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
@@ -67,7 +67,9 @@ async def _asked(options: argparse.Namespace) -> dict[str, Any]:
             brokers.append({"address": address, "problem": str(error)})
     found: dict[str, Any] = {"brokers": brokers}
     if options.unread:
-        left = await unread(options.broker[0], options.ignore)
+        # Of DLedger's members any may lead; who does has the newest offsets of consumers.
+        first = next((one["address"] for one in brokers if one.get("broker_id") == 0), options.broker[0])
+        left = await unread(first, options.ignore)
         found["unread"] = [asdict(one) for one in left[:UNREAD_SHOWN_MAX]]
         found["unread_messages"] = sum(one.messages for one in left)
     return found

@@ -45,6 +45,7 @@ VERSIONS: Final[Mapping[str, str]] = {
     CONSUMER_GROUP_KIND.kind: API_VERSION,
     "Event": "events.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
+    "PersistentVolume": "v1",
 }
 
 
@@ -136,7 +137,9 @@ class KubeClient:
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if there is none."""
         try:
-            return await self._run(kind, lambda api: api.get(name=name, namespace=namespace, **_TIMEOUT))
+            return await self._run(
+                kind, lambda api: api.get(name=name, namespace=namespace or None, **_TIMEOUT)
+            )
         except _MissingError:
             return None
 
@@ -187,13 +190,16 @@ class KubeClient:
         self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
     ) -> Json:
         """Write these annotations and no other field; None removes one."""
-        body = {"metadata": {"annotations": dict(annotations)}}
+        return await self.patch(kind, namespace, name, {"metadata": {"annotations": dict(annotations)}})
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Json) -> Json:
+        """Write these fields and no other; None removes one. Without a namespace, of an object that is in none."""
         return await self._run(
             kind,
             lambda api: api.patch(
                 body=body,
                 name=name,
-                namespace=namespace,
+                namespace=namespace or None,
                 content_type="application/merge-patch+json",
                 **_TIMEOUT,
             ),

@@ -5,6 +5,7 @@
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        what is wrong, and what to do about it
     kubectl rmqha report [NAME] [--run]                what SLOReports came to
+    kubectl rmqha migrate GROUP -f FILE ...            move brokers of before the controllers to a BrokerGroup
 
 Never here: what a command asks or shows.
 """
@@ -14,13 +15,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.kube import KubeClient, connect_as_person, namespace_of_person
-from rocketmq_operator.plugin import pictures, reports
+from rocketmq_operator.plugin import migrate_command, pictures, reports
+from rocketmq_operator.plugin.answers import Answer
 from rocketmq_operator.plugin.asking import (
     RequestError,
     Server,
@@ -34,15 +36,7 @@ TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command found: for people and for programs."""
-
-    lines: list[str]
-    data: Any
-
-
-Command = Callable[[Server, str, argparse.Namespace], Coroutine[Any, Any, Answer]]
+Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, Answer]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--timeout", type=float, default=REPORT_TIMEOUT_DEFAULT_S, metavar="SECONDS", help="of --run"
     )
+    migrate_command.add_command(commands, common)
     return parser
 
 
@@ -145,4 +140,5 @@ _COMMANDS: Final[dict[str, Command]] = {
     "failovers": _failovers,
     "explain": _explain,
     "report": _report,
+    "migrate": migrate_command.migrate,
 }

@@ -1,0 +1,190 @@
+"""`kubectl rmqha migrate`: its options, and what a person reads of it.
+
+    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF --slave REF ...
+    kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
+
+REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. Never here: what is done, and in which order.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.names import GROUP_KIND
+from rocketmq_operator.clients.api import Json
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.migration_seen import MIGRATED_ANNOTATION, Course, Wish, annotation, noted
+from rocketmq_operator.plugin.answers import Answer
+from rocketmq_operator.plugin.asking import RequestError
+from rocketmq_operator.plugin.migrating import Manner, Migration, MigrationServer
+
+TIMEOUT_DEFAULT_S: Final = 600.0
+
+
+def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse's action has no public name
+    """Add the command to the plugin's parser."""
+    text = "move brokers of before the controllers to a BrokerGroup"
+    migrate_ = commands.add_parser("migrate", parents=[common], help=text)
+    migrate_.add_argument("group", metavar="GROUP", help="name of the BrokerGroup")
+    migrate_.add_argument(
+        "-f", "--broker-group", type=Path, required=True, metavar="FILE", help="its manifest"
+    )
+    migrate_.add_argument("--path", choices=[one.value for one in Course], default=Course.MASTER_SLAVE.value)
+    migrate_.add_argument("--name-servers", required=True, metavar="HOST:PORT;...", help="of the old brokers")
+    migrate_.add_argument("--broker-name", metavar="NAME", help="of the old brokers; default: GROUP")
+    migrate_.add_argument("--port", type=int, default=names.BROKER_PORT, help="of the old brokers")
+    migrate_.add_argument("--master", metavar="REF", help="the old master: statefulset/NAME or pod/NAME")
+    migrate_.add_argument("--slave", action="append", default=[], metavar="REF", help="may be repeated")
+    migrate_.add_argument(
+        "--member", action="append", default=[], metavar="REF", help="of DLedger; may be repeated"
+    )
+    migrate_.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a topic or group nobody waits for (DLedger)",
+    )
+    migrate_.add_argument(
+        "--empty-slaves",
+        action="store_true",
+        help="do not look at the slaves: they copy from the master anyway",
+    )
+    migrate_.add_argument("--yes", action="store_true", help="do not ask before each step")
+    migrate_.add_argument("--dry-run", action="store_true", help="only say what comes next")
+    migrate_.add_argument("--step", action="store_true", help="end after one step")
+    migrate_.add_argument("--undo", action="store_true", help="go back, as long as no store is prepared")
+    migrate_.add_argument("--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS")
+
+
+async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Answer:
+    """Carry out the command.
+
+    Raises:
+        RequestError: something is in the way.
+    """
+    say = _to_stderr if options.output == "json" else _to_stdout
+    live = await server.get(GROUP_KIND.kind, namespace, options.group)
+    if annotation(live, MIGRATED_ANNOTATION):
+        line = f"{options.group} is migrated: {annotation(live, MIGRATED_ANNOTATION)}"
+        return Answer([line], {"group": options.group, "step": ""})
+    wish = await wish_of(server, namespace, options)
+    manner = Manner(
+        say=say,
+        confirm=None if options.yes else _confirm,
+        dry_run=options.dry_run,
+        one_step=options.step,
+        undo=options.undo,
+        timeout_s=options.timeout,
+    )
+    plan = await Migration(server, wish, manner).run()
+    word = "is as it was" if options.undo else "is migrated"
+    line = f"{options.group}: next {plan.title}" if plan.step else f"{options.group} {word}"
+    steps = [{"name": name, "title": title, "done": is_done} for name, title, is_done in plan.steps]
+    return Answer([line], {"group": options.group, "step": plan.step, "steps": steps})
+
+
+async def wish_of(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Wish:
+    """Read what is asked for.
+
+    Raises:
+        RequestError: it makes no sense; the text names the option and why.
+    """
+    course = Course(options.path)
+    manifest, spec = read_manifest(options.broker_group, options.group, namespace)
+    if course is Course.MASTER_SLAVE:
+        if options.member or not options.master:
+            raise RequestError("--path master-slave needs --master, and takes --slave, not --member")
+        references = [options.master, *options.slave]
+    else:
+        if options.master or options.slave or not options.member:
+            raise RequestError(
+                "--path dledger needs --member for each broker, and takes no --master or --slave"
+            )
+        references = options.member
+    pods = [await _pods_of(server, namespace, reference) for reference in references]
+    if course is Course.MASTER_SLAVE and len(pods[0]) != 1:
+        raise RequestError(f"--master {options.master}: it has {len(pods[0])} pods, name the one by pod/NAME")
+    named = [pod for some in pods for pod in some]
+    if len(set(named)) != len(named):
+        raise RequestError(f"a pod is named twice: {', '.join(named)}")
+    return Wish(
+        group=options.group,
+        namespace=namespace,
+        course=course,
+        manifest=manifest,
+        spec=spec,
+        broker_name=options.broker_name or options.group,
+        pods=tuple(named),
+        name_servers=tuple(one.strip() for one in options.name_servers.split(";") if one.strip()),
+        port=options.port,
+        ignored=tuple(options.ignore),
+        empty_slaves=options.empty_slaves,
+    )
+
+
+def read_manifest(path: Path, group: str, namespace: str) -> tuple[Json, BrokerGroupSpec]:
+    """Return the BrokerGroup of a file, and its spec.
+
+    Raises:
+        RequestError: it is none, or another one's.
+    """
+    try:
+        manifest = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise RequestError(f"--broker-group {path}: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("kind") != GROUP_KIND.kind:
+        raise RequestError(f"--broker-group {path}: there is no single {GROUP_KIND.kind} in it")
+    metadata = manifest.get("metadata") or {}
+    if metadata.get("name") != group:
+        raise RequestError(f"--broker-group {path}: its name is {metadata.get('name')}, and not {group}")
+    if metadata.get("namespace", namespace) != namespace:
+        raise RequestError(
+            f"--broker-group {path}: its namespace is {metadata['namespace']}, and not {namespace}"
+        )
+    try:
+        spec = BrokerGroupSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError as error:
+        raise RequestError(f"--broker-group {path}: {error.errors()[0]['msg']}") from error
+    return manifest | {"metadata": {**metadata, "namespace": namespace}}, spec
+
+
+async def _pods_of(server: MigrationServer, namespace: str, reference: str) -> Sequence[str]:
+    """Return the pods that are named, also those of a set that was stopped by us."""
+    kind, _, name = reference.partition("/")
+    if kind == "pod" and name.rpartition("-")[2].isdigit():
+        return [name]
+    if kind != "statefulset" or not name:
+        raise RequestError(f"{reference}: name it as statefulset/NAME or pod/NAME-0")
+    live = await server.get("StatefulSet", namespace, name)
+    if live is None:
+        raise RequestError(f"there is no StatefulSet {name} in namespace {namespace}")
+    replicas = int(live["spec"].get("replicas", 0)) or int(noted(live).get("replicas", 0))
+    if not replicas:
+        raise RequestError(
+            f"StatefulSet {name} has no pods: start them, so that they can be asked what they have"
+        )
+    return [f"{name}-{ordinal}" for ordinal in range(replicas)]
+
+
+async def _confirm(question: str) -> bool:
+    sys.stdout.write(f"{question} [y/N] ")
+    sys.stdout.flush()
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    return answer.strip().lower() in {"y", "yes"}
+
+
+def _to_stdout(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")

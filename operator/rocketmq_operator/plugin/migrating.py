@@ -1,0 +1,340 @@
+"""Carries a migration out: looks at the world, asks the plan, writes what it says, and looks again.
+
+Nothing is decided here, and nothing remembered but for how long the logs have stood still, which begins anew with each call. A
+pod that a call left behind is removed before the next one of its name is made: whatever it does may be done again.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
+from rocketmq_operator.clients.api import Json, KubeConflictError
+from rocketmq_operator.plan import migration_pods, names
+from rocketmq_operator.plan.migration import MigrationPlan, migration_plan
+from rocketmq_operator.plan.migration_seen import (
+    Note,
+    ObservedMigration,
+    OldMember,
+    Said,
+    Spot,
+    Wish,
+    set_of,
+    spot_of,
+)
+from rocketmq_operator.plan.migration_undo import undo_plan
+from rocketmq_operator.plan.migration_writes import Create, Patch, Remove, Task, Write
+from rocketmq_operator.plugin.asking import RequestError
+
+POLL_S: Final = 1.0
+WRITES_MAX: Final = 60
+"""Of one step: far more than any has."""
+_TAKEN_KINDS: Final = ("StatefulSet", "Service", "ConfigMap")
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class MigrationServer(Protocol):
+    """What is needed of the API server; `clients.kube.KubeClient` is it."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if there is none; without a namespace, one that is in none."""
+        ...
+
+    async def create(self, body: Json) -> Json:
+        """Create an object; raise `KubeConflictError` if it exists."""
+        ...
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Json) -> Json:
+        """Write these fields and no other; None removes one."""
+        ...
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete that very object."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is gone about.
+
+    Attributes:
+        say: takes a line for the person.
+        confirm: asks the person; None to go on without.
+        dry_run: say what would be done, and do nothing.
+        one_step: end after one step.
+        undo: go back.
+        timeout_s: how long a step may wait.
+        poll_s: between two looks while something is waited for.
+    """
+
+    say: Callable[[str], None]
+    confirm: Callable[[str], Awaitable[bool]] | None = None
+    dry_run: bool = False
+    one_step: bool = False
+    undo: bool = False
+    timeout_s: float = 600.0
+    poll_s: float = POLL_S
+
+
+class Migration:
+    """One call of the command."""
+
+    def __init__(self, server: MigrationServer, wish: Wish, manner: Manner) -> None:
+        """Take the API server, what is asked for, and how it is gone about."""
+        self._server: Final = server
+        self._wish: Final = wish
+        self._manner: Final = manner
+        self._ends: dict[str, int] = {}
+        self._ends_since_s = time.monotonic()
+
+    async def run(self) -> MigrationPlan:
+        """Go on until all is done, or as far as it is asked for; return where it stands then.
+
+        Raises:
+            RequestError: something is in the way, or did not come in time; the text says what.
+            UnavailableError: the API server is.
+        """
+        step: str | None = None
+        confirmed = waited_for = ""
+        writes = 0
+        since_s = time.monotonic()
+        while True:
+            plan = await self.look()
+            if step is None:
+                self._tell(plan)
+            elif step != plan.step:
+                self._manner.say(f"done: {_title(plan, step)}")
+            if step != plan.step:
+                if self._manner.one_step and step is not None:
+                    return plan
+                step, writes, waited_for, since_s = plan.step, 0, "", time.monotonic()
+            if not plan.step or self._manner.dry_run:
+                return self._dry(plan)
+            if plan.turn.way:
+                raise RequestError(plan.turn.way)
+            if plan.turn.writes:
+                confirmed = await self._confirmed(plan, confirmed)
+                for write in plan.turn.writes:
+                    await self._write(write)
+                writes += len(plan.turn.writes)
+            if writes > WRITES_MAX or not (plan.turn.writes or plan.turn.wait):
+                raise RequestError(f"{plan.title}: {writes} writes did not bring it about")
+            if plan.turn.wait:
+                waited_for = await self._waited(plan.turn.wait, waited_for, since_s)
+
+    async def _waited(self, wait: str, before: str, since_s: float) -> str:
+        """Wait a moment for something, and say so when it is another thing than before; return what it is."""
+        if wait != before:
+            self._manner.say(f"  waits: {wait}")
+        if time.monotonic() - since_s > self._manner.timeout_s:
+            raise RequestError(f"not in {self._manner.timeout_s:g} s: {wait}")
+        await asyncio.sleep(self._manner.poll_s)
+        return wait
+
+    def _tell(self, plan: MigrationPlan) -> None:
+        for number, (_, title, is_done) in enumerate(plan.steps, 1):
+            self._manner.say(f"{number:>2} {'done' if is_done else 'left'}  {title}")
+
+    def _dry(self, plan: MigrationPlan) -> MigrationPlan:
+        """Say what would come next; nothing if all is done."""
+        if not plan.step:
+            return plan
+        self._manner.say(f"next: {plan.title}")
+        if plan.turn.way or plan.turn.wait:
+            self._manner.say(f"  in the way: {plan.turn.way or plan.turn.wait}")
+        for write in plan.turn.writes:
+            self._manner.say(f"  {write}")
+        return plan
+
+    async def _confirmed(self, plan: MigrationPlan, before: str) -> str:
+        """Ask before the first write of each step; return the step."""
+        if plan.step == before:
+            return before
+        self._manner.say(f"next: {plan.title}")
+        for write in plan.turn.writes:
+            self._manner.say(f"  {write}")
+        if self._manner.confirm is not None and not await self._manner.confirm(f"{plan.step}?"):
+            raise RequestError(f"{plan.title}: not confirmed, nothing of it was done")
+        return plan.step
+
+    async def look(self) -> MigrationPlan:
+        """Look at everything and return where it stands."""
+        observed = await self._observed()
+        return undo_plan(observed) if self._manner.undo else migration_plan(observed)
+
+    async def _observed(self) -> ObservedMigration:
+        wish = self._wish
+        spec = wish.spec
+        cluster, group, taken = await asyncio.gather(
+            self._server.get(CLUSTER_KIND.kind, wish.namespace, spec.cluster),
+            self._server.get(GROUP_KIND.kind, wish.namespace, wish.group),
+            self._taken(),
+        )
+        members = [await self._member(number, pod) for number, pod in enumerate(wish.pods)]
+        observed = ObservedMigration(
+            wish=wish,
+            cluster=cluster,
+            group=group,
+            taken=() if group is not None else taken,
+            members=tuple(members),
+        )
+        if cluster is None or observed.is_migrated:
+            return observed
+        if any(one.address for one in observed.asked):
+            observed = await self._surveyed(observed)
+        elif migration_plan(observed).step == "prove":
+            observed = replace(observed, new_said=await self._new_master(observed))
+        return await self._with_volumes(observed)
+
+    async def _taken(self) -> tuple[str, ...]:
+        wish = self._wish
+        found = [(kind, await self._server.get(kind, wish.namespace, wish.group)) for kind in _TAKEN_KINDS]
+        return tuple(f"{kind} {wish.group}" for kind, live in found if live is not None)
+
+    async def _member(self, number: int, pod: str) -> OldMember:
+        namespace = self._wish.namespace
+        member = names.member(self._wish.group, number)
+        stateful_set, live, new_claim = await asyncio.gather(
+            self._server.get("StatefulSet", namespace, set_of(pod)),
+            self._server.get("Pod", namespace, pod),
+            self._server.get("PersistentVolumeClaim", namespace, names.claim(member)),
+        )
+        found = OldMember(
+            pod=pod,
+            member=member,
+            namespace=namespace,
+            stateful_set=stateful_set,
+            live=live,
+            new_claim=new_claim,
+        )
+        return await self._with_volume(found)
+
+    async def _with_volumes(self, observed: ObservedMigration) -> ObservedMigration:
+        """Find the volumes of those who said where their stores lie; one that is not asked has its master's paths."""
+        members = []
+        for one in observed.members:
+            said = one.said or observed.first.said
+            if said is not None and one.stateful_set is not None:
+                spot = spot_of(one.stateful_set, one.pod, said.store, said.commit_log)
+                members.append(await self._with_volume(replace(one, spot=spot)))
+            else:
+                members.append(one)
+        return replace(observed, members=tuple(members))
+
+    async def _with_volume(self, member: OldMember) -> OldMember:
+        """Find the volume by what was noted, else by what is said now."""
+        where: Note | Spot | str | None = member.note or member.spot
+        if where is None or isinstance(where, str):
+            return member
+        claim = await self._server.get("PersistentVolumeClaim", member.namespace, where.claim)
+        name = (
+            where.volume if isinstance(where, Note) else (claim or {}).get("spec", {}).get("volumeName", "")
+        )
+        volume = await self._server.get("PersistentVolume", "", name) if name else None
+        return replace(member, old_claim=claim, volume=volume)
+
+    async def _surveyed(self, observed: ObservedMigration) -> ObservedMigration:
+        """Ask the old brokers that run."""
+        running = {f"{one.address}:{self._wish.port}": one for one in observed.asked if one.address}
+        by_dledger = self._wish.course.value == "dledger"
+        body = migration_pods.survey(observed, tuple(running), unread=by_dledger and not self._manner.undo)
+        told = json.loads(await self._ended(body, (0,)))
+        said, silence = {}, {}
+        for one in told["brokers"]:
+            pod = running[one["address"]].pod
+            if "problem" in one:
+                silence[pod] = one["problem"]
+            else:
+                said[pod] = Said.of(one)
+        ends = {pod: one.max_offset for pod, one in said.items()}
+        if ends != self._ends:
+            self._ends, self._ends_since_s = ends, time.monotonic()
+        members = tuple(
+            replace(one, said=said.get(one.pod), silence=silence.get(one.pod, "")) for one in observed.members
+        )
+        unread = tuple(map(_unread_words, told["unread"])) if "unread" in told else None
+        still_s = time.monotonic() - self._ends_since_s
+        return replace(observed, members=members, unread=unread, still_s=still_s)
+
+    async def _new_master(self, observed: ObservedMigration) -> Said | None:
+        host = names.pod_host(self._wish.group, 0, self._wish.namespace)
+        body = migration_pods.survey(observed, [f"{host}:{names.BROKER_PORT}"])
+        (told,) = json.loads(await self._ended(body, (0,)))["brokers"]
+        return None if "problem" in told else Said.of(told)
+
+    async def _write(self, write: Write) -> None:
+        match write:
+            case Patch():
+                await self._server.patch(write.kind, write.namespace, write.name, write.body)
+            case Create():
+                await self._server.create(write.body)
+            case Remove():
+                await self._server.delete(write.kind, write.namespace, write.name, write.uid)
+            case Task():
+                told = json.loads(await self._ended(write.body, write.statuses))
+                if write.volume:
+                    text = json.dumps(told, separators=(",", ":"))
+                    body = {"metadata": {"annotations": {write.key: text}}}
+                    await self._server.patch("PersistentVolume", "", write.volume, body)
+
+    async def _ended(self, body: Json, statuses: Sequence[int]) -> str:
+        """Run a pod to its end, remove it, and return what it said.
+
+        Raises:
+            RequestError: it ended otherwise, or does not begin.
+        """
+        await self._removed(body)
+        try:
+            made = await self._server.create(body)
+        except KubeConflictError as error:
+            name = body["metadata"]["name"]
+            raise RequestError(
+                f"somebody else migrates {self._wish.group}: pod {name} was made meanwhile"
+            ) from error
+        began_s = time.monotonic()
+        while True:
+            pod = await self._server.get("Pod", self._wish.namespace, body["metadata"]["name"]) or made
+            phase = pod.get("status", {}).get("phase")
+            if phase in _ENDED:
+                break
+            if phase != "Running" and time.monotonic() - began_s > self._manner.timeout_s:
+                raise RequestError(f"pod {body['metadata']['name']} does not begin: {_why_not(pod)}")
+            await asyncio.sleep(min(self._manner.poll_s, 0.5))
+        await self._removed(body)
+        ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        text = str(ended.get("message", ""))
+        if ended["exitCode"] not in statuses:
+            raise RequestError(f"{body['metadata']['name']} ended with {ended['exitCode']}: {text.strip()}")
+        return text
+
+    async def _removed(self, body: Json) -> None:
+        """Remove a pod of that name and wait until it is gone."""
+        name = body["metadata"]["name"]
+        while (live := await self._server.get("Pod", self._wish.namespace, name)) is not None:
+            if not live["metadata"].get("deletionTimestamp"):
+                await self._server.delete("Pod", self._wish.namespace, name, live["metadata"]["uid"])
+            await asyncio.sleep(min(self._manner.poll_s, 0.5))
+
+
+def _title(plan: MigrationPlan, name: str) -> str:
+    return next((title for its_name, title, _ in plan.steps if its_name == name), name)
+
+
+def _unread_words(one: Mapping[str, Any]) -> str:
+    if one["group"]:
+        return f"{one['group']} has not read {one['messages']:,} messages of {one['topic']}"
+    return f"nobody reads {one['topic']}, which holds {one['messages']:,} messages"
+
+
+def _why_not(pod: Json) -> str:
+    conditions = pod.get("status", {}).get("conditions") or []
+    texts = [one["message"] for one in conditions if one.get("status") == "False" and one.get("message")]
+    waiting = [
+        one.get("state", {}).get("waiting", {})
+        for one in pod.get("status", {}).get("containerStatuses") or []
+    ]
+    texts += [f"{one.get('reason', '')} {one.get('message', '')}".strip() for one in waiting if one]
+    return "; ".join(texts) or "Kubernetes does not say why"
