@@ -213,7 +213,8 @@ class MemoryKube:
         mine = {
             key[2]
             for key, pod in self.objects.items()
-            if key[0] == "Pod" and pod["metadata"]["ownerReferences"][0]["uid"] == value["metadata"]["uid"]
+            if key[0] == "Pod"
+            and value["metadata"]["uid"] in [one["uid"] for one in pod["metadata"].get("ownerReferences", [])]
         }
         for pod in mine - wanted:
             del self.objects["Pod", namespace, pod]

@@ -77,7 +77,7 @@ class SurveyedBroker:
                 offset = end if request.code == RequestCode.GET_MAX_OFFSET else begin
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, ext={"offset": str(offset)})
             case RequestCode.UPDATE_BROKER_CONFIG:
-                key, _, value = request.body.decode().strip().partition("=")
+                key, value = request.body.decode().strip().split("=")
                 self.settings[key] = value
             case RequestCode.WIPE_WRITE_PERM_OF_BROKER | RequestCode.ADD_WRITE_PERM_OF_BROKER:
                 self.told.append((request.code, ext["brokerName"]))

@@ -29,7 +29,9 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     """Add the three commands to a parser's."""
     asks = commands.add_parser("survey", help="ask brokers who they are and what they have")
     asks.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
-    asks.add_argument("--unread", action="store_true", help="tell too what consumers of the master have not read")
+    asks.add_argument(
+        "--unread", action="store_true", help="tell too what consumers of the master have not read"
+    )
     asks.add_argument("--ignore", action="append", default=[], help="a topic or group that nobody waits for")
     asks.set_defaults(run=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")

@@ -41,7 +41,7 @@ Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, An
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 1 where the cluster or the group is in the way."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         dynamic = connect_as_person(options.kubeconfig, options.context)
         namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
@@ -58,16 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
     common.add_argument("--context", help="of the kubeconfig; default: the current one")
     common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
     common.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    parser = argparse.ArgumentParser(
+    whole = argparse.ArgumentParser(
         prog="kubectl rmqha", description="Look after RocketMQ broker groups of the RocketMQ HA Operator."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     status = commands.add_parser("status", parents=[common], help="what a group, or each, is doing")
     status.add_argument("group", nargs="?", metavar="GROUP")
     switchover = commands.add_parser("switchover", parents=[common], help="make another broker master")
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=float, default=REPORT_TIMEOUT_DEFAULT_S, metavar="SECONDS", help="of --run"
     )
     migrate_command.add_command(commands, common)
-    return parser
+    return whole
 
 
 async def _status(server: Server, namespace: str, options: argparse.Namespace) -> Answer:

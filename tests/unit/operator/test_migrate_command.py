@@ -1,0 +1,124 @@
+"""What a person types for a migration: options are read, and refused by name where they make no sense."""
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rocketmq_operator.plan import migration_checks
+from rocketmq_operator.plan.migration_seen import Course, Spot, Wish, spot_of
+from rocketmq_operator.plugin import cli, migrate_command
+from rocketmq_operator.plugin.asking import RequestError
+from testkit.migration_world import GROUP, NAMESPACE, MigrationWorld, stateful_set
+
+Json = dict[str, Any]
+BOTH = "--master statefulset/old-master --slave statefulset/old-slave"
+
+
+def _manifest(path: Path, world: MigrationWorld, **changed: Any) -> Path:
+    value = {"apiVersion": "rocketmq-ha.dev/v1alpha1", "kind": "BrokerGroup", "metadata": {"name": GROUP}}
+    path.write_text(yaml.safe_dump(value | {"spec": world.spec} | changed))
+    return path
+
+
+def _options(words: str, path: Path) -> argparse.Namespace:
+    named = ["migrate", GROUP, "-f", str(path), "--name-servers", "names:9876; others:9876"]
+    return cli.parser().parse_args([*named, *shlex.split(words)])
+
+
+async def _wish(world: MigrationWorld, words: str, path: Path) -> Wish:
+    return await migrate_command.wish_of(world.kube, NAMESPACE, _options(words, path))
+
+
+async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path: Path) -> None:
+    world = MigrationWorld(2)
+    path = _manifest(tmp_path / "orders.yaml", world)
+    for words in (BOTH, "--master pod/old-master-0 --slave pod/old-slave-0 --slave pod/old-slave-1"):
+        wish = await _wish(world, words, path)
+        assert wish.pods == ("old-master-0", "old-slave-0", "old-slave-1")
+    assert (wish.broker_name, wish.course) == (GROUP, Course.MASTER_SLAVE)
+    assert wish.name_servers == ("names:9876", "others:9876")
+    assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
+    wish = await _wish(world, "--path dledger --member statefulset/old-slave --broker-name RaftNode00", path)
+    assert (wish.course, wish.broker_name) == (Course.DLEDGER, "RaftNode00")
+
+
+REFUSALS = [
+    ("--slave statefulset/old-slave", "needs --master"),
+    (f"{BOTH} --member pod/old-slave-0", "takes --slave, not --member"),
+    ("--path dledger --master pod/old-master-0", "needs --member"),
+    ("--master statefulset/old-slave", "it has 2 pods, name the one by pod/NAME"),
+    ("--master old-master", "old-master: name it as statefulset/NAME or pod/NAME-0"),
+    ("--master pod/old-master", "name it as statefulset/NAME or pod/NAME-0"),
+    ("--master statefulset/none", "there is no StatefulSet none in namespace shop"),
+    ("--master pod/old-slave-0 --slave statefulset/old-slave", "a pod is named twice"),
+]
+
+
+@pytest.mark.parametrize(("words", "complaint"), REFUSALS, ids=[one[1] for one in REFUSALS])
+async def test_options_that_make_no_sense_are_refused(tmp_path: Path, words: str, complaint: str) -> None:
+    world = MigrationWorld(2)
+    with pytest.raises(RequestError, match=complaint):
+        await _wish(world, words, _manifest(tmp_path / "orders.yaml", world))
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"kind": "Topic"}, "there is no single BrokerGroup in it"),
+        ({"metadata": {"name": "stock"}}, "its name is stock, and not orders"),
+        ({"metadata": {"name": GROUP, "namespace": "other"}}, "its namespace is other, and not shop"),
+        (
+            {"spec": {"cluster": "main", "durability": "AllInSync", "replicas": 1}},
+            "Field required|two copies",
+        ),
+    ],
+)
+async def test_a_manifest_that_would_not_do_is_refused(tmp_path: Path, changed: Json, complaint: str) -> None:
+    world = MigrationWorld()
+    with pytest.raises(RequestError, match=complaint):
+        await _wish(world, BOTH, _manifest(tmp_path / "orders.yaml", world, **changed))
+    with pytest.raises(RequestError, match="--broker-group"):
+        await _wish(world, BOTH, tmp_path / "none.yaml")
+
+
+async def test_the_command_says_what_it_does_and_is_short_where_all_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration_checks, "STILL_S", 0.0)
+    world = MigrationWorld()
+    options = _options(f"{BOTH} --yes", _manifest(tmp_path / "orders.yaml", world))
+    answer = await migrate_command.migrate(world.kube, NAMESPACE, options)
+    assert answer.lines == ["orders is migrated"]
+    printed = capsys.readouterr().out
+    assert "next: stop old-master-0, then old-slave-0" in printed
+    assert "done: give the volume of old-slave-0 to orders-1" in printed
+    again = await migrate_command.migrate(world.kube, NAMESPACE, options)
+    assert again.lines[0].startswith("orders is migrated: 12 topics")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("mounts", "expected"),
+    [
+        ([{"mountPath": "/data"}], Spot("data-old-0", "home/store", "home/store/commitlog")),
+        ([{"mountPath": "/data/home"}], Spot("data-old-0", "store", "store/commitlog")),
+        ([{"mountPath": "/data/home/store"}], Spot("data-old-0", "", "commitlog")),
+        ([{"mountPath": "/data/home/store/", "subPath": "a/b"}], Spot("data-old-0", "a/b", "a/b/commitlog")),
+        (
+            [{"mountPath": "/data/home/store", "subPath": "s"}, {"mountPath": "/data", "subPath": "d"}],
+            Spot("data-old-0", "s", "s/commitlog"),
+        ),
+        ([{"mountPath": "/data/home/sto"}], "/data/home/store of old-0 lies on no volume of a claim"),
+    ],
+)
+def test_a_store_is_found_on_its_volume(mounts: list[Json], expected: Spot | str) -> None:
+    live = stateful_set("old", 1)
+    live["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": "data", **one} for one in mounts
+    ]
+    found = spot_of(live, "old-0", "/data/home/store", "/data/home/store/commitlog")
+    assert found == expected or (isinstance(found, str) and str(expected) in found)
