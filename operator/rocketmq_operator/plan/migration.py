@@ -243,19 +243,21 @@ def _prepare(observed: ObservedMigration) -> Turn:
 
 def _prepare_title(observed: ObservedMigration) -> str:
     """Say what becomes of each store, and why; from then on there is no way back."""
-    texts = []
-    for member in observed.members:
-        match keeping(observed, member):
-            case "keep":
-                texts.append(f"keep the store of {member.pod} for {member.member}")
-            case "metadata":
-                texts.append(f"empty the store of {member.pod} but for topics and groups")
-            case _:
-                why = (
-                    "" if observed.wish.empty_slaves or member.log is None else _difference(observed, member)
-                )
-                texts.append(f"empty the store of {member.pod}: {why}{member.member} copies the master's log")
+    texts = [_becomes(observed, member) for member in observed.members]
     return "; ".join(texts) + " (no way back from here)"
+
+
+def _becomes(observed: ObservedMigration, member: OldMember) -> str:
+    keep = (member.store or {}).get("kept") or keeping(observed, member)
+    if keep == "metadata":
+        return f"empty the store of {member.pod} but for topics and groups"
+    if keep == "keep":
+        return f"keep the store of {member.pod} for {member.member}"
+    if observed.wish.empty_slaves:
+        return f"empty the store of {member.pod}: {member.member} copies the master's log"
+    if member.log is None:
+        return f"keep the store of {member.pod} for {member.member} if it is equal, else empty it"
+    return f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the master's log"
 
 
 def _difference(observed: ObservedMigration, member: OldMember) -> str:

@@ -1,6 +1,9 @@
 """What a person types for a migration: options are read, and refused by name where they make no sense."""
 
 import argparse
+import contextlib
+import io
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from rocketmq_operator.plugin.asking import RequestError
 from testkit.migration_world import GROUP, NAMESPACE, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
+ROOT = Path(__file__).parents[3]
 BOTH = "--master statefulset/old-master --slave statefulset/old-slave"
 
 
@@ -44,6 +48,39 @@ async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path
     assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
     wish = await _wish(world, "--path dledger --member statefulset/old-slave --broker-name RaftNode00", path)
     assert (wish.course, wish.broker_name) == (Course.DLEDGER, "RaftNode00")
+
+
+def _shown() -> list[str]:
+    text = (ROOT / "docs" / "reference" / "migration.md").read_text()
+    return re.findall(r"^kubectl rmqha (migrate .*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", _shown())
+def test_the_commands_that_the_reference_shows_are_understood(command: str) -> None:
+    options = cli.parser().parse_args(shlex.split(command))
+    manifest, spec = migrate_command.read_manifest(
+        ROOT / options.broker_group, options.group, options.namespace
+    )
+    assert (manifest["metadata"]["name"], spec.cluster) == ("payments", "main")
+
+
+def test_every_option_stands_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "migration.md").read_text()
+    options = set(re.findall(r"(--[a-z-]+)", _help())) - {
+        "--help",
+        "--namespace",
+        "--context",
+        "--kubeconfig",
+        "--output",
+    }
+    assert {option for option in options if f"`{option}" not in text and f"{option} " not in text} == set()
+
+
+def _help() -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
+        cli.parser().parse_args(["migrate", "--help"])
+    return printed.getvalue()
 
 
 REFUSALS = [

@@ -1,0 +1,181 @@
+"""Stores of real brokers of before the controllers, made ours by the commands of a migration, go on in controller mode.
+
+What a migration promises is held against Java itself: nothing that was acknowledged is lost, offsets go on where they were, and a
+slave whose log is not its master's has no say in it.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.commitlog.store import read_epochs
+from ha_sidecar.roles.metadata_guard import UpdateConsumerOffsetRequestHeader
+from testkit.broker_metadata import CONSUMERS, asking, create, has_all_made, must, wait_known
+from testkit.jars import jars
+from testkit.load import Send, read_back
+from testkit.old_group import MASTER, OLD_STORE, SLAVE, TOPIC, OldGroup, dledger
+from testkit.replica import log_prefix_equal
+from testkit.rocketmq import NameServer
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+
+KEPT = ("topics", "groups", "offsets", "consumed", "max_offset")
+
+
+@pytest.fixture
+async def old(tmp_path: Path, name_server: NameServer) -> AsyncIterator[OldGroup]:
+    group = OldGroup(await jars(), tmp_path, name_server)
+    yield group
+    await group.stop()
+
+
+def _ends(sends: list[Send]) -> dict[int, int]:
+    """Return the next offset of each queue after these sends."""
+    ends: dict[int, int] = {}
+    for send in sends:
+        if send.queue is not None and send.offset is not None:
+            ends[send.queue] = max(ends.get(send.queue, 0), send.offset + 1)
+    return ends
+
+
+async def _unexpected_and_lost(old: OldGroup, sends: list[Send], name: str) -> tuple[int, int]:
+    result = await read_back(old.jars, old.name_server.address, TOPIC, sends, old.directory / name)
+    return len(result.unexpected), len(result.lost)
+
+
+async def test_a_master_and_its_slave_go_on_with_all_that_they_had(old: OldGroup) -> None:
+    master = await old.start_old("master", MASTER)
+    slave = await old.start_old("slave", SLAVE)
+    sends = await old.send(1_000)
+    async with asking(master) as asker:
+        await create(asker)
+    await old.permit("read", master, slave)
+    await old.until_permissions(4)
+    await old.permit("write", master, slave)
+    await old.until_permissions(6)
+    await old.permit("read", master, slave)
+    await old.until_permissions(4)
+    end_offset = await old.until_equal(master, slave)
+    (before, other) = (await old.survey(master, slave))["brokers"]
+    assert (before["broker_id"], other["broker_id"]) == (0, 1)
+    assert (before["permission"], before["store"]) == (4, str(old.volume("master") / OLD_STORE))
+    for broker in (master, slave):
+        await broker.stop()
+
+    verdicts = [await old.verify(name) for name in ("master", "slave")]
+    assert [one["max_offset"] for one in verdicts] == [end_offset, end_offset]
+    assert verdicts[0]["messages"] == verdicts[1]["messages"] >= 1_000
+    for name in ("master", "slave"):
+        adopted = await old.adopt(name, "keep")
+        assert (adopted["max_offset"], adopted["stopped_in_order"]) == (end_offset, True)
+
+    new_master, new_slave = await old.start_both_new("master", "slave")
+    (after,) = (await old.survey(new_master))["brokers"]
+    assert {key: after[key] for key in KEPT if after[key] < before[key]} == {}
+    assert after["permission"] == 6
+    async with asking(new_master) as asker:
+        await wait_known(asker, has_all_made)
+    more = await old.send(300)
+    assert {queue: offset for queue, offset in _ends(sends).items() if _begins(more)[queue] < offset} == {}
+    assert await _unexpected_and_lost(old, [*sends, *more], "read") == (0, 0)
+    for broker in (new_slave, new_master):
+        await broker.stop()
+    for broker in (new_slave, new_master):
+        entries = [(entry.epoch, entry.start_offset) for entry in read_epochs(broker.store)]
+        assert entries[:2] == [(0, 0), (1, end_offset)]
+    logs = [broker.store / "commitlog" for broker in (new_master, new_slave)]
+    assert log_prefix_equal(logs[0], logs[1], end_offset)
+
+
+def _begins(sends: list[Send]) -> dict[int, int]:
+    """Return the first offset of each queue in these sends."""
+    begins: dict[int, int] = {}
+    for send in sends:
+        if send.queue is not None and send.offset is not None:
+            begins[send.queue] = min(begins.get(send.queue, send.offset), send.offset)
+    return begins
+
+
+async def _apart(old: OldGroup, *, slave_has_others: bool) -> list[Send]:
+    """Run a master and a slave, and let the master alone take more; return what the master took.
+
+    With `slave_has_others`, the slave then runs alone for a while too, as a master, and takes what the master never had.
+    """
+    master = await old.start_old("master", MASTER)
+    slave = await old.start_old("slave", SLAVE)
+    sends = await old.send(300)
+    await old.until_equal(master, slave)
+    await slave.stop()
+    sends += await old.send(200)
+    await master.stop()
+    if slave_has_others:
+        alone = await old.start_old("slave", MASTER)
+        await old.send(400)
+        await alone.stop()
+    return sends
+
+
+@pytest.mark.parametrize("slave_has_others", [False, True], ids=["less", "others"])
+async def test_a_slave_with_another_log_is_emptied_and_copies_its_masters(
+    old: OldGroup, slave_has_others: bool
+) -> None:
+    sends = await _apart(old, slave_has_others=slave_has_others)
+    masters, slaves = [await old.verify(name) for name in ("master", "slave")]
+    assert (masters["messages"], masters["max_offset"]) != (slaves["messages"], slaves["max_offset"])
+    assert (slaves["max_offset"] > masters["max_offset"]) is slave_has_others
+    await old.adopt("master", "keep")
+    await old.adopt("slave", "empty")
+    master, slave = await old.start_both_new("master", "slave")
+    assert await _unexpected_and_lost(old, sends, "read") == (0, 0)
+    logs = [broker.store / "commitlog" for broker in (master, slave)]
+    assert log_prefix_equal(logs[0], logs[1], masters["max_offset"])
+
+
+async def test_a_slave_that_is_kept_and_goes_first_takes_its_masters_messages_away(old: OldGroup) -> None:
+    """The trap that RocketMQ's documents warn of, so that it is known to be one: a migration never does this."""
+    sends = await _apart(old, slave_has_others=False)
+    for name in ("master", "slave"):
+        await old.adopt(name, "keep")
+    await old.start_both_new("slave", "master")
+    unexpected, lost = await _unexpected_and_lost(old, sends, "read")
+    assert unexpected == 0
+    assert lost >= 200
+
+
+async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old: OldGroup) -> None:
+    broker = await old.start_old("master", dledger())
+    sends = await old.send(60)
+    async with asking(broker) as asker:
+        await create(asker)
+        nobody = (await old.survey(broker, unread=True))["unread"]
+        assert [(one["topic"], one["group"]) for one in nobody] == [(TOPIC, "")]
+        for less, expected in ((1, [(TOPIC, CONSUMERS, 1)]), (0, [])):
+            for number, (queue, end) in enumerate(sorted(_ends(sends).items())):
+                offset = end - less if number == 0 else end
+                header = UpdateConsumerOffsetRequestHeader(CONSUMERS, TOPIC, queue, offset)
+                await must(asker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            told = await old.survey(broker, unread=True)
+            found = [(one["topic"], one["group"], one["messages"]) for one in told["unread"]]
+            assert found == expected
+    (before,) = told["brokers"]
+    assert before["dledger"]
+    assert before["broker_id"] == 0
+    await old.permit("read", broker)
+    await old.until_permissions(4)
+    await broker.stop()
+    await old.adopt("master", "metadata")
+    left = {path.name for path in broker.store.rglob("*") if path.is_file()}
+    assert left == {"topics.json", "subscriptionGroup.json"}
+
+    await old.controllers.start()
+    again = await old.start_new("master")
+    await old.name_server.wait_for_master(again.place.group)
+    (after,) = (await old.survey(again))["brokers"]
+    assert after["topics"] >= before["topics"]
+    assert after["groups"] >= before["groups"]
+    assert (after["offsets"], after["min_offset"]) == (0, 0)
+    more = await old.send(60)
+    assert set(_begins(more).values()) == {0}
+    assert await _unexpected_and_lost(old, more, "read") == (0, 0)
