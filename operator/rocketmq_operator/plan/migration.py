@@ -132,8 +132,7 @@ def _strayed(observed: ObservedMigration) -> str:
 
 
 def _belongs(step: MigrationStep, observed: ObservedMigration) -> bool:
-    compares = observed.wish.course is Course.MASTER_SLAVE and not observed.wish.empty_slaves
-    return step.name != "compare" or compares
+    return step.name != "compare" or observed.wish.course is Course.MASTER_SLAVE
 
 
 def _pods(members: tuple[OldMember, ...]) -> str:
@@ -200,13 +199,13 @@ def _stop(observed: ObservedMigration) -> Turn:
 def _is_compared(observed: ObservedMigration) -> bool:
     return all(
         member.log is not None or member.store is not None or member.holder is not Holder.OLD
-        for member in observed.members
+        for member in observed.asked
     )
 
 
 def _compare(observed: ObservedMigration) -> Turn:
     writes = []
-    for member in observed.members:
+    for member in observed.asked:
         note = member.note
         if note is not None and member.log is None:
             body = migration_pods.verify(observed, member, note)
@@ -355,7 +354,7 @@ STEPS: Final[tuple[MigrationStep, ...]] = (
         _stop,
     ),
     MigrationStep(
-        "compare", lambda seen: f"check every record of {_pods(seen.members)}", _is_compared, _compare
+        "compare", lambda seen: f"check every record of {_pods(seen.asked)}", _is_compared, _compare
     ),
     MigrationStep("prepare", _prepare_title, _is_prepared, _prepare),
     MigrationStep(

@@ -73,8 +73,15 @@ def at_old_brokers(observed: ObservedMigration) -> str:
 
 
 def _at_broker(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
-    if member not in observed.asked:
-        return
+    if member in observed.asked:
+        yield from _as_it_says(observed, member)
+    if isinstance(member.spot, str):
+        yield member.spot or f"it is not known where the store of {member.pod} lies"
+    elif member.volume is None:
+        yield f"claim {member.spot.claim} of {member.pod} has no volume"
+
+
+def _as_it_says(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
     if not member.runs:
         yield f"{member.pod} does not run: start it, so that it can be asked what it has"
     said = member.said
@@ -91,12 +98,10 @@ def _at_broker(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
         yield f"{member.pod} is not of that kind: its path is {other.value}"
     if said.kind != DEFAULT_STORE:
         yield f"{member.pod} has a store of type {said.kind}; only the default one can be moved"
+    if "," in said.commit_log:
+        yield f"{member.pod} has its log in several places: {said.commit_log}"
     if wish.course is Course.MASTER_SLAVE:
         yield from _as_master_or_slave(observed, member, said)
-    if isinstance(member.spot, str):
-        yield member.spot or f"it is not known where the store of {member.pod} lies"
-    elif member.volume is None:
-        yield f"claim {member.spot.claim} of {member.pod} has no volume"
 
 
 def _as_master_or_slave(observed: ObservedMigration, member: OldMember, said: Said) -> Iterator[str]:

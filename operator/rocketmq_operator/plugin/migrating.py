@@ -29,7 +29,7 @@ from rocketmq_operator.plan.migration_undo import undo_plan
 from rocketmq_operator.plan.migration_writes import Create, Patch, Remove, Task, Write
 from rocketmq_operator.plugin.asking import RequestError
 
-POLL_S: Final = 1.0
+POLL_S: Final = 2.0
 WRITES_MAX: Final = 60
 """Of one step: far more than any has."""
 _TAKEN_KINDS: Final = ("StatefulSet", "Service", "ConfigMap")

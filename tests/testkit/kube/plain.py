@@ -37,7 +37,7 @@ def _controllers() -> list[str]:
     return [f"controller-{number}.controller:{_CONTROLLER_PORT}" for number in range(_CONTROLLERS)]
 
 
-def _set(name: str, replicas: int, script: str, heap_mebibytes: int) -> list[Json]:
+def java_set(name: str, replicas: int, script: str, heap_mebibytes: int) -> list[Json]:
     """Return a headless Service and a StatefulSet whose pods run one of RocketMQ's start scripts."""
     labels = {"app": name}
     pod: Json = {
@@ -94,7 +94,8 @@ def _set(name: str, replicas: int, script: str, heap_mebibytes: int) -> list[Jso
     return [service, stateful_set]
 
 
-def _script(program: str, settings: dict[str, str]) -> str:
+def start_script(program: str, settings: dict[str, str]) -> str:
+    """Return the script that writes a configuration and runs one of RocketMQ's programs with it until SIGTERM."""
     lines = "\\n".join(f"{key}={value}" for key, value in settings.items())
     return "\n".join(
         (
@@ -132,9 +133,9 @@ def manifests() -> list[Json]:
         "mappedFileSizeCommitLog": "67108864",
     }
     return [
-        *_set("nameserver", 1, _script("mqnamesrv", {"listenPort": "9876"}), 256),
-        *_set("controller", _CONTROLLERS, _script("mqcontroller", controller), 256),
-        *_set("broker", _BROKERS, _script("mqbroker", broker), 512),
+        *java_set("nameserver", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256),
+        *java_set("controller", _CONTROLLERS, start_script("mqcontroller", controller), 256),
+        *java_set("broker", _BROKERS, start_script("mqbroker", broker), 512),
     ]
 
 

@@ -113,9 +113,21 @@ async def test_slaves_are_emptied_unseen_where_that_is_asked_for() -> None:
     world.empty_slaves = True
     world.kube.silent.add("old-slave-0")
     world.old_store("old-slave-0").log = [*LOG, "more"]
-    plan = await _migrate(world)
-    assert "compare" not in [name for name, _, _ in plan.steps]
+    _without(("Pod", NAMESPACE, "old-slave-0"))(world)
+    await _migrate(world)
     _has_moved(world)
+    assert [task.split()[1] for task in world.kube.tasks if task.startswith("verify")] == [
+        "/volume/home/store/commitlog"
+    ]
+
+
+async def test_where_a_slave_that_is_not_asked_has_its_store_must_be_known_all_the_same() -> None:
+    world = MigrationWorld()
+    world.empty_slaves = True
+    world.kube.objects["PersistentVolumeClaim", NAMESPACE, "data-old-slave-0"]["spec"].pop("volumeName")
+    with pytest.raises(RequestError, match="claim data-old-slave-0 of old-slave-0 has no volume"):
+        await _migrate(world)
+    assert set(world.kube.permissions.values()) == {6}
 
 
 async def _migrate_until(world: MigrationWorld, step: str) -> None:
@@ -176,6 +188,7 @@ REFUSALS: list[tuple[Callable[[MigrationWorld], None], str]] = [
     (_said("old-slave-0", controller_mode=True), "old-slave-0 has controllers already"),
     (_said("old-master-0", dledger=True), "old-master-0 is not of that kind: its path is dledger"),
     (_said("old-master-0", kind="defaultRocksDB"), "old-master-0 has a store of type defaultRocksDB"),
+    (_said("old-slave-0", commit_log="/data/a,/data/b"), "old-slave-0 has its log in several places"),
     (_said("old-master-0", broker_id=1), "old-master-0 is a slave: its brokerId is 1"),
     (_said("old-slave-0", broker_id=0), "old-slave-0 is a master: its brokerId is 0"),
     (_spec(logFileMebibytes=1024), "spec.logFileMebibytes must be 64"),

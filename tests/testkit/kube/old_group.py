@@ -1,0 +1,96 @@
+"""A master and a slave as StatefulSets, without controllers and without any of ours: what a migration begins with.
+
+The shape of their pods is that of `plain`. Their store lies where ours do not, so that it has to be moved; their pods satisfy the
+restricted profile, because whatever a migration starts beside them has to.
+"""
+
+from typing import Final
+
+from testkit.kube.kubectl import Cluster, Json, until
+from testkit.kube.plain import java_set, start_script
+
+GROUP: Final = "payments"
+NAME_SERVERS: Final = "names-0.names:9876"
+MASTER: Final = "old-master"
+SLAVE: Final = "old-slave"
+STORE: Final = "/data/home/store"
+LOG_FILE_BYTES: Final = 64 << 20
+_READY_TIMEOUT_S: Final = 240.0
+_APART: Final = {"group": "old"}
+
+
+def manifests() -> list[Json]:
+    """Return a name server, a master and a slave."""
+    broker = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": GROUP,
+        "namesrvAddr": NAME_SERVERS,
+        "brokerIP1": "$POD_IP",
+        "brokerIP2": "$POD_IP",
+        "storePathRootDir": STORE,
+        "storePathCommitLog": f"{STORE}/commitlog",
+        "mappedFileSizeCommitLog": str(LOG_FILE_BYTES),
+        "autoCreateTopicEnable": "true",
+    }
+    master = {**broker, "brokerId": "0", "brokerRole": "ASYNC_MASTER"}
+    slave = {**broker, "brokerId": "1", "brokerRole": "SLAVE"}
+    found = [
+        *java_set("names", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256),
+        *java_set(MASTER, 1, start_script("mqbroker", master), 512),
+        *java_set(SLAVE, 1, start_script("mqbroker", slave), 512),
+    ]
+    for one in found:
+        if one["kind"] == "StatefulSet":
+            _restrict(one["spec"]["template"], apart=one["metadata"]["name"] != "names")
+    return found
+
+
+def _restrict(template: Json, *, apart: bool) -> None:
+    """Make a pod satisfy the restricted profile, and keep brokers on nodes of their own."""
+    pod = template["spec"]
+    pod["securityContext"] |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    if apart:
+        template["metadata"]["labels"] |= _APART
+        term = {"labelSelector": {"matchLabels": _APART}, "topologyKey": "kubernetes.io/hostname"}
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        pod["affinity"] = {"podAntiAffinity": rule}
+
+
+class OldGroup:
+    """The old brokers in a namespace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Take the cluster, with the namespace in which they are to be."""
+        self.cluster: Final = cluster
+
+    async def install(self) -> None:
+        """Apply them; the slave asks the name server for its master, so that comes last."""
+        names, master, slave = (manifests()[at : at + 2] for at in (0, 2, 4))
+        for part in (names, master, slave):
+            await self.cluster.apply(*part)
+            await self.until_runs(part[1]["metadata"]["name"])
+
+    async def until_runs(self, name: str) -> None:
+        """Wait until a broker's pod runs and its port is open."""
+
+        async def runs() -> bool:
+            (pod,) = await self.cluster.find("pods", f"app={name}")
+            statuses = pod.get("status", {}).get("containerStatuses", [])
+            return bool(statuses) and all(one["ready"] for one in statuses)
+
+        await until(f"{name} runs", runs, _READY_TIMEOUT_S, poll_s=1.0)
+
+    async def replicas(self) -> dict[str, int]:
+        """Return how many pods each StatefulSet is asked to have."""
+        found = await self.cluster.find("statefulsets")
+        return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
+
+    async def volume(self, claim: str) -> str:
+        """Return the volume that a claim is bound to."""
+        found = await self.cluster.get("pvc", claim)
+        assert found["status"]["phase"] == "Bound", found
+        return str(found["spec"]["volumeName"])
