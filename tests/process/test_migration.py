@@ -15,7 +15,7 @@ from ha_sidecar.roles.metadata_guard import UpdateConsumerOffsetRequestHeader
 from testkit.broker_metadata import CONSUMERS, asking, create, has_all_made, must, wait_known
 from testkit.jars import jars
 from testkit.load import Send, read_back
-from testkit.old_group import MASTER, OLD_STORE, SLAVE, TOPIC, OldGroup, dledger
+from testkit.old_group import FILE_BYTES, MASTER, OLD_STORE, SLAVE, TOPIC, OldGroup, dledger
 from testkit.replica import log_prefix_equal
 from testkit.rocketmq import NameServer
 
@@ -179,3 +179,24 @@ async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old
     more = await old.send(60)
     assert set(_begins(more).values()) == {0}
     assert await _unexpected_and_lost(old, more, "read") == (0, 0)
+
+
+async def test_a_master_whose_oldest_file_is_gone_serves_a_slave_that_begins_empty(old: OldGroup) -> None:
+    """Its first epoch must begin where the log does, and not where its mastership does: else Java sends what is no stream."""
+    master = await old.start_old("master", MASTER)
+    await old.send(700)
+    await master.stop()
+    log = old.volume("master") / OLD_STORE / "commitlog"
+    oldest, *others = sorted(path for path in log.iterdir() if path.name.isdigit())
+    assert others
+    oldest.unlink()
+    adopted = await old.adopt("master", "keep")
+    assert adopted["min_offset"] == int(others[0].name) > 0
+    new_master, new_slave = await old.start_both_new("master", "slave")
+    end_offset = await old.until_equal(new_master, new_slave)
+    assert end_offset >= adopted["max_offset"]
+    for path in sorted((new_slave.store / "commitlog").iterdir()):
+        if path.name.isdigit() and int(path.name) < end_offset:
+            length = min(FILE_BYTES, end_offset - int(path.name))
+            held = (new_master.store / "commitlog" / path.name).read_bytes()[:length]
+            assert path.read_bytes()[:length] == held
