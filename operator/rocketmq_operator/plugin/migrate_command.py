@@ -175,8 +175,8 @@ async def _pods_of(server: MigrationServer, namespace: str, reference: str) -> S
 
 
 async def _confirm(question: str) -> bool:
-    sys.stdout.write(f"{question} [y/N] ")
-    sys.stdout.flush()
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
     answer = await asyncio.to_thread(sys.stdin.readline)
     return answer.strip().lower() in {"y", "yes"}
 

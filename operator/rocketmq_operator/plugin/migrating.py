@@ -311,11 +311,18 @@ class Migration:
         return text
 
     async def _removed(self, body: Json) -> None:
-        """Remove a pod of that name and wait until it is gone."""
+        """Remove a pod of that name and wait until it is gone.
+
+        Raises:
+            RequestError: it does not go.
+        """
         name = body["metadata"]["name"]
+        began_s = time.monotonic()
         while (live := await self._server.get("Pod", self._wish.namespace, name)) is not None:
             if not live["metadata"].get("deletionTimestamp"):
                 await self._server.delete("Pod", self._wish.namespace, name, live["metadata"]["uid"])
+            if time.monotonic() - began_s > self._manner.timeout_s:
+                raise RequestError(f"pod {name} does not go: its node does not answer")
             await asyncio.sleep(min(self._manner.poll_s, 0.5))
 
 

@@ -15,7 +15,7 @@ from rocketmq_operator.plan import migration_checks
 from rocketmq_operator.plan.migration_seen import Course, Spot, Wish, spot_of
 from rocketmq_operator.plugin import cli, migrate_command
 from rocketmq_operator.plugin.asking import RequestError
-from testkit.migration_world import GROUP, NAMESPACE, MigrationWorld, stateful_set
+from testkit.migration_world import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -136,6 +136,49 @@ async def test_the_command_says_what_it_does_and_is_short_where_all_is_done(
     again = await migrate_command.migrate(world.kube, NAMESPACE, options)
     assert again.lines[0].startswith("orders is migrated: 12 topics")
     assert capsys.readouterr().out == ""
+
+
+class _Watched:
+    """A server that keeps which verb was used on which kind."""
+
+    def __init__(self, server: MigrationKube) -> None:
+        self._server = server
+        self.used: set[tuple[str, str]] = set()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        self.used.add(("get", kind))
+        return await self._server.get(kind, namespace, name)
+
+    async def create(self, body: Json) -> Json:
+        self.used.add(("create", body["kind"]))
+        return await self._server.create(body)
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Json) -> Json:
+        self.used.add(("patch", kind))
+        return await self._server.patch(kind, namespace, name, body)
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        self.used.add(("delete", kind))
+        await self._server.delete(kind, namespace, name, uid)
+
+
+async def test_the_rights_that_it_takes_are_those_that_the_reference_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration_checks, "STILL_S", 0.0)
+    world = MigrationWorld()
+    watched = _Watched(world.kube)
+    options = _options(f"{BOTH} --yes", _manifest(tmp_path / "orders.yaml", world))
+    await migrate_command.migrate(watched, NAMESPACE, options)
+    text = (ROOT / "docs" / "reference" / "migration.md").read_text()
+    rights = text[text.index("## Rights") : text.index("## Limits")].replace("\n", " ")
+    listed = {
+        (verb, kind)
+        for verbs, kinds in re.findall(r"((?:`[a-z]+`(?: and )?)+) of ([a-z, ]+)[;.]", rights)
+        for verb in re.findall("[a-z]+", verbs.replace(" and ", " "))
+        for kind in re.split(", | and ", kinds)
+    }
+    assert {(verb, f"{kind.lower()}s") for verb, kind in watched.used} == listed
 
 
 @pytest.mark.parametrize(
