@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
 from slo_pipeline.jobs.gold import gold, period
-from slo_pipeline.jobs.options import add_input, add_master, add_objectives
+from slo_pipeline.jobs.options import add_input, add_master, add_objectives, days
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
@@ -51,13 +51,6 @@ def target(text: str) -> float:
             f"{text!r} is no objective: write a percentage below 100, such as 99.95"
         )
     return value
-
-
-def days(text: str) -> int:
-    """Return a window in whole days (an argparse type)."""
-    if not text.isdecimal() or not 1 <= int(text) <= 366:
-        raise argparse.ArgumentTypeError(f"{text!r} is no window: write 1 to 366 days")
-    return int(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
