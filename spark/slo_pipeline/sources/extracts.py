@@ -76,9 +76,8 @@ def _gathered(
     """Yield the rows of many segments in tables of about ROWS_HELD_MAX rows; `metrics` None keeps all."""
     held: list[pa.Table] = []
     for path in paths:
-        for batch in pq.ParquetFile(path).iter_batches(ROWS_HELD_MAX, columns=schema.names):
-            rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-            held.append(rows if metrics is None else needed(rows, metrics))
+        for rows in _rows(path, schema, metrics):
+            held.append(rows)
             if sum(one.num_rows for one in held) >= ROWS_HELD_MAX:
                 yield pa.concat_tables(held)
                 held = []
@@ -86,27 +85,35 @@ def _gathered(
         yield pa.concat_tables(held)
 
 
-def needed(samples: pa.Table, metrics: Collection[str]) -> pa.Table:
-    """Keep the samples that a report reads: of these metrics, and the first row of each scrape, which says that it was one.
+def _rows(path: Path, schema: pa.Schema, metrics: Collection[str] | None) -> Iterator[pa.Table]:
+    """Yield the rows of one segment that are kept."""
+    file = pq.ParquetFile(path)
+    kept = None if metrics is None else needed(file.read(["metric", "instance", "ts"]), metrics)
+    begin = 0
+    for batch in file.iter_batches(ROWS_HELD_MAX, columns=schema.names):
+        rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+        yield rows if kept is None else rows.filter(kept.slice(begin, rows.num_rows))
+        begin += rows.num_rows
+
+
+def needed(samples: pa.Table, metrics: Collection[str]) -> pa.ChunkedArray:
+    """Tell of each sample whether a report reads it: of these metrics, or the only trace of its scrape.
 
     Args:
-        samples: rows of the samples segment; those of a scrape stand together, or more are kept than needed.
+        samples: the columns metric, instance and ts of one segment, in any order of rows.
         metrics: sample names.
     """
     named = _call(
         "is_in", samples["metric"], options=pc.SetLookupOptions(pa.array(sorted(metrics), pa.string()))
     )
-    return samples.filter(_call("or", named, _begins_scrape(samples)))
-
-
-def _begins_scrape(samples: pa.Table) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Tell of each row whether the one before it is of another scrape."""
-    first = pa.array([True] if samples.num_rows else [], pa.bool_())
-    changes = [
-        _call("not_equal", samples[name].slice(1), samples[name].slice(0, max(samples.num_rows - 1, 0)))
-        for name in ("instance", "ts")
-    ]
-    return pa.chunked_array([first, *_call("or", *changes).chunks], pa.bool_())
+    scrapes = samples.select(["instance", "ts"]).append_column(
+        "row", pa.array(range(samples.num_rows), pa.int64())
+    )
+    keys = ["instance", "ts"]
+    told = scrapes.filter(named).group_by(keys).aggregate([])
+    untold = scrapes.filter(_call("invert", named)).join(told, keys, join_type="left anti")
+    first = untold.group_by(keys).aggregate([("row", "min")])["row_min"]
+    return _call("or", named, _call("is_in", scrapes["row"], options=pc.SetLookupOptions(first)))
 
 
 def _file(tables: Path, kind: str, day: dt.date) -> Path:

@@ -31,26 +31,51 @@ def _samples(*scrapes: tuple[str, int, tuple[str, ...]]) -> pa.Table:
 
 
 def _kept(samples: pa.Table) -> list[tuple[str, int, str]]:
-    found: list[dict[str, Any]] = extracts.needed(samples, {"lag", "up"}).to_pylist()
+    found: list[dict[str, Any]] = samples.filter(extracts.needed(samples, {"lag", "up"})).to_pylist()
     return [(row["instance"], row["ts"].second, row["metric"]) for row in found]
 
 
-def test_of_a_scrape_the_named_samples_stay_and_its_first_row() -> None:
-    samples = _samples(
-        ("a", 1, ("cpu", "lag", "size", "up")), ("b", 1, ("lag", "cpu")), ("a", 2, ("cpu", "disk"))
-    )
-    assert _kept(samples) == [
-        ("a", 1, "cpu"),
+SCRAPES = _samples(
+    ("a", 1, ("cpu", "lag", "size", "up")),
+    ("b", 1, ("lag", "cpu")),
+    ("a", 2, ("cpu", "disk")),
+    ("b", 2, ("cpu", "up")),
+)
+
+
+def test_of_a_scrape_the_named_samples_stay_and_where_there_are_none_one_that_says_that_it_was() -> None:
+    assert _kept(SCRAPES) == [
         ("a", 1, "lag"),
         ("a", 1, "up"),
         ("b", 1, "lag"),
         ("a", 2, "cpu"),
+        ("b", 2, "up"),
     ]
+
+
+def test_the_order_of_rows_is_no_matter() -> None:
+    """The collector's segments are ordered by metric, so that a scrape's samples are far from each other."""
+    assert sorted(_kept(SCRAPES.sort_by("metric"))) == sorted(_kept(SCRAPES))
 
 
 @pytest.mark.parametrize("samples", [_samples(), _samples(("a", 1, ("cpu",)))])
 def test_few_rows_are_no_special_case(samples: pa.Table) -> None:
-    assert extracts.needed(samples, {"lag"}).equals(samples)
+    assert samples.filter(extracts.needed(samples, {"lag"})).equals(samples)
+
+
+def test_samples_are_kept_across_batches_of_a_large_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extracts, "ROWS_HELD_MAX", 3)
+    folder = tmp_path / "samples" / f"day={DAY}"
+    folder.mkdir(parents=True)
+    by_metric = SCRAPES.sort_by("metric")
+    pq.write_table(by_metric, folder / "one.parquet")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    extracts.write(tmp_path, [f"samples/day={DAY}/one.parquet"], {"lag", "up"}, scratch)
+    made = pq.read_table(scratch / "extract_samples.parquet")
+    assert made.equals(by_metric.filter(extracts.needed(by_metric, {"lag", "up"})))
 
 
 def test_every_metric_that_a_report_reads_is_kept() -> None:
