@@ -78,7 +78,7 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB beside
+bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB and Prometheus beside
 	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients

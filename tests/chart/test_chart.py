@@ -265,6 +265,20 @@ def test_days_are_kept_before_a_report_is_made_of_them_where_that_is_asked() -> 
     }
 
 
+def test_segments_are_as_long_as_is_asked() -> None:
+    settings = (
+        "measure.enabled=true",
+        "measure.segmentSeconds.canary=600",
+        "measure.segmentSeconds.collector=30",
+    )
+    (made,) = [
+        one for one in of(rendered(*settings), "Deployment") if one["metadata"]["name"].endswith("-measure")
+    ]
+    containers = {one["name"]: one.get("args", []) for one in made["spec"]["template"]["spec"]["containers"]}
+    assert "--segment-seconds=30s" in containers["collector"]
+    assert "--segment-seconds=600s" in containers["canary-orders"]
+
+
 def test_nothing_is_measured_unless_asked() -> None:
     assert [one["metadata"]["name"] for one in of(rendered(), "Deployment")] == ["demo-operator"]
     assert of(rendered(), "PersistentVolumeClaim") == []

@@ -91,6 +91,7 @@ def _sections(value: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         ('measure.controllers="three"', ["measure", "controllers"]),
         ('measure.canaryRate="20"', ["measure", "canaryRate", "number"]),
         ("measure.canaryRate=-1", ["measure", "canaryRate"]),
+        ("measure.segmentSeconds.canary=0", ["measure", "segmentSeconds", "canary"]),
         ('measure.storage.size="-1Gi"', ["measure", "storage", "size"]),
         ("measure.storage.size=10", ["measure", "storage", "size", "string"]),
         ('measure.resources.canary.limits.memory="-5Mi"', ["measure", "canary", "memory"]),

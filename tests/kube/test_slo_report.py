@@ -70,6 +70,21 @@ async def test_a_report_is_made_on_request_and_says_what_it_came_to(release: Rel
     assert status["address"] in columns[1]
 
 
+async def test_a_report_may_keep_what_it_reads_of_closed_days(release: Release) -> None:
+    cluster, report = release.cluster, Report(release.cluster, "weekly")
+    await as_shown(
+        cluster, 'kubectl -n rocketmq patch rmqslo weekly --type=merge -p \'{"spec":{"daily":true}}\''
+    )
+    await report.until_acted_on()
+    status = await report.run_now("weekly-daily")
+    assert status["lastResult"] == "Succeeded", status
+    known = (
+        (await cluster.shell(MEASURE, "server", "ls /data/report-days/weekly/segments/days")).decode().split()
+    )
+    assert known, "each day that was looked at has a manifest"
+    await report.patch({"daily": False})
+
+
 async def test_a_report_on_two_executors_is_the_same_page_byte_for_byte(release: Release) -> None:
     cluster, report = release.cluster, Report(release.cluster, "weekly")
     await measure(cluster, "measure.report.executors=true")

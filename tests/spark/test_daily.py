@@ -3,12 +3,14 @@
 import csv
 import datetime as dt
 import io
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,6 +18,7 @@ from slo_pipeline.jobs.cli import main
 from slo_pipeline.jobs.days import late_rows, late_segments, run_days
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.report import WRITTEN
 from slo_pipeline.objectives.file import load
 from slo_pipeline.sources.segments import read_inputs
 from testkit import synthetic
@@ -58,6 +61,9 @@ def test_two_days_add_up_to_the_whole_across_midnight(
     assert main(daily) == 0
     assert capsys.readouterr().out == "2026-11-20 closed: 3 segments\n2026-11-21 computed: 3 segments\n"
     assert _sums(_rows(tables, "sli_minutes")) == sums
+    assert [path.name for path in (tables / "extract_samples").iterdir()] == ["day=2026-11-20"], (
+        "the closed one"
+    )
     found = Counter((row["group"], row["booking"], row["failover_id"]) for row in _rows(tables, "booked"))
     assert found == booked
     assert sorted(row["failover_id"] for row in _rows(tables, "failovers")) == [
@@ -69,6 +75,79 @@ def test_two_days_add_up_to_the_whole_across_midnight(
     assert {
         (row["slo"], row["group"]): (int(row["good"]), int(row["bad"]), int(row["unknown"])) for row in status
     } == sums
+
+
+def _controller_rows(story: synthetic.Story) -> list[dict[str, Any]]:
+    """Return what a controller says every second, on a page where most of the samples are no report's business."""
+    seen = {
+        "up": 1.0,
+        "rmqha_controller_role": 3.0,
+        "rmqha_controller_term": 7.0,
+        "process_cpu_seconds_total": 1.0,
+    }
+    of_group = {"rmqha_group_sync_state_set_size": 2.0, "rmqha_group_replicas": 3.0, "rmqha_group_epoch": 4.0}
+    rows = []
+    for second in range(story.duration_s):
+        scrape = {
+            "ts": story.us(second * 1_000 + 400),
+            "instance": "controller-0",
+            "instance_uid": "controller-0/1",
+            "embedded_ts": None,
+        }
+        # A quarter of a minute without a leader, across midnight.
+        led = {"rmqha_controller_role": 1.0} if 295 <= second < 310 else {}
+        rows += [
+            scrape | {"metric": name, "labels": {}, "value": value} for name, value in (seen | led).items()
+        ]
+        labels = {"cluster": story.cluster, "group": "orders"}
+        rows += [
+            scrape | {"metric": name, "labels": labels, "value": value} for name, value in of_group.items()
+        ]
+    return rows
+
+
+def test_a_report_of_extracts_says_what_the_one_of_segments_says_and_needs_no_segment_of_a_closed_day(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = replace(synthetic.two_failovers_and_a_switchover(), begin_us=MIDNIGHT_US - 301 * US_PER_S)
+    data, tables = tmp_path / "data", tmp_path / "tables"
+    synthetic.write(story, data)
+    write_rows(tmp_path / "controller", "samples", _controller_rows(story))
+    for path in (tmp_path / "controller" / "samples").glob("*/*.parquet"):
+        path.rename(data / "samples" / path.parent.name / "controller.parquet")
+    daily = ["daily", "--input", str(data), "--tables", str(tables), "--now", "2026-11-21T12:00:00Z"]
+    assert main([*daily, "--extracts-only"]) == 0
+    assert not (tables / "sli_minutes").exists()
+    kept = (
+        ds.dataset(str(tables / "extract_samples"), format="parquet")
+        .to_table()["metric"]
+        .unique()
+        .to_pylist()
+    )
+    assert {"rocketmq_messages_in_total", "process_cpu_seconds_total", "rmqha_group_epoch"} & set(
+        kept
+    ) == set()
+    report = ["report", "--input", str(data)]
+    assert main([*report, "--out", str(tmp_path / "segments")]) == 0
+    for kind in ("samples", "events", "probe_ops"):
+        shutil.rmtree(data / kind / "day=2026-11-20")
+    assert main([*report, "--tables", str(tables), "--out", str(tmp_path / "extracts")]) == 0
+    expected = sorted((tmp_path / "segments" / "tables").iterdir())
+    assert len(expected) == len(WRITTEN)
+    for path in expected:
+        assert pq.read_table(tmp_path / "extracts" / "tables" / path.name).equals(pq.read_table(path)), (
+            path.name
+        )
+    status = {
+        row["slo"]: row for row in pq.read_table(tmp_path / "extracts/tables/slo_status.parquet").to_pylist()
+    }
+    assert len(status) == len(load().slos), "no objective is without a number"
+    assert status["controller-leader"]["bad"] == 2, "a slice on each side of midnight"
+    pages = [
+        (tmp_path / which / "failovers" / "fo-demo.orders.3.html").read_bytes()
+        for which in ("segments", "extracts")
+    ]
+    assert pages[0] == pages[1]
 
 
 def test_a_report_leaves_out_what_came_too_late_and_counts_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,17 +64,21 @@ class ReportWorld:
             pod["metadata"]["ownerReferences"] = [{"uid": self.get("Job", name)["metadata"]["uid"]}]
             self.kube.put(pod)
 
-    def put_success(self, name: str, message: str | None) -> None:
-        """Make a run that ended well now; without a message its pod is gone."""
+    def put_success(self, name: str, message: str | None, *, prepared: str | None = None) -> None:
+        """Make a run that ended well now; without a message its pod is gone. `prepared`: what its init container left."""
         status = {
             "completionTime": _text(self.now),
             "conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": _text(self.now)}],
         }
         pod = None if message is None else _ended(self.now, 0, "Completed", message)
+        if pod is not None and prepared is not None:
+            pod |= _ended(self.now, 0, "Completed", prepared, prepares=True)
         self.put_run(name, status=status, pod_status=pod)
 
-    def put_failure(self, name: str, message: str | None, reason: str = "Error") -> None:
-        """Make a run that failed now; without a message its pod is gone."""
+    def put_failure(
+        self, name: str, message: str | None, reason: str = "Error", *, prepares: bool = False
+    ) -> None:
+        """Make a run that failed now; without a message its pod is gone. `prepares`: in its init container."""
         failed = {
             "type": "Failed",
             "status": "True",
@@ -82,7 +86,7 @@ class ReportWorld:
             "message": "Job has reached the specified backoff limit",
             "lastTransitionTime": _text(self.now),
         }
-        pod = None if message is None else _ended(self.now, 2, reason, message)
+        pod = None if message is None else _ended(self.now, 2, reason, message, prepares=prepares)
         self.put_run(name, status={"conditions": [failed]}, pod_status=pod)
 
     async def one_pass(self) -> float | None:
@@ -136,8 +140,10 @@ def _object(kind: str, name: str, labels: dict[str, str], **rest: Json) -> Json:
     return {"kind": kind, "metadata": metadata, **rest}
 
 
-def _ended(at: datetime, exit_code: int, reason: str, message: str) -> Json:
+def _ended(at: datetime, exit_code: int, reason: str, message: str, *, prepares: bool = False) -> Json:
     end = {"exitCode": exit_code, "reason": reason, "message": message, "finishedAt": _text(at)}
+    if prepares:
+        return {"initContainerStatuses": [{"name": "daily", "state": {"terminated": end}}]}
     return {"containerStatuses": [{"name": "report", "state": {"terminated": end}}]}
 
 

@@ -131,6 +131,9 @@ class SLOReportSpec(SpecModel):
     """How many executors the engine kubernetes has."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Account that makes and removes the executors' pods; the chart's (measure.report.executors=true) when absent."""
+    daily: bool = False
+    """Whether each run first takes out of the segments of closed days, once for each day, what reports read, and reads that instead. It
+    is kept on the volume, and what came too late for a closed day is left out and counted."""
     suspend: bool = False
     """Whether none is made by itself. One that is running ends."""
     successful_jobs_history_limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 1

@@ -37,6 +37,8 @@ MEASURED_PATH: Final = "/data"
 """Where a report's pod has the volume with the measurements."""
 REPORTS_FOLDER: Final = "reports"
 """On that volume: what the report server shows. Each report has a folder of its name."""
+DAYS_FOLDER: Final = "report-days"
+"""On that volume: what reports keep of closed days. Each report has a folder of its name, with one for each directory it ever read."""
 OBJECTIVES_PATH: Final = "/etc/report"
 OBJECTIVES_FILE: Final = "objectives.yaml"
 

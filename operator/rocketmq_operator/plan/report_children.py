@@ -2,7 +2,9 @@
 
 The job reads the collector's segments and writes its page on the same volume, below the folder that the report server shows. A
 volume of ReadWriteOnce is on one node, so its pod goes where a pod is that holds the volume; the report server's Service says
-which pods those are. What a run came to leaves the pod as its termination message: the operator needs no right to read logs.
+which pods those are. With `daily`, an init container runs `slo-pipeline daily --extracts-only` first. What it keeps of closed days lies
+beside the reports, by report and by the directory that it is of: no two reports wait for each other's files, one that goes takes
+nothing from another, and one that is told to read another directory takes no day of the former for its own. What a run came to leaves the pod as its termination message: the operator needs no right to read logs.
 
 Source: Kubernetes CronJob and "Customizing the termination message".
 """
@@ -20,6 +22,8 @@ from rocketmq_operator.plan.objects import Json, Owner, child, selector_labels
 
 REPORT: Final = "report"
 """Component of a report's objects."""
+DAILY: Final = "daily"
+"""The container that runs before it, where that is asked."""
 RETRIES_MAX: Final = 1
 DEADLINE_S: Final = 1_800
 """A run that takes longer is ended: the next one would find the same."""
@@ -113,6 +117,7 @@ def _pod(owner: Owner, spec: SLOReportSpec, claim: str, holders: Mapping[str, st
         **({"serviceAccountName": account} if asks else {}),
         "automountServiceAccountToken": asks,
         "securityContext": pods.pod_security(pods.OUR_USER),
+        **({"initContainers": [_daily(owner, spec)]} if spec.daily else {}),
         "containers": [_container(owner, spec)],
         "volumes": [
             {"name": names.DATA_VOLUME, "persistentVolumeClaim": {"claimName": claim}},
@@ -146,6 +151,26 @@ def _container(owner: Owner, spec: SLOReportSpec) -> Json:
     }
 
 
+def _daily(owner: Owner, spec: SLOReportSpec) -> Json:
+    """Return the container that keeps what reports read of closed days; it starts no Spark."""
+    words = [
+        "daily",
+        f"--input={names.MEASURED_PATH}/{spec.source.path}",
+        f"--tables={_days_path(owner, spec)}",
+        "--extracts-only",
+    ]
+    same = {
+        key: value for key, value in _container(owner, spec).items() if key not in {"name", "args", "env"}
+    }
+    return {"name": DAILY, "args": words, **same}
+
+
+def _days_path(owner: Owner, spec: SLOReportSpec) -> str:
+    # No path of a source has a "%", so that no two of them become one.
+    folder = spec.source.path.replace("/", "%2F")
+    return f"{names.MEASURED_PATH}/{names.DAYS_FOLDER}/{owner.name}/{folder}"
+
+
 def arguments(owner: Owner, spec: SLOReportSpec) -> list[str]:
     """Return the words after `slo-pipeline`."""
     words = [
@@ -157,6 +182,8 @@ def arguments(owner: Owner, spec: SLOReportSpec) -> list[str]:
         f"--master={_master(spec)}",
         f"--summary={SUMMARY_PATH}",
     ]
+    if spec.daily:
+        words.append(f"--tables={_days_path(owner, spec)}")
     if spec.objectives:
         words.append(f"--slo={names.OBJECTIVES_PATH}/{names.OBJECTIVES_FILE}")
     return words

@@ -183,12 +183,17 @@ def _run(job: Live, pods: list[Live]) -> RunSeen | None:
 
 
 def _newest_end(pods: Iterable[Live]) -> Live | None:
-    """Return how the container ended that ended last; its `message` is what it left."""
+    """Return how the container ended that ended last; its `message` is what it left.
+
+    One that only prepares counts where it failed: the report's own was never started then.
+    """
     ends = [
         end
         for pod in pods
-        for container in pod.get("status", {}).get("containerStatuses") or []
+        for of, prepares in (("containerStatuses", False), ("initContainerStatuses", True))
+        for container in pod.get("status", {}).get(of) or []
         if (end := container.get("state", {}).get("terminated")) is not None
+        and not (prepares and end.get("exitCode") == 0)
     ]
     return max(ends, key=lambda end: _time(end["finishedAt"]), default=None)
 

@@ -21,7 +21,7 @@ from slo_pipeline.collect.exposition import Sample, Series
 from slo_pipeline.schemas import SEGMENTS
 
 SAMPLES_BUFFERED_MAX = 1_000_000
-"""28 bytes each; at 20,000 a second it is a segment of 50 s."""
+"""32 bytes each; at 20,000 a second it is a segment of 50 s."""
 ROWS_BUFFERED_MAX = 100_000
 
 US_PER_DAY = 86_400_000_000

@@ -42,10 +42,12 @@ BRANCHES: Final = {
         "slo_pipeline.jobs.daily",
         "compute the days that have new segments, each once, and close the old ones",
     ),
+    "driver": Branch("slo_pipeline.jobs.driver", "run a job as a driver, in a pod that Spark made"),
     "executor": Branch("slo_pipeline.jobs.executor", "serve as an executor, in a pod that Spark made"),
     "serve-reports": Branch("slo_pipeline.serve.command", "show finished reports and failovers over HTTP"),
     "export": Branch(
-        "slo_pipeline.jobs.export", "write objectives as Prometheus rules and OpenSLO documents"
+        "slo_pipeline.jobs.export",
+        "write objectives as Prometheus rules and OpenSLO documents, or a report as a SparkApplication",
     ),
     "import": Branch(
         "slo_pipeline.jobs.land_text", "land OpenMetrics text or a stretch of a Prometheus as segments"

@@ -1,8 +1,9 @@
 """`slo-pipeline daily`: one day's cost for one day's data, and tables that add up to the month.
 
 Each day becomes small tables: objectives' counts by minute, bookings of bad seconds, failovers and their phases, durability,
-coverage. `slo-pipeline slo --tables` judges a window from them without touching a segment. Which days are computed, and what
-becomes of late rows: `jobs.days`.
+coverage. `slo-pipeline slo --tables` judges a window from them without touching a segment. Of a day that is closed the rows that a
+report reads are kept too (`sources.extracts`), so that `slo-pipeline report --tables` opens none of its segments; with
+`--extracts-only` nothing else is, which takes no Spark. Which days are computed, and what becomes of late rows: `jobs.days`.
 
 Exit status: 0 up to date, 2 the input or the tables cannot be used.
 """
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slo_pipeline.jobs.days import run_days, segments_of
+from slo_pipeline.jobs.days import is_over, run_days, segments_of
 from slo_pipeline.jobs.gold import Gold, Period, gold
 from slo_pipeline.jobs.options import add_input, add_master, add_objectives
 from slo_pipeline.jobs.session import session
@@ -26,8 +27,10 @@ from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.sources import extracts
 from slo_pipeline.sources.segments import KINDS, check_directory, is_small, read_segments
 from slo_pipeline.transforms.burn import MINUTE_US
+from slo_pipeline.transforms.sli import METRICS
 from slo_pipeline.transforms.timing import US_PER_S, slice_of
 
 # Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its reader.
@@ -58,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tables", type=Path, required=True, metavar="DIR", help="where day tables and manifests live"
     )
+    parser.add_argument(
+        "--extracts-only",
+        action="store_true",
+        help="keep of closed days what `report --tables` reads, and compute no tables for `slo --tables`",
+    )
     add_objectives(parser)
     parser.add_argument(
         "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
@@ -73,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     objectives = load(args.slo)
     check_directory(args.input, *KINDS)
     now = args.now or dt.datetime.now(dt.UTC)
-    job = DayJob(args.input, objectives, args.master)
+    job = DayJob(args.input, now, None if args.extracts_only else objectives, args.master)
     for one in run_days(args.input, args.tables, now, job.compute, reopen=frozenset(args.reopen)):
         late = f", {one.late_rows} late rows" if one.late_rows else ""
         sys.stdout.write(f"{one.day.isoformat()} {one.outcome}: {one.segments} segments{late}\n")
@@ -83,24 +91,38 @@ def run(args: argparse.Namespace) -> int:
 class DayJob:
     """Computes days; the session starts with the first one, so that a run with nothing to do starts none."""
 
-    def __init__(self, data: Path, objectives: Objectives, master: str) -> None:
+    def __init__(self, data: Path, now: dt.datetime, objectives: Objectives | None, master: str) -> None:
+        """Describe the job.
+
+        Args:
+            data: directory of segments.
+            now: UTC; of days that it closes an extract is kept.
+            objectives: what tables are computed for; None: there is nothing but extracts.
+            master: where Spark runs.
+        """
         self._data = data
+        self._now = now
         self._objectives = objectives
         self._master = master
 
     def compute(self, which: dt.date, directory: Path) -> None:
         """Write one day's tables as <directory>/<table>.parquet."""
-        spark = session(master=self._master, quick=is_small(self._data, *KINDS))
-        for name, frame in self._tables(spark, which):
-            pq.write_table(frame.toArrow(), directory / f"{name}.parquet", compression="zstd")
-        spark.catalog.clearCache()
+        if self._objectives is not None:
+            spark = session(master=self._master, quick=is_small(self._data, *KINDS))
+            for name, frame in self._tables(spark, which, self._objectives):
+                pq.write_table(frame.toArrow(), directory / f"{name}.parquet", compression="zstd")
+            spark.catalog.clearCache()
+        if is_over(which, self._now):
+            extracts.write(self._data, segments_of(self._data, which), METRICS, directory)
 
-    def _tables(self, spark: SparkSession, which: dt.date) -> Iterator[tuple[str, DataFrame]]:
+    def _tables(
+        self, spark: SparkSession, which: dt.date, objectives: Objectives
+    ) -> Iterator[tuple[str, DataFrame]]:
         begin_us = (which - dt.date(1970, 1, 1)).days * DAY_US
         over = Period(begin_us, begin_us + DAY_US, AROUND_US)
         around = [which + dt.timedelta(days=step) for step in (-1, 0, 1)]
         paths = [self._data / name for one in around for name in segments_of(self._data, one)]
-        yield from day_tables(gold(read_segments(spark, paths), over, self._objectives))
+        yield from day_tables(gold(read_segments(spark, paths), over, objectives))
 
 
 def day_tables(computed: Gold) -> Iterator[tuple[str, DataFrame]]:

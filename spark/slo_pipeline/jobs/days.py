@@ -112,6 +112,17 @@ def late_rows(tables: Path) -> dict[dt.date, int]:
     return found
 
 
+def closed_days(tables: Path) -> list[dt.date]:
+    """Return the days that are closed, in order."""
+    days = (dt.date.fromisoformat(path.stem) for path in sorted((tables / MANIFESTS).glob("????-??-??.json")))
+    return [day for day in days if (found := read_manifest(tables, day)) is not None and found.closed]
+
+
+def is_over(day: dt.date, now: dt.datetime) -> bool:
+    """Tell whether a run at `now` closes a day."""
+    return now >= begin_of(day + ONE_DAY) + dt.timedelta(seconds=CLOSE_AFTER_S)
+
+
 def run_days(
     data: Path, tables: Path, now: dt.datetime, compute: Compute, *, reopen: frozenset[dt.date] = frozenset()
 ) -> list[DayOutcome]:
@@ -177,7 +188,7 @@ def _one_day(
     present = segments_of(data, day)
     if manifest is not None and manifest.closed and not reopened:
         return _late(data, tables, day, manifest, present)
-    closes = now >= begin_of(day + ONE_DAY) + dt.timedelta(seconds=CLOSE_AFTER_S)
+    closes = is_over(day, now)
     # Until it is closed, a day is also made of the first minutes of the next one.
     beside = segments_of(data, day + ONE_DAY)[:1]
     made_of = present + beside

@@ -1,4 +1,6 @@
-"""`slo-pipeline export`: one file of objectives becomes Prometheus rules and OpenSLO documents.
+"""`slo-pipeline export`: one file of objectives becomes what others read.
+
+Two forms: `objectives`, Prometheus rules and OpenSLO documents; `sparkapplication`, a report for the spark-operator.
 
 Exit status: 0 written, 2 the objectives cannot be used.
 """
@@ -11,38 +13,116 @@ from typing import Any, Final
 
 import yaml
 
-from slo_pipeline.jobs.options import add_objectives
+from slo_pipeline.jobs import spark_application
+from slo_pipeline.jobs.options import add_objectives, days
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
 
 RULES_FILE: Final = "prometheus-rules.yaml"
 OPENSLO_FILE: Final = "openslo.yaml"
+APPLICATION_FILE: Final = "sparkapplication.yaml"
+FORMS: Final = ("objectives", "sparkapplication")
+IMAGE: Final = "rocketmq-ha/slo-pipeline:0.1.0"
+
+
+def label(text: str) -> tuple[str, str]:
+    """Return the key and the value of a label (an argparse type)."""
+    key, separator, value = text.partition("=")
+    if not key or not separator or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is no label: write key=value")
+    return key, value
+
+
+def number(text: str) -> int:
+    """Return a whole number above 0 (an argparse type)."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `export`."""
     add_objectives(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the two files go")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
+    parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="default: %(default)s")
+    report = parser.add_argument_group("form sparkapplication")
+    report.add_argument("--name", default="report", help="of the application and its page")
+    report.add_argument("--namespace", default="rocketmq", help="default: %(default)s")
+    report.add_argument("--image", default=IMAGE, help="default: %(default)s")
+    report.add_argument(
+        "--claim",
+        default="rocketmq-ha-measure",
+        help="PersistentVolumeClaim with segments, default: %(default)s",
+    )
+    report.add_argument("--path", default="segments", help="the collector's directory on it")
+    report.add_argument(
+        "--account", default="rocketmq-ha-executors", help="makes executors' pods, default: %(default)s"
+    )
+    report.add_argument("--window-days", type=days, default=30, metavar="N", help="default: %(default)s")
+    report.add_argument("--executors", type=number, default=2, metavar="N", help="default: %(default)s")
+    report.add_argument(
+        "--cores", type=number, default=1, metavar="N", help="of each pod, default: %(default)s"
+    )
+    report.add_argument(
+        "--memory", type=number, default=2_048, metavar="MIB", help="of each pod, default: 2048"
+    )
+    report.add_argument(
+        "--beside",
+        type=label,
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="key=value of the pods that hold the volume, where it is on one node; repeatable",
+    )
+    report.add_argument(
+        "--schedule", metavar="CRON", help="five fields, UTC; without it the report is made once"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write both files and print their paths.
+    """Write the form's files and print their paths.
 
     Raises:
         ObjectivesError: the objectives cannot be used, or a threshold cannot be answered by Prometheus.
     """
+    made = _objectives(args) if args.form == FORMS[0] else {APPLICATION_FILE: _application(args)}
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name, text in made.items():
+        (args.out / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{args.out / name}\n")
+    return 0
+
+
+def _objectives(args: argparse.Namespace) -> dict[str, str]:
     objectives = load(args.slo)
     made = {
         RULES_FILE: _text([prometheus.rules(objectives)]),
         OPENSLO_FILE: _text(openslo.documents(objectives)),
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    for name, text in made.items():
-        (args.out / name).write_text(text, encoding="utf-8")
-        sys.stdout.write(f"{args.out / name}\n")
     for name in prometheus.without_rules(objectives):
         sys.stderr.write(f"slo-pipeline export: {name} has no rule: only the report can judge it\n")
-    return 0
+    return made
+
+
+def _application(args: argparse.Namespace) -> str:
+    # What the report would refuse is refused here.
+    load(args.slo)
+    asked = spark_application.Asked(
+        name=args.name,
+        namespace=args.namespace,
+        image=args.image,
+        claim=args.claim,
+        path=args.path,
+        account=args.account,
+        window_days=args.window_days,
+        executors=args.executors,
+        cores=args.cores,
+        memory_mebibytes=args.memory,
+        beside=dict(args.beside),
+        schedule=args.schedule,
+        objectives=None if args.slo is None else args.slo.read_text(encoding="utf-8"),
+    )
+    return _text(spark_application.documents(asked))
 
 
 def _text(documents: Iterable[Any]) -> str:

@@ -4,6 +4,13 @@ import argparse
 from pathlib import Path
 
 
+def days(text: str) -> int:
+    """Return a window in whole days (an argparse type)."""
+    if not text.isdecimal() or not 1 <= int(text) <= 366:
+        raise argparse.ArgumentTypeError(f"{text!r} is no window: write 1 to 366 days")
+    return int(text)
+
+
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Declare the data directory that must be named."""
     parser.add_argument(

@@ -14,15 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.days import late_rows, late_segments
+from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
 from slo_pipeline.jobs.gold import gold, period
-from slo_pipeline.jobs.options import add_input, add_master, add_objectives
+from slo_pipeline.jobs.options import add_input, add_master, add_objectives, days
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.reports import outcome
 from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
+from slo_pipeline.sources.extracts import Extracts, extracts_of
 from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
 
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
@@ -52,13 +53,6 @@ def target(text: str) -> float:
     return value
 
 
-def days(text: str) -> int:
-    """Return a window in whole days (an argparse type)."""
-    if not text.isdecimal() or not 1 <= int(text) <= 366:
-        raise argparse.ArgumentTypeError(f"{text!r} is no window: write 1 to 366 days")
-    return int(text)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `report`."""
     add_input(parser)
@@ -79,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tables",
         type=Path,
         metavar="DIR",
-        help="what `daily` keeps: rows too late for their day are left out and counted in the data-quality line",
+        help="what `daily` keeps: closed days are read from there and not from their segments, and rows too late for their day "
+        "are left out and counted in the data-quality line",
     )
     parser.add_argument("--title", default="RocketMQ availability", help="heading of the page")
     parser.add_argument(
@@ -95,10 +90,11 @@ def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
     objectives = load(args.slo).adjusted(args.target, args.window_days)
     check_directory(args.input, *KINDS)
-    late, without = None, frozenset[str]()
+    late, without, extracts = None, frozenset[str](), None
     if args.tables is not None:
         late = sum(late_rows(args.tables).values())
         without = frozenset(late_segments(args.tables))
+        extracts = extracts_of(args.tables, closed_days(args.tables))
     page = make(
         args.input,
         args.out,
@@ -107,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         master=args.master,
         late=late,
         without=without,
+        extracts=extracts,
         summary=args.summary,
     )
     sys.stdout.write(f"{page}\n")
@@ -122,6 +119,7 @@ def make(
     master: str = "local[*]",
     late: int | None = None,
     without: Collection[str] = (),
+    extracts: Extracts | None = None,
     summary: Path | None = None,
 ) -> Path:
     """Compute a report and write its pages, its summary and its tables.
@@ -134,6 +132,7 @@ def make(
         master: where Spark runs.
         late: rows that came too late for their day, if a daily run keeps book.
         without: segments that came too late, paths relative to `source`: a closed day says what it said when it was closed.
+        extracts: what is read of closed days instead of their segments.
         summary: where the outcome is written, if anywhere.
 
     Returns:
@@ -143,7 +142,7 @@ def make(
         InputError: the directory holds nothing to report on.
     """
     spark = session(master=master, quick=is_small(source, *KINDS))
-    inputs = read_inputs(spark, source, without)
+    inputs = read_inputs(spark, source, without, extracts)
     over = period(inputs, objectives.timeWindow.days)
     if over is None:
         raise InputError(f"{source}: its segments hold no rows")

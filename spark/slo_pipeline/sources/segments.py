@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform, struct_type
 from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
+from slo_pipeline.sources.extracts import Extracts
 from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
 
 SEGMENT_GLOB: Final = f"day=*/{SEGMENT_FILES}"
@@ -78,12 +79,18 @@ def is_small(directory: Path, *kinds: str) -> bool:
 
 
 def _read(
-    spark: SparkSession, directory: Path, kind: str, schema: pa.Schema, without: Collection[str]
+    spark: SparkSession,
+    directory: Path,
+    kind: str,
+    schema: pa.Schema,
+    without: Collection[str],
+    extracts: Extracts | None,
 ) -> DataFrame:
     fields = struct_type(schema)
-    if not has_segments(directory, kind):
+    paths = _places(directory, kind, extracts)
+    if not paths:
         return spark.createDataFrame([], fields)
-    frame = spark.read.schema(fields).parquet(str(directory / kind))
+    frame = spark.read.schema(fields).parquet(*map(str, paths))
     names = [Path(one).name for one in without if one.startswith(f"{kind}/")]
     if names:
         # A file's name is its writer's, run's and number's: no two segments of a kind have the same. Spark tells it as an
@@ -91,6 +98,15 @@ def _read(
         escaped = F.regexp_replace("_metadata.file_name", r"\+", "%2B")
         frame = frame.where(~F.url_decode(escaped).isin(names))
     return conform(frame, schema, table=str(directory / kind))
+
+
+def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]:
+    """Return what is to be read of a kind: all of its folder, or extracts and the folders of the other days."""
+    if extracts is None or not extracts.days:
+        return [directory / kind] if has_segments(directory, kind) else []
+    folders = (one for one in sorted((directory / kind).glob("day=*")) if not extracts.hold(one))
+    with_segments = [one for one in folders if next(one.glob(SEGMENT_FILES), None) is not None]
+    return [*extracts.files(kind), *with_segments]
 
 
 def read_segments(spark: SparkSession, paths: Sequence[Path]) -> Inputs:
@@ -115,20 +131,23 @@ def one_per_event(events: DataFrame) -> DataFrame:
     return numbered.where(F.col("copy") == 1).drop("copy")
 
 
-def read_inputs(spark: SparkSession, directory: Path, without: Collection[str] = ()) -> Inputs:
+def read_inputs(
+    spark: SparkSession, directory: Path, without: Collection[str] = (), extracts: Extracts | None = None
+) -> Inputs:
     """Read all segments of a data directory.
 
     Args:
         spark: the session.
         directory: the data directory.
         without: segments to leave out, paths relative to the directory.
+        extracts: read instead of the segments of their days; they hold what a report needs, and not every sample.
 
     Raises:
         InputError: the directory is missing or holds no segment of any kind.
     """
     check_directory(directory, *KINDS)
     return Inputs(
-        samples=_read(spark, directory, "samples", SAMPLES, without),
-        events=one_per_event(_read(spark, directory, "events", EVENTS, without)),
-        probe_ops=_read(spark, directory, "probe_ops", PROBE_OPS, without),
+        samples=_read(spark, directory, "samples", SAMPLES, without, extracts),
+        events=one_per_event(_read(spark, directory, "events", EVENTS, without, extracts)),
+        probe_ops=_read(spark, directory, "probe_ops", PROBE_OPS, without, extracts),
     )

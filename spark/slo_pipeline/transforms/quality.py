@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import COVERAGE
+from slo_pipeline.transforms.counters import UP
 from slo_pipeline.transforms.timing import US_PER_S
 
 # A scrape that comes later than this many rhythms after its predecessor left a gap.
@@ -22,7 +23,7 @@ GAP_RHYTHMS: Final = 2.5
 def coverage(samples: DataFrame) -> DataFrame:
     """Measure each instance's scrapes against its own rhythm: the COVERAGE table."""
     # A scrape that failed still leaves `up` and its own duration.
-    failed = (F.col("metric") == "up") & (F.col("value") == 0.0)
+    failed = (F.col("metric") == UP) & (F.col("value") == 0.0)
     scrapes = (
         samples.groupBy("instance", "ts")
         .agg(F.max("instance_uid").alias("uid"), F.bool_or(failed).alias("failed"))

@@ -7,7 +7,7 @@ group in which nothing was measured are unknown: neither good nor bad, and shown
 Never: a gauge that nobody scraped is not carried on from before.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,11 +15,21 @@ from pyspark.sql import functions as F
 from slo_pipeline.objectives.model import Objectives, Slo
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.transforms.counters import UP
 from slo_pipeline.transforms.lag import LAG_METRIC
 from slo_pipeline.transforms.timing import US_PER_S, slice_of
 
 CONTROLLERS = "controllers"
 LEADER_ROLE = 3.0
+IN_SYNC_METRIC: Final = "rmqha_ha_in_sync"
+SET_SIZE_METRIC: Final = "rmqha_group_sync_state_set_size"
+REGISTERED_METRIC: Final = "rmqha_group_replicas"
+ROLE_METRIC: Final = "rmqha_controller_role"
+TERM_METRIC: Final = "rmqha_controller_term"
+METRICS: Final = frozenset(
+    {LAG_METRIC, IN_SYNC_METRIC, SET_SIZE_METRIC, REGISTERED_METRIC, ROLE_METRIC, TERM_METRIC, UP}
+)
+"""The samples that a report reads; no other is kept of a day that is closed (`sources.extracts`)."""
 _COLUMNS = ("group", "ts", "good", "bad", "unknown")
 
 
@@ -89,7 +99,7 @@ def replication_lag(samples: DataFrame, slo: Slo) -> DataFrame:
         samples.withColumn("group", labels["group"]).withColumn("member", labels["broker_id"]),
         ("group", "member"),
         lag=LAG_METRIC,
-        in_sync="rmqha_ha_in_sync",
+        in_sync=IN_SYNC_METRIC,
     )
     # A replica that does not say whether it is in sync is taken for one.
     counted = seen.where(F.col("lag").isNotNull() & (F.coalesce("in_sync", F.lit(1.0)) == 1.0))
@@ -99,14 +109,14 @@ def replication_lag(samples: DataFrame, slo: Slo) -> DataFrame:
 def in_sync_ratio(samples: DataFrame, slo: Slo) -> DataFrame:
     """Judge slices by the smallest share of registered members that was in the SyncStateSet, as the leader saw it."""
     labels = F.col("labels")
-    leaders = samples.where(
-        (F.col("metric") == "rmqha_controller_role") & (F.col("value") == LEADER_ROLE)
-    ).select("instance", "ts")
+    leaders = samples.where((F.col("metric") == ROLE_METRIC) & (F.col("value") == LEADER_ROLE)).select(
+        "instance", "ts"
+    )
     seen = _gauges(
         samples.withColumn("group", labels["group"]).withColumn("cluster", labels["cluster"]),
         ("cluster", "group"),
-        size="rmqha_group_sync_state_set_size",
-        registered="rmqha_group_replicas",
+        size=SET_SIZE_METRIC,
+        registered=REGISTERED_METRIC,
     ).where(F.col("size").isNotNull() & (F.col("registered") > 0))
     of_leader = seen.join(leaders, on=["instance", "ts"], how="left_semi")
     return _sliced(of_leader, slo, F.min(F.col("size") / F.col("registered")) >= F.lit(slo.value))
@@ -117,16 +127,16 @@ def controller_leader(samples: DataFrame, slo: Slo) -> DataFrame:
 
     A controller that no longer answers counts as not leading, so that the death of all three is bad and not unknown.
     """
-    role = F.col("metric") == "rmqha_controller_role"
+    role = F.col("metric") == ROLE_METRIC
     controllers = samples.where(role).select("instance").distinct()
     seen = _gauges(
         samples.join(F.broadcast(controllers), on="instance", how="left_semi").withColumn(
             "group", F.lit(CONTROLLERS)
         ),
         ("group",),
-        role="rmqha_controller_role",
-        term="rmqha_controller_term",
-        up="up",
+        role=ROLE_METRIC,
+        term=TERM_METRIC,
+        up=UP,
     )
     answered = seen.where(F.col("role").isNotNull() | (F.col("up") == 0.0))
     leads = F.col("role") == LEADER_ROLE
