@@ -141,7 +141,7 @@ REFUSALS = (
     Refusal("no executor at all", "SLOReport", {"executors": 0}, ("executors", "0")),
     Refusal("more executors than one volume feeds", "SLOReport", {"executors": 17}, ("executors", "17")),
     Refusal("an engine that is none", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
-    Refusal("days kept by a word", "SLOReport", {"daily": "hourly"}, ("daily", "hourly")),
+    Refusal("days kept by a word", "SLOReport", {"daily": "hourly"}, ("daily", "boolean")),
     Refusal("a path out of the volume", "SLOReport", {"source": {"path": "../other"}}, ("path",)),
     Refusal(
         "jobs that are gone at once",
