@@ -1,6 +1,6 @@
 """A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers that act on them.
 
-What it does as the real one: server-side apply removes what the same manager no longer names; Services get a ClusterIP;
+What it does as the real one: empty lists are not kept; server-side apply removes what the same manager no longer names; Services get a ClusterIP;
 a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims where it is told so; a pod that is
 deleted comes back in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set
 says; what has a finalizer goes when it has none; what is on a node that was lost stays there, volume and all. What it does not: validate, schedule,
@@ -160,7 +160,7 @@ class MemoryKube:
         return copy.deepcopy(stored)
 
     def _store(self, manager: str, body: Json, part: str) -> Json:
-        body = copy.deepcopy(body)
+        body = copy.deepcopy(body) if part == "status" else _without_empty_lists(body)
         key = (body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
         live = self.objects.setdefault(
             key, {"metadata": {"uid": f"uid-{next(self._numbers)}", "generation": 0}}
@@ -305,6 +305,15 @@ def _apply(live: Json, former: Json, body: Json) -> None:
             _apply(live[name], former.get(name, {}) if isinstance(former.get(name), dict) else {}, value)
         else:
             live[name] = value
+
+
+def _without_empty_lists(value: Any) -> Any:
+    """Return a copy as the API server keeps it: what is wanted as an empty list is not there when it is read."""
+    if isinstance(value, dict):
+        return {key: _without_empty_lists(part) for key, part in value.items() if part != []}
+    if isinstance(value, list):
+        return [_without_empty_lists(part) for part in value]
+    return value
 
 
 def _number(text: str) -> int:

@@ -150,6 +150,7 @@ async def _worked_off(
         The last look and its plan, which says why a step was refused; None when the resource is gone.
     """
     steps_left, since_look = STEPS_PER_PASS_MAX, 0
+    done: Step | None = None
     observed = await look()
     while observed is not None:
         plan = plan_of(observed)
@@ -159,10 +160,14 @@ async def _worked_off(
             observed, since_look = await look(), 0
             continue
         step = plan.steps[0]
+        if step == done:
+            unchanged = Wait("StepRefused", f"{step}: it was done, and is wanted still")
+            return observed, Plan(plan.steps, unchanged)
         written, refused = await _carry_out(shell, observed, step)
         if refused is not None:
             return observed, Plan(plan.steps, refused)
         steps_left -= 1
+        done = step
         if takes_time(step):
             return observed, plan
         if written is None:

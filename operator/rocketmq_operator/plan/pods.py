@@ -73,11 +73,13 @@ def container(
     name: str, image: str, command: Sequence[str], ports: Mapping[str, int], **rest: object
 ) -> Json:
     """Return a container with what all have in common."""
+    # The API server keeps no empty list: one that is wanted is applied again and again.
+    listed = [{"name": port, "containerPort": number} for port, number in ports.items()]
     return {
         "name": name,
         "image": image,
         "command": list(command),
-        "ports": [{"name": port, "containerPort": number} for port, number in ports.items()],
+        **({"ports": listed} if listed else {}),
         "securityContext": container_security(),
         **rest,
     }

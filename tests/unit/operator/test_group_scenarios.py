@@ -374,3 +374,21 @@ async def test_a_volume_that_may_not_grow_is_told_and_stops_nothing_else(
     assert [event["reason"] for key, event in world.kube.objects.items() if key[0] == "Event"] == [
         "StepRefused"
     ]
+
+
+async def test_a_write_that_the_api_server_does_not_keep_is_told_and_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await _settled()
+    store = MemoryKube._store
+
+    def forgetful(kube: MemoryKube, manager: str, body: Json, part: str) -> Json:
+        if body["kind"] == "PodDisruptionBudget":
+            body = body | {"spec": {}}
+        return store(kube, manager, body, part)
+
+    monkeypatch.setattr(MemoryKube, "_store", forgetful)
+    world.kube.remove("PodDisruptionBudget", "shop", "orders")
+    await world.one_pass()
+    assert world.kube.writes.count("apply PodDisruptionBudget orders") == 2, "missing, and then not as wanted"
+    assert world.condition("Progressing") == ("True", "StepRefused")
