@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from slo_pipeline.collect.buffers import SAMPLES_BUFFERED_MAX
+from slo_pipeline.collect.collector import CROWDED_ROWS
 from testkit.chart_files import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "sizing.md"
@@ -124,9 +124,9 @@ def daily_s(given: Inputs) -> float:
 RESULTS: Final = (
     Line("samples a second, one collector", "pods / releases * samples_a_pod / interval_s", samples_a_second, ""),
     Line(
-        "longest segment_s that its buffer holds",
-        f"{SAMPLES_BUFFERED_MAX:,} / samples a second",
-        lambda given: SAMPLES_BUFFERED_MAX / samples_a_second(given),
+        "after which a segment is written early",
+        f"{CROWDED_ROWS:,} / samples a second",
+        lambda given: CROWDED_ROWS / samples_a_second(given),
         "s",
     ),
     Line("broker groups, one release", "pods / releases / pods_a_group", groups, ""),

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.schemas.segments import RESULTS
 from slo_pipeline.sources.segments import Inputs
 from slo_pipeline.transforms import (
     budget,
@@ -34,9 +35,11 @@ from slo_pipeline.transforms.timing import US_PER_S, plus_us
 # How many stretches a series over the whole period has at most, about.
 STRETCHES_MAX: Final = 240
 STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
-# Around a change of master, sends are kept this far from its interval, and at most this many stretches of them.
+# No plot has more points, however long the period and however often a canary sends.
+POINTS_MAX: Final = 5_000
+# Around a change of master, sends are kept this far from its interval, in so many stretches, and one more, that one of each result fits.
 CLOSEUP_US: Final = 11 * US_PER_S
-CLOSEUP_STRETCHES_MAX: Final = 1_500
+CLOSEUP_STRETCHES_MAX: Final = POINTS_MAX // len(RESULTS) - 1
 # Kubernetes stamps most of its Events with whole seconds, and tells what led to a change before it and after.
 KUBERNETES_AROUND_US: Final = 30 * US_PER_S
 CLOSEUP_KINDS: Final = ("RoleNotified", "HandshakeDone", "Truncated", "RoleChanged", "ElectionFailed")

@@ -8,7 +8,7 @@ Shape: every bad slice is booked to exactly one thing. The first of these whose 
 3. a rollout, or the restart of a member that belongs to one: from its start to its end (`transforms.rollouts`);
 4. nothing: `unexplained`.
 
-The bookings add up to the bad slices, and `check` says both numbers so that the report can print the line.
+The bookings add up to the bad slices: the report prints both sums, and `check` says them to whoever doubts.
 Never: a slice is not split, and not booked by guess.
 """
 
