@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,66 +14,30 @@ import pytest
 
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.recovery import walk
-from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import cli
 from ha_sidecar.roles import seed as seeding
 from ha_sidecar.roles.cli import main
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort
-from ha_sidecar.roles.identity import IDENTITY_FILE, IdentityError, IdentityFiles
+from ha_sidecar.roles.identity import IDENTITY_FILE, IdentityError
 from ha_sidecar.roles.metadata import BY_CODE
 from ha_sidecar.roles.seed import Seed, SeedError, SeedResult, claim
 from ha_sidecar.roles.seed_config import SeedConfig, from_texts
-from ha_sidecar.roles.seed_source import Outlook, candidates, find_metadata, find_source, former_id
-from ha_sidecar.roles.serving import HaServer
-from ha_sidecar.transfer.served_log import MasterConfig
+from ha_sidecar.roles.seed_source import candidates, find_metadata, find_source
 from testkit.messages import boundaries, log_bytes
 from testkit.replica import log_prefix_equal
+from testkit.seeds import FILE_BYTES, LOG, SeedMember, config_of
 from testkit.stores import append
 
-FILE_BYTES = 4096
-LOG = log_bytes(200, FILE_BYTES)
 WAIT_S = 30.0
 
 
-class Member:
-    """A store of the group, served."""
-
-    def __init__(self, directory: Path) -> None:
-        self.store = ReplicaStore(directory, FILE_BYTES)
-        self.store.adopt(EpochList.of((1, 0), (3, boundaries(LOG, FILE_BYTES)[90])))
-        append(self.store, LOG)
-        self.store.log.sync()
-        self.server = HaServer(self.store, ServedStore(self.store, lambda: 0), MasterConfig(FILE_BYTES))
-        self.server.start("127.0.0.1", 0)
-
-    @property
-    def address(self) -> HostPort:
-        """Where it serves."""
-        return "127.0.0.1", self.server.port
-
-
 @pytest.fixture
-def member(tmp_path: Path) -> Iterator[Member]:
-    made = Member(tmp_path / "member")
+def member(tmp_path: Path) -> Iterator[SeedMember]:
+    made = SeedMember(tmp_path / "member")
     yield made
-    made.server.stop()
-    made.store.close()
-
-
-def config_of(directory: Path, member: Member, **values: object) -> SeedConfig:
-    given: dict[str, object] = {
-        "cluster": "c",
-        "group": "g",
-        "store": directory,
-        "source": member.address,
-        "mapped_file_bytes": FILE_BYTES,
-        "attempts": 2,
-        **values,
-    }
-    return SeedConfig(**given)  # type: ignore[arg-type]  # names and types are those of the fields
+    made.close()
 
 
 def run(config: SeedConfig) -> SeedResult:
@@ -93,7 +56,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeding, "POLL_S", 0.005)
 
 
-def assert_equal(directory: Path, member: Member) -> None:
+def assert_equal(directory: Path, member: SeedMember) -> None:
     """The store holds the member's log and epochs, and every record is whole."""
     assert log_prefix_equal(member.store.log.layout.directory, directory / "commitlog", len(LOG))
     store = ReplicaStore(directory, FILE_BYTES)
@@ -102,19 +65,19 @@ def assert_equal(directory: Path, member: Member) -> None:
     store.close()
 
 
-def test_an_empty_store_becomes_a_copy_with_epochs_and_identity(member: Member, tmp_path: Path) -> None:
+def test_an_empty_store_becomes_a_copy_with_epochs_and_identity(member: SeedMember, tmp_path: Path) -> None:
     result = run(config_of(tmp_path / "new", member, broker_id=7))
     assert (result.seeded, result.max_offset, result.copied_bytes) == (True, len(LOG), len(LOG))
     assert_equal(tmp_path / "new", member)
     assert (tmp_path / "new" / IDENTITY_FILE).read_text() == "c#g#7"
 
 
-def test_a_seed_without_an_id_leaves_the_broker_to_apply_for_one(member: Member, tmp_path: Path) -> None:
+def test_a_seed_without_an_id_leaves_the_broker_to_apply_for_one(member: SeedMember, tmp_path: Path) -> None:
     run(config_of(tmp_path / "new", member))
     assert not (tmp_path / "new" / IDENTITY_FILE).exists()
 
 
-def test_the_source_never_counts_a_seed_as_a_member(member: Member, tmp_path: Path) -> None:
+def test_the_source_never_counts_a_seed_as_a_member(member: SeedMember, tmp_path: Path) -> None:
     seen = []
     session_ended = member.server.ended
 
@@ -128,7 +91,7 @@ def test_the_source_never_counts_a_seed_as_a_member(member: Member, tmp_path: Pa
     assert [handshake.async_learner for handshake in seen] == [True]
 
 
-def test_a_killed_seed_goes_on_where_its_log_ends(member: Member, tmp_path: Path) -> None:
+def test_a_killed_seed_goes_on_where_its_log_ends(member: SeedMember, tmp_path: Path) -> None:
     config = config_of(tmp_path / "new", member)
     assert claim(config) is None
     partial = ReplicaStore(config.store, FILE_BYTES)
@@ -140,7 +103,7 @@ def test_a_killed_seed_goes_on_where_its_log_ends(member: Member, tmp_path: Path
     assert_equal(config.store, member)
 
 
-def test_a_copy_of_another_history_is_dropped_and_begun_anew(member: Member, tmp_path: Path) -> None:
+def test_a_copy_of_another_history_is_dropped_and_begun_anew(member: SeedMember, tmp_path: Path) -> None:
     config = config_of(tmp_path / "new", member)
     assert claim(config) is None
     other = ReplicaStore(config.store, FILE_BYTES)
@@ -153,7 +116,7 @@ def test_a_copy_of_another_history_is_dropped_and_begun_anew(member: Member, tmp
 
 
 def test_what_the_source_writes_meanwhile_is_copied_too(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeding, "NEAR_BYTES", 1000)
     sources: list[int] = []
@@ -175,7 +138,7 @@ def test_what_the_source_writes_meanwhile_is_copied_too(
     assert result.max_offset == member.store.log.max_offset > len(LOG)
 
 
-def test_a_damaged_record_is_asked_for_again_and_never_kept(member: Member, tmp_path: Path) -> None:
+def test_a_damaged_record_is_asked_for_again_and_never_kept(member: SeedMember, tmp_path: Path) -> None:
     path = member.store.log.layout.path(FILE_BYTES)
     with path.open("r+b") as file:
         body_at = boundaries(LOG, FILE_BYTES)[40] - FILE_BYTES + 95
@@ -193,7 +156,7 @@ def test_a_damaged_record_is_asked_for_again_and_never_kept(member: Member, tmp_
 
 
 def test_a_damaged_record_ends_the_copy_while_more_is_coming(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(seeding, "CHECK_BYTES", 1)
     monkeypatch.setattr(
@@ -207,7 +170,7 @@ def test_a_damaged_record_ends_the_copy_while_more_is_coming(
 
 
 def test_how_far_it_is_is_told_while_more_is_coming(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tell = Seed._tell_progress
     lines: list[str] = []
@@ -231,7 +194,7 @@ def test_how_far_it_is_is_told_while_more_is_coming(
 
 
 def test_how_far_it_is_is_told_once_a_second(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now_s = 100.0
     monkeypatch.setattr(seeding.time, "monotonic", lambda: now_s)
@@ -252,7 +215,7 @@ def test_how_far_it_is_is_told_once_a_second(
 
 
 def test_what_comes_in_place_of_a_tail_that_was_checked_is_checked_too(
-    member: Member, tmp_path: Path
+    member: SeedMember, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path / "new", member)
     assert claim(config) is None
@@ -271,13 +234,13 @@ def test_what_comes_in_place_of_a_tail_that_was_checked_is_checked_too(
     store.close()
 
 
-def test_a_seed_that_reaches_nobody_gives_up_and_says_so(member: Member, tmp_path: Path) -> None:
+def test_a_seed_that_reaches_nobody_gives_up_and_says_so(member: SeedMember, tmp_path: Path) -> None:
     member.server.stop()
     with pytest.raises(SeedError, match=r"2 attempts in a row brought nothing.*ConnectFailed"):
         run(config_of(tmp_path / "new", member))
 
 
-def test_a_source_that_comes_late_is_waited_for(member: Member, tmp_path: Path) -> None:
+def test_a_source_that_comes_late_is_waited_for(member: SeedMember, tmp_path: Path) -> None:
     config = config_of(tmp_path / "new", member)
     sources: list[HostPort | None] = [None, member.address]
     assert claim(config) is None
@@ -286,143 +249,7 @@ def test_a_source_that_comes_late_is_waited_for(member: Member, tmp_path: Path) 
     store.close()
 
 
-MINE, OTHER = "10.96.0.1:10911", "10.96.0.2:10911"
-LOST = GroupFacts(
-    None, None, 7, (1, 2, 3), ((1, OTHER, False), (2, MINE, False), (3, "10.96.0.3:10921", True))
-)
-"""Both brokers lost their disks, the log replica of the set lives."""
-
-
-def test_a_broker_of_the_set_takes_its_id_back_where_no_master_lives() -> None:
-    assert former_id(LOST, MINE) == 2
-
-
-@pytest.mark.parametrize(
-    ("group", "why"),
-    [
-        (replace(LOST, members=(1, 3)), "it was not in the set: others have more"),
-        (replace(LOST, others=((1, OTHER, True), *LOST.others[1:]), master_id=1), "a master lives"),
-        (replace(LOST, others=(LOST.others[0], (2, MINE, True), LOST.others[2])), "it lives, elsewhere"),
-        (
-            replace(LOST, others=(*LOST.others, (4, MINE, False))),
-            "the id that it had last is not in the set; an older one says nothing",
-        ),
-        (replace(LOST, others=((1, OTHER, False), (3, "10.96.0.3:10921", True))), "it never had one"),
-    ],
-)
-def test_no_other_broker_takes_an_id_back(group: GroupFacts, why: str) -> None:
-    assert former_id(group, MINE) == 0, why
-
-
-def _with_former_id(config: SeedConfig, member: Member, ids: list[int]) -> tuple[SeedResult, int | None]:
-    assert claim(config) is None
-    store = ReplicaStore(config.store, FILE_BYTES)
-    try:
-        result = Seed(config, store, lambda: member.address, dict, lambda: ids.pop(0)).run()
-    finally:
-        store.close()
-    return result, IdentityFiles(config.store, "c", "g").read()
-
-
-def test_a_store_that_takes_its_id_back_has_every_byte_of_its_source(member: Member, tmp_path: Path) -> None:
-    result, broker_id = _with_former_id(config_of(tmp_path / "new", member), member, [2, 2])
-    assert (result.max_offset, broker_id) == (len(LOG), 2)
-    assert_equal(tmp_path / "new", member)
-
-
-def test_a_source_that_grew_meanwhile_is_asked_again_before_an_id_is_taken_back(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = log_bytes(3, FILE_BYTES, len(LOG), mark=b"more")
-    caught_up = seeding._Notes.on_caught_up
-
-    def grow_once(notes: seeding._Notes, offset: int) -> None:
-        if member.store.log.max_offset == len(LOG):
-            append(member.store, more)
-            member.store.log.sync()
-        caught_up(notes, offset)
-
-    monkeypatch.setattr(seeding._Notes, "on_caught_up", grow_once)
-    result, _ = _with_former_id(config_of(tmp_path / "new", member), member, [2, 2])
-    assert result.max_offset == len(LOG) + len(more)
-
-
-def test_an_id_is_not_taken_back_where_a_master_lives_when_all_is_copied(
-    member: Member, tmp_path: Path
-) -> None:
-    result, broker_id = _with_former_id(config_of(tmp_path / "new", member), member, [2, 0])
-    assert (result.seeded, broker_id) == (True, None)
-
-
-def _alone(directory: Path, member: Member) -> SeedConfig:
-    return config_of(
-        directory, member, source=None, controllers=(("127.0.0.1", 1),), advertise=MINE, reclaim=True
-    )
-
-
-def test_a_new_broker_that_nobody_has_anything_for_begins_empty(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seeding, "AGAIN_S", 0.0)
-    config = _alone(tmp_path / "new", member)
-    assert claim(config) is None
-    store = ReplicaStore(config.store, FILE_BYTES)
-    result = Seed(config, store, lambda: None).run()
-    store.close()
-    assert (result.seeded, result.copied_bytes) == (False, 0)
-    assert claim(config) is None, "the next start may find somebody"
-
-
-def test_a_broker_that_has_an_id_to_take_back_never_begins_empty(
-    member: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seeding, "AGAIN_S", 0.0)
-    config = _alone(tmp_path / "new", member)
-    assert claim(config) is None
-    store = ReplicaStore(config.store, FILE_BYTES)
-    with pytest.raises(SeedError, match="no member of the group serves its log"):
-        Seed(config, store, lambda: None, dict, lambda: 2).run()
-    store.close()
-
-
-@pytest.mark.parametrize(
-    ("texts", "problem"),
-    [
-        ({"reclaim": "true", "source": "127.0.0.1:1"}, "reclaim needs advertise"),
-        ({"advertise": MINE, "source": "127.0.0.1:1"}, "advertise needs controllers"),
-        ({"advertise": "here", "controllers": "127.0.0.1:1"}, "'here' is not host:port"),
-        ({"reclaim": "yes", "controllers": "127.0.0.1:1"}, "reclaim 'yes' is neither true nor false"),
-    ],
-)
-def test_a_wrong_setting_of_a_former_id_is_named(texts: dict[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        from_texts({"cluster": "c", "group": "g", "store": "s"} | texts)
-
-
-def test_the_command_leaves_a_store_alone_whose_group_nobody_knows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "find_outlook", lambda config: Outlook(known=False))
-    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
-    assert main([*arguments, "--controllers", "127.0.0.1:1", "--advertise", MINE]) == 0
-    assert json.loads(capsys.readouterr().out)["reason"] == "the controllers know no group g: it begins"
-    assert not (tmp_path / "new").exists()
-
-
-def test_the_command_waits_for_the_controllers_before_it_takes_a_store_for_a_new_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = [None, None, Outlook(known=False)]
-    monkeypatch.setattr(cli, "find_outlook", lambda config: answers.pop(0))
-    arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
-    arguments += ["--controllers", "127.0.0.1:1", "--advertise", MINE]
-    assert main(arguments) == 0
-    answers[:] = [None, None]
-    assert main([*arguments, "--attempts", "2"]) == 1
-    assert "no controller answered 2 times" in capsys.readouterr().err
-
-
-def test_a_store_that_is_done_is_left_as_it_is(member: Member, tmp_path: Path) -> None:
+def test_a_store_that_is_done_is_left_as_it_is(member: SeedMember, tmp_path: Path) -> None:
     config = config_of(tmp_path / "new", member)
     run(config)
     before = os.listdir(config.store / "commitlog")
@@ -430,30 +257,32 @@ def test_a_store_that_is_done_is_left_as_it_is(member: Member, tmp_path: Path) -
     assert os.listdir(config.store / "commitlog") == before
 
 
-def test_a_broker_s_own_store_is_left_as_it_is(member: Member, tmp_path: Path) -> None:
+def test_a_broker_s_own_store_is_left_as_it_is(member: SeedMember, tmp_path: Path) -> None:
     (member.store.directory / IDENTITY_FILE).write_text("c#g#2")
     assert claim(config_of(member.store.directory, member)) == "it is the store of broker 2 of this group"
 
 
-def test_a_store_of_another_group_is_refused(member: Member, tmp_path: Path) -> None:
+def test_a_store_of_another_group_is_refused(member: SeedMember, tmp_path: Path) -> None:
     (member.store.directory / IDENTITY_FILE).write_text("c#other#2")
     with pytest.raises(IdentityError, match="other"):
         claim(config_of(member.store.directory, member))
 
 
-def test_a_log_that_no_seed_began_is_refused(member: Member) -> None:
+def test_a_log_that_no_seed_began_is_refused(member: SeedMember) -> None:
     with pytest.raises(SeedError, match="holds a log from offset 0 that no seed began"):
         claim(config_of(member.store.directory, member))
 
 
-def test_a_store_that_is_being_seeded_for_another_group_is_refused(member: Member, tmp_path: Path) -> None:
+def test_a_store_that_is_being_seeded_for_another_group_is_refused(
+    member: SeedMember, tmp_path: Path
+) -> None:
     assert claim(config_of(tmp_path / "new", member, group="other")) is None
     with pytest.raises(SeedError, match="being seeded for"):
         claim(config_of(tmp_path / "new", member))
 
 
 def test_the_command_fills_a_store_and_prints_what_it_did(
-    member: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    member: SeedMember, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host, port = member.address
     arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
@@ -481,7 +310,7 @@ def test_a_seed_needs_somebody_to_copy_from(tmp_path: Path) -> None:
         from_texts({"cluster": "c", "group": "g", "store": str(tmp_path)})
 
 
-def test_no_thread_is_left_behind(member: Member, tmp_path: Path) -> None:
+def test_no_thread_is_left_behind(member: SeedMember, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     run(config_of(tmp_path / "new", member))
     for thread in set(threading.enumerate()) - before:
@@ -502,7 +331,7 @@ async def test_the_group_is_asked_for_what_is_not_in_the_log(answering_group: An
 
 
 def test_what_is_not_in_the_log_is_written_where_the_broker_looks_for_it(
-    member: Member, tmp_path: Path
+    member: SeedMember, tmp_path: Path
 ) -> None:
     topics = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
     config = config_of(tmp_path / "new", member)
