@@ -114,7 +114,7 @@ class OldGroup:
         words = ["survey", *asked, *(["--unread"] if unread else [])]
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while True:
-                told = await printed_by([command_path("ha-sidecar"), *words], (0, 1) if unread else (0,))
+                told = await printed_by([command_path("ha-sidecar"), *words])
                 if not any("problem" in one for one in told["brokers"]):
                     return told
 

@@ -17,7 +17,9 @@ from typing import Any, Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetOffsetRequestHeader, GetOffsetResponseHeader
 from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.header import Header
 from controller_core.remoting.routes import KVTable
 from ha_sidecar.roles import metadata
 from ha_sidecar.roles.companion_facts import settings
@@ -109,8 +111,10 @@ async def survey(address: str) -> Survey:
     """
     asker = Asker(host_port(address))
     try:
-        config = settings((await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).decode(errors="replace"))
-        runtime = KVTable.decode(await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).table
+        config = settings(
+            (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
+        )
+        runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
         known = await metadata.fetch(asker)
     finally:
         asker.close()
@@ -168,8 +172,10 @@ async def unread(address: str, ignored: Collection[str] = ()) -> list[Unread]:
     """
     asker = Asker(host_port(address))
     try:
-        config = settings((await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).decode(errors="replace"))
-        runtime = KVTable.decode(await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).table
+        config = settings(
+            (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
+        )
+        runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
         known = await metadata.fetch(asker)
         topics, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, OFFSETS))
         if topics is None or offsets is None:
@@ -233,18 +239,22 @@ async def _extents(asker: Asker, topic: str, queues: int) -> dict[int, tuple[int
     found = {}
     for queue in range(queues):
         header = GetOffsetRequestHeader(topic, queue)
-        end = GetOffsetResponseHeader.from_ext((await asker.ask(RequestCode.GET_MAX_OFFSET, header)).ext)
+        end = GetOffsetResponseHeader.from_ext(
+            (await _patiently(asker, RequestCode.GET_MAX_OFFSET, header)).ext
+        )
         if end.offset <= 0:
             continue
-        begin = GetOffsetResponseHeader.from_ext((await asker.ask(RequestCode.GET_MIN_OFFSET, header)).ext)
+        begin = GetOffsetResponseHeader.from_ext(
+            (await _patiently(asker, RequestCode.GET_MIN_OFFSET, header)).ext
+        )
         found[queue] = (max(0, begin.offset), end.offset)
     return found
 
 
-async def _patiently(asker: Asker, code: int) -> bytes:
+async def _patiently(asker: Asker, code: int, header: Header | None = None) -> RemotingCommand:
     for tried in range(1, TRIES_MAX + 1):
         try:
-            return (await asker.ask(code)).body
+            return await asker.ask(code, header)
         except AskError as error:
             if error.code is not None or tried == TRIES_MAX:
                 raise

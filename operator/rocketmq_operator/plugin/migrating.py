@@ -241,7 +241,7 @@ class Migration:
         running = {f"{one.address}:{self._wish.port}": one for one in observed.asked if one.address}
         by_dledger = self._wish.course.value == "dledger"
         body = migration_pods.survey(observed, tuple(running), unread=by_dledger and not self._manner.undo)
-        told = json.loads(await self._ended(body, (0,)))
+        told = _read(body, await self._ended(body, (0,)))
         said, silence = {}, {}
         for one in told["brokers"]:
             pod = running[one["address"]].pod
@@ -262,7 +262,7 @@ class Migration:
     async def _new_master(self, observed: ObservedMigration) -> Said | None:
         host = names.pod_host(self._wish.group, 0, self._wish.namespace)
         body = migration_pods.survey(observed, [f"{host}:{names.BROKER_PORT}"])
-        (told,) = json.loads(await self._ended(body, (0,)))["brokers"]
+        (told,) = _read(body, await self._ended(body, (0,)))["brokers"]
         return None if "problem" in told else Said.of(told)
 
     async def _write(self, write: Write) -> None:
@@ -274,7 +274,7 @@ class Migration:
             case Remove():
                 await self._server.delete(write.kind, write.namespace, write.name, write.uid)
             case Task():
-                told = json.loads(await self._ended(write.body, write.statuses))
+                told = _read(write.body, await self._ended(write.body, write.statuses))
                 if write.volume:
                     text = json.dumps(told, separators=(",", ":"))
                     body = {"metadata": {"annotations": {write.key: text}}}
@@ -324,6 +324,20 @@ class Migration:
             if time.monotonic() - began_s > self._manner.timeout_s:
                 raise RequestError(f"pod {name} does not go: its node does not answer")
             await asyncio.sleep(min(self._manner.poll_s, 0.5))
+
+
+def _read(body: Json, text: str) -> Json:
+    """Return what a pod said; of a message Kubernetes keeps 4,096 bytes.
+
+    Raises:
+        RequestError: it is no JSON object, or the end of it is missing.
+    """
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        name = body["metadata"]["name"]
+        raise RequestError(f"{name} said what cannot be read: {text.strip()[:200]!r}: {error}") from error
+    return dict(told)
 
 
 def _title(plan: MigrationPlan, name: str) -> str:

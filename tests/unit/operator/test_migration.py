@@ -287,6 +287,23 @@ async def test_a_volume_that_is_somebody_elses_by_then_is_not_touched() -> None:
         await _migrate(world)
 
 
+@pytest.mark.parametrize(
+    ("ended", "complaint"),
+    [
+        ((0, '{"brokers": ['), "orders-migrate-survey said what cannot be read"),
+        ((1, "ha-sidecar: no such thing"), "orders-migrate-survey ended with 1: ha-sidecar: no such thing"),
+    ],
+)
+async def test_a_pod_that_fails_is_told_of_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch, ended: tuple[int, str], complaint: str
+) -> None:
+    world = MigrationWorld()
+    monkeypatch.setattr(world.kube, "_done", lambda *_: ended)
+    with pytest.raises(RequestError, match=complaint):
+        await _migrate(world)
+    assert not [key for key in world.kube.objects if "migrate" in key[2]], "it is not left behind"
+
+
 async def test_nothing_is_done_without_a_yes() -> None:
     world = MigrationWorld()
     asked: list[str] = []
