@@ -19,6 +19,7 @@ OUR_OWN_FIELDS = {"replicaKind"}
 JAVA_NAMES = {
     "GetOffsetRequestHeader": "GetMaxOffsetRequestHeader",
     "GetOffsetResponseHeader": "GetMaxOffsetResponseHeader",
+    "WritePermOfBrokerRequestHeader": "WipeWritePermOfBrokerRequestHeader",
 }
 LATER_FIELDS = {("SendMessageResponseHeader", "recallHandle")}
 """Fields that the oldest release tried here does not have yet."""

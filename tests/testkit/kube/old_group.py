@@ -85,9 +85,11 @@ class OldGroup:
         await until(f"{name} runs", runs, _READY_TIMEOUT_S, poll_s=1.0)
 
     async def replicas(self) -> dict[str, int]:
-        """Return how many pods each StatefulSet is asked to have."""
+        """Return how many pods each of their StatefulSets is asked to have."""
+        ours = ("names", MASTER, SLAVE)
         found = await self.cluster.find("statefulsets")
-        return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
+        asked = {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
+        return {name: asked[name] for name in ours if name in asked}
 
     async def volume(self, claim: str) -> str:
         """Return the volume that a claim is bound to."""
