@@ -15,6 +15,7 @@ PLAIN_RUNS ?= 0
 FAULTS ?=
 SEEDS ?= 2000
 DAYS ?= 1
+PODS ?= 100
 GROUPS ?= 200
 FIRST ?= 0
 SECONDS ?= 20
@@ -25,7 +26,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e e2e-full bench bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
+.PHONY: help setup demo test lint types images e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -71,6 +72,9 @@ bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 
 	@$(PYTHON) tests/bench/bench_controller.py
 
 bench: bench-controller ## the same
+
+bench-collector: .venv/.ready ## measure a collector of PODS=100 pods that are played: processor, memory, samples a second
+	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
 	@$(PYTHON) tests/bench/bench_ha.py --megabytes $(MEGABYTES)

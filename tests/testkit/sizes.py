@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 from slo_pipeline.canary.rows import Operation, probe_row
 from slo_pipeline.collect.buffers import RowBuffer, SampleBuffer
 from slo_pipeline.collect.clock import AnchoredClock
-from slo_pipeline.collect.exposition import Sample, Series
+from slo_pipeline.collect.exposition import ExpositionParser, Sample, Series
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.sources import extracts
 from slo_pipeline.transforms.lag import LAG_METRIC
 from slo_pipeline.transforms.sli import IN_SYNC_METRIC, METRICS
+from testkit import broker_pages
+from testkit.broker_pages import CHANGING, SERIES_OF_A_BROKER, SERIES_OF_A_COMPANION
 
 PODS: Final = 30
-SERIES_OF_A_BROKER: Final = 209
-SERIES_OF_A_COMPANION: Final = 40
 BEGIN_US: Final = 1_795_176_000_000_000
 SECONDS: Final = 60
 SENDS_A_SECOND: Final = 10
@@ -32,8 +32,6 @@ _NAMES: Final = (
     "rocketmq_messages_in_total",
     "rocketmq_processor_watermark",
 )
-_CHANGING: Final = 4
-"""Every so many-th series changes from scrape to scrape."""
 
 
 def sizes_on_disk(scratch: Path) -> dict[str, float]:
@@ -63,13 +61,15 @@ def sizes_on_disk(scratch: Path) -> dict[str, float]:
 
 
 def _in_memory() -> float:
-    """Return what a sample takes when columns of numbers have become a table."""
-    buffer, chance = SampleBuffer(), random.Random(7)
-    for second in range(10):
-        for instance, page in _pages(second, chance):
-            buffer.add(BEGIN_US + second * 1_000_000, instance, f"{instance}-uid", page)
+    """Return what a sample takes when columns of numbers have become a table, with labels as long as a broker's."""
+    buffer = SampleBuffer()
+    for pod in range(PODS):
+        for name, lines in ((f"{pod}-broker", SERIES_OF_A_BROKER), (str(pod), SERIES_OF_A_COMPANION)):
+            text = broker_pages.page(name, f"group-{pod // 3}", lines).text().decode()
+            read = ExpositionParser().parse(text)
+            buffer.add(BEGIN_US, name, f"{name}-uid", read.samples)
     samples = len(buffer)
-    return float(sum(rows.nbytes for _, rows in buffer.take().tables()) / samples)
+    return float(sum(part.nbytes for _, parts in buffer.take().tables() for part in parts) / samples)
 
 
 def _write(data: Path, segment_s: int) -> tuple[int, int]:
@@ -119,7 +119,7 @@ def _values(
     for number in range(count):
         series = Series(names[number % len(names)], (*labels, ("le", str(number // len(names)))))
         steady = float(1_000 * number)
-        grown = steady + 97 * second + chance.randrange(20) if number % _CHANGING == 0 else steady
+        grown = steady + 97 * second + chance.randrange(20) if number % CHANGING == 0 else steady
         yield Sample(series, grown, None)
 
 

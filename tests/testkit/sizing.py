@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from slo_pipeline.collect.buffers import PART_ROWS
 from slo_pipeline.collect.collector import CROWDED_ROWS
 from testkit.chart_files import ROOT
 
@@ -102,9 +103,16 @@ def report_partitions(given: Inputs) -> float:
 
 
 def collector_bytes(given: Inputs) -> float:
-    """Return the collector's memory: the buffer, and a segment of it as a table while it is written."""
+    """Return the collector's memory: its series, the buffer and the one that is written, and a part of it as a table being made."""
+    series = samples_a_second(given) * given["interval_s"]
     rows = samples_a_second(given) * given["segment_s"]
-    return given["collector_start_mib"] * MIB + rows * (COLUMN_BYTES * 2 + given["memory_bytes_a_sample"])
+    part = min(rows, PART_ROWS) * given["memory_bytes_a_sample"] * 3
+    return (
+        given["collector_start_mib"] * MIB
+        + series * given["memory_bytes_a_series"]
+        + rows * 2 * COLUMN_BYTES
+        + part
+    )
 
 
 def report_s(given: Inputs) -> float:
@@ -161,7 +169,7 @@ RESULTS: Final = (
     Line("partitions with daily", "bytes / 128 MiB, a file of open days at least 4 MiB", report_partitions, ""),
     Line(
         "memory of a collector",
-        "collector_start_mib + segment_s * samples a second * (2 * 32 + memory_bytes_a_sample)",
+        "collector_start_mib + series * memory_bytes_a_series + rows of a segment * 2 * 32 + rows of a part * 3 * memory_bytes_a_sample",
         lambda given: collector_bytes(given) / MIB,
         "MiB",
     ),

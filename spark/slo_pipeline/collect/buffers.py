@@ -3,16 +3,17 @@
 Problem: a hundred brokers make 20,000 samples a second; as Python objects a minute of them is half a gigabyte and a
 pause of seconds when it is turned into a table, and during a pause no scrape is on time.
 Shape: samples are kept as machine numbers in columns: a series is a small number, and its name and labels are stored
-once. Turning columns into a table is then done by pyarrow's own code. Events and probe operations are few; they are
-kept as tuples. Both are split by UTC day when they are taken out, since a segment holds one day.
+once. Turning columns into tables is then done by pyarrow's own code, a part at a time, as a sample with its labels is ten times
+as large as its numbers. Events and probe operations are few; they are kept as tuples. Both are split by UTC day when they are
+taken out, since a segment holds one day.
 Never: a buffer never grows beyond its bound; what does not fit is refused and counted by the caller.
 """
 
 import datetime as dt
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +29,11 @@ US_PER_DAY = 86_400_000_000
 _NO_TIMESTAMP = -1
 _US_PER_MS = 1_000
 
-DayTables = list[tuple[dt.date, pa.Table]]
+PART_ROWS = 131_072
+"""Of samples that are a table at a time: some 45 MB with a broker's labels."""
+
+DayTables = list[tuple[dt.date, Iterable[pa.Table]]]
+"""The rows of each UTC day, in parts that can be gone over again."""
 
 
 def day_of(ts_us: int) -> dt.date:
@@ -49,7 +54,7 @@ class SampleBatch:
     embedded_us: "array[int]"
 
     def tables(self) -> DayTables:
-        """Return one table a UTC day, ordered by metric, labels, instance and time."""
+        """Return the rows of each UTC day, ordered by metric, labels, instance and time."""
         numbers = pa.table(
             {
                 "ts": _column(self.ts_us, pa.int64()),
@@ -59,7 +64,11 @@ class SampleBatch:
                 "embedded": _column(self.embedded_us, pa.int64()),
             }
         )
-        return [(day, _samples_table(rows, self.series, self.instances)) for day, rows in _by_day(numbers)]
+        named = _Named.of(self.series, self.instances)
+        return [
+            (day, _SampleParts(_sorted(rows, self.series, len(self.instances)), named))
+            for day, rows in _by_day(numbers)
+        ]
 
 
 class SampleBuffer:
@@ -127,26 +136,53 @@ def _by_day(numbers: pa.Table) -> Iterable[tuple[dt.date, pa.Table]]:
         yield day_of(day * US_PER_DAY), numbers.filter(_call("equal", days, pa.scalar(day)))
 
 
-def _samples_table(
-    numbers: pa.Table, series: Sequence[Series], instances: Sequence[tuple[str, str]]
-) -> pa.Table:
-    rows = _sorted(numbers, series, len(instances))
-    schema = SEGMENTS["samples"]
-    labels = pa.array([one.labels for one in series], schema.field("labels").type)
-    stamped = _call("greater_equal", rows["embedded"], pa.scalar(0))
-    nothing = pa.scalar(None, pa.int64())
-    return pa.table(
-        [
-            rows["ts"].cast(schema.field("ts").type),
-            pa.array([one.metric for one in series], pa.string()).take(rows["series"]),
-            labels.take(rows["series"]),
-            rows["value"],
-            pa.array([name for name, _ in instances], pa.string()).take(rows["instance"]),
-            pa.array([uid for _, uid in instances], pa.string()).take(rows["instance"]),
-            _call("if_else", stamped, rows["embedded"], nothing).cast(schema.field("embedded_ts").type),
-        ],
-        schema=schema,
-    )
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the numbers of a batch stand for."""
+
+    metric: pa.Array
+    labels: pa.Array
+    instance: pa.Array
+    uid: pa.Array
+
+    @classmethod
+    def of(cls, series: Sequence[Series], instances: Sequence[tuple[str, str]]) -> Self:
+        labels = [one.labels for one in series]
+        return cls(
+            pa.array([one.metric for one in series], pa.string()),
+            pa.array(labels, SEGMENTS["samples"].field("labels").type),
+            pa.array([name for name, _ in instances], pa.string()),
+            pa.array([uid for _, uid in instances], pa.string()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleParts:
+    """The samples of one day as tables of PART_ROWS rows, each made when it is asked for."""
+
+    numbers: pa.Table
+    named: _Named
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for begin in range(0, self.numbers.num_rows, PART_ROWS):
+            yield self._table(self.numbers.slice(begin, PART_ROWS))
+
+    def _table(self, rows: pa.Table) -> pa.Table:
+        schema, named = SEGMENTS["samples"], self.named
+        stamped = _call("greater_equal", rows["embedded"], pa.scalar(0))
+        nothing = pa.scalar(None, pa.int64())
+        return pa.table(
+            [
+                rows["ts"].cast(schema.field("ts").type),
+                named.metric.take(rows["series"]),
+                named.labels.take(rows["series"]),
+                rows["value"],
+                named.instance.take(rows["instance"]),
+                named.uid.take(rows["instance"]),
+                _call("if_else", stamped, rows["embedded"], nothing).cast(schema.field("embedded_ts").type),
+            ],
+            schema=schema,
+        )
 
 
 def _sorted(numbers: pa.Table, series: Sequence[Series], instances: int) -> pa.Table:
@@ -185,14 +221,14 @@ class RowBatch:
     rows: list[tuple[object, ...]]
 
     def tables(self) -> DayTables:
-        """Return one table a UTC day, in the order the rows came."""
+        """Return the rows of each UTC day, in the order they came."""
         days: dict[dt.date, list[tuple[object, ...]]] = {}
         for row in self.rows:
             ts_us = row[self.day_at]
             if not isinstance(ts_us, int):
                 raise TypeError(f"{self.schema.names[self.day_at]} must be microseconds, not {ts_us!r}")
             days.setdefault(day_of(ts_us), []).append(row)
-        return [(day, self._table(rows)) for day, rows in days.items()]
+        return [(day, [self._table(rows)]) for day, rows in days.items()]
 
     def _table(self, rows: list[tuple[object, ...]]) -> pa.Table:
         columns = zip(*rows, strict=True)

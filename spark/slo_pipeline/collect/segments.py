@@ -15,10 +15,10 @@ import fcntl
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,22 +77,20 @@ class SegmentStore:
         self._sweep()
 
     def write(
-        self, table: str, day: dt.date, rows: pa.Table, metadata: Mapping[str, str] | None = None
+        self, table: str, day: dt.date, parts: Iterable[pa.Table], metadata: Mapping[str, str] | None = None
     ) -> Path:
         """Write one segment; when this returns it is on the disk, whole and visible.
 
         Args:
             table: a key of `SEGMENTS`.
             day: the UTC day all rows belong to.
-            rows: in the table's schema.
+            parts: the rows, in the table's schema; each part is let go before the next one is asked for.
             metadata: facts to keep beside the rows, read back with `read_metadata`.
 
         Raises:
             ValueError: the rows have another schema (our mistake).
             OSError: the disk refuses; nothing is visible then.
         """
-        if not rows.schema.equals(SEGMENTS[table]):
-            raise ValueError(f"rows of {table} have another schema: {rows.schema}")
         kept = {_VERSION_KEY: str(SEGMENT_VERSION), _WRITER_KEY: self.writer, **(metadata or {})}
         folder = self.root / table / f"day={day.isoformat()}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +101,7 @@ class SegmentStore:
             return final
         try:
             with temporary.open("wb") as file:
-                pq.write_table(rows.replace_schema_metadata(kept), file, compression="zstd")
+                _write_parts(file, table, parts, kept)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(final)
@@ -141,6 +139,15 @@ class SegmentStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _write_parts(file: BinaryIO, table: str, parts: Iterable[pa.Table], metadata: Mapping[str, str]) -> None:
+    schema = SEGMENTS[table]
+    with pq.ParquetWriter(file, schema.with_metadata(metadata), compression="zstd") as writer:
+        for rows in parts:
+            if not rows.schema.equals(schema):
+                raise ValueError(f"rows of {table} have another schema: {rows.schema}")
+            writer.write_table(rows)
 
 
 def _flush_folder(folder: Path) -> None:

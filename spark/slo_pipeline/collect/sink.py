@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from slo_pipeline.collect.buffers import DayTables, RowBatch, RowBuffer, SampleBatch, SampleBuffer
 from slo_pipeline.collect.exposition import Sample
 from slo_pipeline.collect.segments import SegmentStore
@@ -103,6 +105,8 @@ class SegmentSink:
             done = True
             for table in ("samples", "events", "probe_ops"):
                 done = await self._flush_table(table) and done
+            # What a segment took goes back to the system: threads would keep it, each a part.
+            await asyncio.to_thread(pa.default_memory_pool().release_unused)
             return done
 
     async def _flush_table(self, table: str) -> bool:

@@ -56,5 +56,5 @@ def _land_slice(store: Store, one: Slice, directory: Path) -> int | None:
     table = pa.Table.from_batches(fetch(store, one.matchers, one.stretch), schema=SAMPLES)
     if table.num_rows:
         with SegmentStore(directory, WRITER, run=name) as segments:
-            segments.write("samples", day, table)
+            segments.write("samples", day, [table])
     return int(table.num_rows)

@@ -4,13 +4,14 @@ import asyncio
 import datetime as dt
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slo_pipeline.collect import segments
+from slo_pipeline.collect import buffers, segments
 from slo_pipeline.collect.buffers import RowBuffer, SampleBuffer
 from slo_pipeline.collect.exposition import Sample, Series
 from slo_pipeline.collect.segments import SegmentError, SegmentStore
@@ -24,11 +25,26 @@ UP = Series("up", ())
 SENT = Series("sent_total", (("group", "orders"),))
 
 
-def sample_rows() -> pa.Table:
+def sample_rows() -> Iterable[pa.Table]:
     buffer = SampleBuffer()
     buffer.add(NOON_US, "orders-0", "uid-0", [Sample(UP, 1.0, None), Sample(SENT, 7.0, 1_763_710_000_123)])
     ((_, rows),) = buffer.take().tables()
     return rows
+
+
+def test_a_large_segment_is_made_part_by_part_and_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffers, "PART_ROWS", 3)
+    buffer = SampleBuffer()
+    for second in range(4):
+        buffer.add(NOON_US + second, "a", "", [Sample(UP, second, None), Sample(SENT, second, None)])
+    ((day, parts),) = buffer.take().tables()
+    assert [part.num_rows for part in parts] == [3, 3, 2]
+    with SegmentStore(tmp_path, "collector") as store:
+        paths = [store.write("samples", day, parts) for _ in range(2)]
+    for path in paths:
+        assert pq.ParquetFile(path).read()["value"].to_pylist() == [0.0, 1.0, 2.0, 3.0] * 2
 
 
 def probe_row(seq: int, ts_us: int) -> tuple[object, ...]:
@@ -123,7 +139,7 @@ def test_a_segment_never_mixes_days() -> None:
     buffer = RowBuffer("probe_ops", "intended_ts")
     for seq, ts_us in enumerate((MIDNIGHT_US - 1, MIDNIGHT_US, MIDNIGHT_US - 2)):
         assert buffer.add(probe_row(seq, ts_us))
-    tables = {day: rows["seq"].to_pylist() for day, rows in buffer.take().tables()}
+    tables = {day: pa.concat_tables(parts)["seq"].to_pylist() for day, parts in buffer.take().tables()}
     assert tables == {dt.date(2026, 11, 21): [0, 2], dt.date(2026, 11, 22): [1]}
 
     samples = SampleBuffer()
@@ -139,7 +155,8 @@ def test_samples_come_out_by_series_and_time_whatever_order_they_came_in() -> No
             buffer.add(
                 NOON_US + second, instance, "", [Sample(UP, second, None), Sample(SENT, 10 + second, None)]
             )
-    ((_, rows),) = buffer.take().tables()
+    ((_, parts),) = buffer.take().tables()
+    rows = pa.concat_tables(parts)
     keys = list(
         zip(rows["metric"].to_pylist(), rows["instance"].to_pylist(), rows["value"].to_pylist(), strict=True)
     )
