@@ -48,3 +48,10 @@ def _sharing(item: pytest.Item) -> str:
         return folder
     of_version = item.name.rstrip("]").partition("[")[2].partition("-")[0]
     return f"{item.path.name} {of_version}" if "stores" in getattr(item, "fixturenames", ()) else ""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why a test that was run again had failed: its second run tells nothing of it."""
+    for report in terminalreporter.getreports("rerun"):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.write_line(f"failed once: {report.nodeid}: {crash.message if crash else report.longrepr}")
