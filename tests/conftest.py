@@ -54,4 +54,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say why a test that was run again had failed: its second run tells nothing of it."""
     for report in terminalreporter.getreports("rerun"):
         crash = getattr(report.longrepr, "reprcrash", None)
-        terminalreporter.write_line(f"failed once: {report.nodeid}: {crash.message if crash else report.longrepr}")
+        terminalreporter.write_line(
+            f"failed once: {report.nodeid}: {crash.message if crash else report.longrepr}"
+        )
