@@ -50,10 +50,25 @@ def _sharing(item: pytest.Item) -> str:
     return f"{item.path.name} {of_version}" if "stores" in getattr(item, "fixturenames", ()) else ""
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why a test that was run again had failed: its second run tells nothing of it."""
-    for report in terminalreporter.getreports("rerun"):
-        crash = getattr(report.longrepr, "reprcrash", None)
-        terminalreporter.write_line(
-            f"failed once: {report.nodeid}: {crash.message if crash else report.longrepr}"
-        )
+class _Teller:
+    """Says at once why a test failed: a run may take an hour, and a test that is run again tells nothing of its first try."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the last line of what went wrong."""
+        if report.outcome in {"failed", "rerun"}:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self._terminal.ensure_newline()
+            self._terminal.write_line(
+                f"{report.outcome}: {report.nodeid}: {crash.message if crash else report.longrepr}"
+            )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have failures told while others run."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        config.pluginmanager.register(_Teller(terminal), "teller")
