@@ -67,6 +67,7 @@ class _Teller:
             )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Have failures told while others run."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
