@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_operator.plan.report_seen import server_seen
+from rocketmq_operator.plan.report_seen import servers_seen
 from slo_pipeline.collect.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
 from testkit.helm import Json, of, pods, rendered
@@ -193,8 +193,7 @@ def test_the_report_servers_service_leads_to_the_pod_that_holds_the_volume() -> 
     (server,) = [
         one for one in of(objects, "Service") if "rocketmq-ha.dev/reports-of" in one["metadata"]["labels"]
     ]
-    seen = server_seen(server)
-    assert seen is not None
+    (seen,) = servers_seen([server])
     assert server["metadata"]["labels"]["app.kubernetes.io/component"] == "report-server"
     assert seen.claim in {one["metadata"]["name"] for one in of(objects, "PersistentVolumeClaim")}
     measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
