@@ -3,14 +3,20 @@
 import argparse
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
 from rocketmq_operator.plan.report_seen import servers_seen
+from slo_pipeline.collect import pods as pods_of_clusters
+from slo_pipeline.collect.discovery import targets_of
+from slo_pipeline.collect.pods import pod_of
 from slo_pipeline.collect.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
 from testkit.helm import Json, of, pods, rendered
 from testkit.kube.kubectl import KubeError, program
+from testkit.operator_world import pod_templates
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "rocketmq-ha"
@@ -117,7 +123,8 @@ def test_a_registry_is_put_before_every_image_of_ours() -> None:
         ('operator.resources.limits.memory="lots"', ["memory"]),
         ('test.cluster="Main Cluster"', ["test", "cluster"]),
         ("measure.groups=[]", ["measure", "groups"]),
-        ("measure.controllers=2", ["measure", "controllers"]),
+        ("measure.controllers=3", ["measure", "controllers"]),
+        ('measure.groups=[{"name":"orders","replicas":2}]', ["measure", "groups", "replicas"]),
         ("measure.report.target=100", ["report", "target"]),
     ],
 )
@@ -133,17 +140,59 @@ def _targets(*settings: str) -> list[Json]:
     return found
 
 
-def test_the_collector_takes_the_targets_that_are_written_for_it(tmp_path: Path) -> None:
+def test_the_collector_is_given_the_canaries_of_its_pod_and_finds_all_others(tmp_path: Path) -> None:
     path = tmp_path / "targets.json"
     path.write_text(json.dumps({"targets": _targets()}))
-    urls = {target.url for target in read_targets(path) if target.kind == "metrics"}
-    assert "http://orders-1.orders.mq.svc:9882/metrics" in urls
-    assert "http://orders-log-0.mq.svc:9881/metrics" in urls
-    assert "http://main-controller-2.main-controller.mq.svc:9880/metrics" in urls
+    assert [(target.name, target.url) for target in read_targets(path)] == [
+        ("canary-orders", "http://127.0.0.1:9890/metrics")
+    ]
+
+
+def test_the_measuring_pod_is_replaced_where_its_canaries_change_and_for_no_member_of_a_group() -> None:
+    def checksum(*settings: str) -> str:
+        (made,) = [
+            one
+            for one in of(rendered("measure.enabled=true", *settings), "Deployment")
+            if one["metadata"]["name"] == "demo-measure"
+        ]
+        found: str = made["spec"]["template"]["metadata"]["annotations"]["checksum/targets"]
+        return found
+
+    assert checksum() == checksum('measure.groups=[{"name":"orders"}]')
+    assert checksum() != checksum('measure.groups=[{"name":"pay"}]')
+
+
+def test_every_pod_that_the_operator_makes_and_we_collect_from_serves_at_the_ports_that_are_asked() -> None:
+    found = {}
+    for component, template in pod_templates().items():
+        name = template["metadata"]["labels"]["app.kubernetes.io/instance"] + "-0"
+        own = {"name": name, "namespace": "mq", "uid": "u"}
+        pod = {"metadata": template["metadata"] | own, "status": {"podIP": "10.0.0.1"}}
+        ports = {
+            port["containerPort"]
+            for one in [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
+            for port in one.get("ports", ())
+        }
+        targets = targets_of(pod_of(pod))
+        found[component] = [target.kind for target in targets]
+        assert {urlsplit(target.url).port for target in targets} <= ports
+        assert {target.stream for target in targets} <= {"", "main"}
+    assert found == {
+        "nameserver": [],
+        "controller": ["metrics", "events"],
+        "broker": ["metrics", "metrics", "events"],
+        "log-replica": ["metrics", "events"],
+        "proxy": [],
+    }
+
+
+def test_the_labels_that_pods_are_found_by_are_the_operators() -> None:
+    ours = (pods_of_clusters.CLUSTER_LABEL, pods_of_clusters.GROUP_LABEL, pods_of_clusters.COMPONENT_LABEL)
+    assert ours == (CLUSTER_LABEL, GROUP_LABEL, COMPONENT_LABEL)
 
 
 def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
-    groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
+    groups = '[{"name":"orders"},{"name":"pay"}]'
     objects = rendered("measure.enabled=true", f"measure.groups={groups}")
     measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
     containers = {one["name"]: one for one in measure["spec"]["template"]["spec"]["containers"]}
@@ -154,7 +203,7 @@ def test_each_group_has_a_canary_that_the_collector_scrapes() -> None:
 
 
 def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
-    groups = '[{"name":"orders","replicas":2,"logReplicas":1},{"name":"pay","replicas":2,"logReplicas":0}]'
+    groups = '[{"name":"orders"},{"name":"pay"}]'
     objects = rendered("measure.enabled=true", f"measure.groups={groups}")
     measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
     pod = measure["spec"]["template"]
@@ -175,7 +224,7 @@ def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
 
 
 def test_the_longest_names_make_a_name_that_a_service_may_have() -> None:
-    many = [{"name": f"g{number:039d}", "replicas": 1, "logReplicas": 0} for number in range(16)]
+    many = [{"name": f"g{number:039d}"} for number in range(16)]
     objects = rendered("measure.enabled=true", f"measure.groups={json.dumps(many)}")
     longest_release = "r" * 53
     names = [one["metadata"]["name"].replace("demo", longest_release, 1) for one in of(objects, "Service")]

@@ -10,7 +10,8 @@ from testkit.kube.kubectl import KubeError, program
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-BOTH = {("pods", "list"), ("events", "list"), ("events", "watch"), ("nodes/metrics", "get")}
+PODS = {("pods", "list"), ("pods", "watch")}
+ALL = PODS | {("events", "list"), ("events", "watch"), ("nodes/metrics", "get")}
 
 
 def _rendered(*settings: str) -> list[Json]:
@@ -44,10 +45,10 @@ def _measure(objects: list[Json]) -> Json:
 @pytest.mark.parametrize(
     ("settings", "rights"),
     [
-        ((), BOTH),
-        (("measure.kubelet.enabled=false",), BOTH - {("nodes/metrics", "get")}),
-        (("measure.kubernetesEvents=false",), {("pods", "list"), ("nodes/metrics", "get")}),
-        (("measure.kubernetesEvents=false", "measure.kubelet.enabled=false"), set()),
+        ((), ALL),
+        (("measure.kubelet.enabled=false",), ALL - {("nodes/metrics", "get")}),
+        (("measure.kubernetesEvents=false",), PODS | {("nodes/metrics", "get")}),
+        (("measure.kubernetesEvents=false", "measure.kubelet.enabled=false"), PODS),
     ],
 )
 def test_the_rights_are_those_of_what_is_gathered_and_no_more(
@@ -89,16 +90,8 @@ def test_only_the_collector_gets_a_token_and_it_takes_its_options() -> None:
     parser, _ = _parser("collect")
     taken = parser.parse_args(collector["args"])
     assert (taken.kubernetes_events, taken.kubelet_metrics) == (["mq"], ["mq"])
+    assert (taken.discover, taken.cluster) == (["mq"], "main")
     assert taken.kubelet_insecure_tls is True
-
-
-def test_without_anything_to_ask_there_is_no_account() -> None:
-    objects = _rendered("measure.kubernetesEvents=false", "measure.kubelet.enabled=false")
-    assert "demo-measure" not in [
-        one["metadata"]["name"] for one in objects if one["kind"] == "ServiceAccount"
-    ]
-    assert "serviceAccountName" not in _measure(objects)
-    assert [one["name"] for one in _measure(objects)["volumes"]] == ["data", "targets", "scratch"]
 
 
 @pytest.mark.parametrize("setting", ["measure.kubelet.enable=true", 'measure.kubernetesEvents="yes"'])

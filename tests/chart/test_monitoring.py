@@ -27,9 +27,7 @@ from testkit.prometheus import PrometheusUnavailableError, programs
 
 needs_helm = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 ALL = tuple(f"monitoring.{one}.enabled=true" for one in ("podMonitor", "prometheusRule", "dashboard"))
-GROUPS = (
-    'measure.groups=[{"name":"a","replicas":2,"logReplicas":1},{"name":"b","replicas":2,"logReplicas":0}]'
-)
+GROUPS = 'measure.groups=[{"name":"a"},{"name":"b"}]'
 BOARD = chart_files.CHART / "files" / "dashboard.json"
 OURS = re.compile(r"\brmqha_[a-z_]+")
 

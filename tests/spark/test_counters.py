@@ -54,6 +54,15 @@ def test_another_process_is_a_reset_even_when_the_value_went_up(spark: SparkSess
     assert _total(spark, tmp_path, samples) == {0: 9}
 
 
+def test_a_process_that_becomes_known_is_no_other_one(spark: SparkSession, tmp_path: Path) -> None:
+    samples = [
+        sample(10, 5, instance_uid=""),
+        sample(20, 9, instance_uid="first"),
+        sample(30, 10, instance_uid=""),
+    ]
+    assert _total(spark, tmp_path, samples) == {0: 5}
+
+
 def test_a_series_that_appears_late_counts_from_zero(spark: SparkSession, tmp_path: Path) -> None:
     samples = [sample(10, 1, metric="up"), sample(20, 1, metric="up"), sample(20, 3)]
     assert _total(spark, tmp_path, samples) == {0: 3}

@@ -5,7 +5,9 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from aiohttp import web
 
@@ -162,3 +164,16 @@ async def until(condition: Callable[[], bool]) -> None:
 def taken(metrics: CollectorMetrics, result: str = "taken") -> float:
     """Return how many events had this result."""
     return metrics.registry.get_sample_value("rmqha_collector_events_total", {"result": result}) or 0.0
+
+
+def asked(metrics: CollectorMetrics, what: str, result: str) -> float:
+    """Return how many requests to the cluster for something had this result."""
+    labels = {"what": what, "result": result}
+    return metrics.registry.get_sample_value("rmqha_collector_cluster_requests_total", labels) or 0.0
+
+
+def samples(directory: Path) -> list[dict[str, Any]]:
+    """Return the samples on disk below a collector's directory, in no order."""
+    found = [pq.ParquetFile(path).read() for path in directory.glob("out/samples/day=*/[!.]*.parquet")]
+    rows: list[dict[str, Any]] = pa.concat_tables(found).to_pylist() if found else []
+    return rows

@@ -1,29 +1,28 @@
-"""What the collector gathers from Kubernetes itself: Events, the pods of broker groups, kubelets.
+"""What the collector gathers from Kubernetes itself: pods, Events, kubelets.
 
 Problem: the cluster's own account must not be a condition of ours: without rights, without an API server, or with a node
 that is gone, everything else is measured as before.
-Shape: one task a namespace copies Events; one task lists pods every 15 s, by which Events are given to groups and nodes are
-found; one task a node scrapes its kubelet. Errors are words in a counter, and each task tries again by itself.
+Shape: one task a namespace follows its pods, from which targets, members of groups and nodes are known; one task a namespace
+copies Events; one task a node scrapes its kubelet. Errors are words in a counter, and each task tries again by itself.
 Never: nothing here ends the collector.
 """
 
 import asyncio
-import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import aiohttp
 
 from slo_pipeline.collect.clock import AnchoredClock
-from slo_pipeline.collect.cluster_api import ClusterApi, ClusterError, Json
+from slo_pipeline.collect.cluster_api import ClusterApi
 from slo_pipeline.collect.followers import EventIntake
 from slo_pipeline.collect.kubelets import KubeletContext, Kubelets
-from slo_pipeline.collect.kubernetes_events import EventCopier
-from slo_pipeline.collect.members import GROUP_LABEL, Members
+from slo_pipeline.collect.kubernetes_events import PAGE_EVENTS, EventCopier
+from slo_pipeline.collect.pods import CLUSTER_LABEL, PAGE_PODS, Pod, PodBook
+from slo_pipeline.collect.watching import ListWatch
 
-PODS_PAGE = 500
 NAMESPACES_MAX = 100
-
-_log = logging.getLogger(__name__)
+NODES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,90 +33,89 @@ class ClusterSettings:
         api: who is asked.
         events: namespaces whose Events are copied.
         kubelets: namespaces of whose members' containers the kubelets are asked.
-        interval_s: between two scrapes of a kubelet, and between two lists of pods.
+        discover: namespaces whose pods are targets, the first first where two have the same name.
+        cluster: of these, pods of this RocketMQCluster only; "" for all.
+        interval_s: between two scrapes of a kubelet.
     """
 
     api: ClusterApi
     events: tuple[str, ...] = ()
     kubelets: tuple[str, ...] = ()
+    discover: tuple[str, ...] = ()
+    cluster: str = ""
     interval_s: float = 15.0
 
     @property
     def namespaces(self) -> list[str]:
         """Return all namespaces, in order; NAMESPACES_MAX at most."""
-        return sorted({*self.events, *self.kubelets})
+        return sorted({*self.events, *self.kubelets, *self.discover})
 
 
-async def gather_cluster(settings: ClusterSettings, intake: EventIntake, clock: AnchoredClock) -> None:
-    """Gather until cancelled."""
-    members = Members()
+async def gather_cluster(
+    settings: ClusterSettings, pods: PodBook, intake: EventIntake, clock: AnchoredClock
+) -> None:
+    """Gather until cancelled.
+
+    Args:
+        settings: what.
+        pods: where pods of all its namespaces are kept.
+        intake: where Events go.
+        clock: the collector's.
+    """
     # The API server's connections are not those of targets: other certificates, and a token that only it may see.
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session,
         asyncio.TaskGroup() as group,
     ):
-        context = KubeletContext(
-            settings.api,
-            session,
-            settings.kubelets,
-            members,
-            intake.sink,
-            clock,
-            intake.metrics,
-            settings.interval_s,
-        )
-        kubelets = Kubelets(context, group)
-        # Before the first Events, so that they find their groups.
-        result = await _learn(settings, session, members, intake, "ok")
+        watches = [_pods(settings.api, namespace, pods, intake) for namespace in settings.namespaces]
+        for watch in watches:
+            group.create_task(watch.run(session))
+        for watch in watches:
+            # Before the first Events, so that they find their groups.
+            await watch.tried.wait()
         for namespace in settings.events:
-            group.create_task(EventCopier(settings.api, namespace, members, intake).run(session))
+            group.create_task(_events(settings.api, namespace, pods, intake).run(session))
+        if settings.kubelets:
+            group.create_task(
+                _ask_kubelets(
+                    settings,
+                    pods,
+                    KubeletContext(
+                        settings.api,
+                        session,
+                        settings.kubelets,
+                        pods.members,
+                        intake.sink,
+                        clock,
+                        intake.metrics,
+                        settings.interval_s,
+                    ),
+                )
+            )
+
+
+def _pods(api: ClusterApi, namespace: str, pods: PodBook, intake: EventIntake) -> ListWatch:
+    path, query = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": CLUSTER_LABEL}
+    return ListWatch(api, "pods", path, pods.namespaces[namespace], intake.metrics, PAGE_PODS, query)
+
+
+def _events(api: ClusterApi, namespace: str, pods: PodBook, intake: EventIntake) -> ListWatch:
+    path = f"/api/v1/namespaces/{namespace}/events"
+    return ListWatch(api, "events", path, EventCopier(pods.members, intake), intake.metrics, PAGE_EVENTS)
+
+
+async def _ask_kubelets(settings: ClusterSettings, pods: PodBook, context: KubeletContext) -> None:
+    async with asyncio.TaskGroup() as group:
+        kubelets = Kubelets(context, group)
         while True:
-            if settings.kubelets:
-                kubelets.adjust()
+            kubelets.adjust(nodes_of(pods.of(settings.kubelets)))
             await asyncio.sleep(settings.interval_s)
-            result = await _learn(settings, session, members, intake, result)
 
 
-async def _learn(
-    settings: ClusterSettings,
-    session: aiohttp.ClientSession,
-    members: Members,
-    intake: EventIntake,
-    before: str,
-) -> str:
-    """List the pods of all namespaces; if one cannot be listed, what was known stays. Returns the result's word."""
-    result = "ok"
-    try:
-        pods = [pod for name in settings.namespaces for pod in await _pods(settings.api, session, name)]
-        members.learn(pods)
-    except ClusterError as error:
-        result = error.result
-        if result != before:
-            _log.warning("pods: %s", error)
-    except (KeyError, TypeError, AttributeError) as error:
-        result = "error"
-        if result != before:
-            _log.warning("pods: no list of pods: %r", error)
-    intake.metrics.cluster_requests.labels("pods", result).inc()
-    return result
-
-
-async def _pods(api: ClusterApi, session: aiohttp.ClientSession, namespace: str) -> list[Json]:
-    """Return the members' pods, with the few fields that are needed of each."""
-    found: list[Json] = []
-    query = {"labelSelector": GROUP_LABEL, "limit": str(PODS_PAGE)}
-    while True:
-        page = await api.read(session, f"/api/v1/namespaces/{namespace}/pods", query)
-        found += [_slim(pod) for pod in page["items"]]
-        if not page["metadata"].get("continue"):
-            return found
-        query["continue"] = str(page["metadata"]["continue"])
-
-
-def _slim(pod: Json) -> Json:
-    metadata = pod["metadata"]
-    return {
-        "metadata": {name: metadata.get(name) for name in ("namespace", "name", "labels")},
-        "spec": {"nodeName": pod["spec"].get("nodeName")},
-        "status": {"hostIP": (pod.get("status") or {}).get("hostIP")},
-    }
+def nodes_of(pods: Iterable[Pod]) -> dict[str, str]:
+    """Return the address by name of each node that a pod of a broker group runs on; NODES_MAX at most."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        if pod.group and pod.node and pod.node_address and (pod.node in found or len(found) < NODES_MAX):
+            found[pod.node] = pod.node_address
+    return found

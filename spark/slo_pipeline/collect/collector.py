@@ -1,14 +1,15 @@
-"""The collector: targets file, one task a target, and segments every minute.
+"""The collector: targets of a file and of pods, one task a target, and segments every minute.
 
 Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it watches.
-Shape: a task for each target, none of which waits for another; a flush on its own beat; the targets file is read again
-when it changes. After a kill the segments tell which events are already there (their ids) and how far each stream was
+Shape: a task for each target, none of which waits for another; a flush on its own beat; who the targets are is looked at again
+when the file changes or a pod does. After a kill the segments tell which events are already there (their ids) and how far each stream was
 read (metadata of the event segments), so following goes on without a gap and without doubles. Samples that were not
 written are lost: at most one segment's time.
 Never: it decides anything about what it sees.
 """
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,20 @@ import pyarrow.parquet as pq
 
 from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
 from slo_pipeline.collect.cluster import ClusterSettings, gather_cluster
+from slo_pipeline.collect.discovery import Merged, merged
 from slo_pipeline.collect.event_rows import EventLog
 from slo_pipeline.collect.followers import EventIntake, follow_file, follow_stream
 from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.pods import PodBook
 from slo_pipeline.collect.scraper import ScrapeContext, scrape_forever
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.collect.sink import SegmentSink
-from slo_pipeline.collect.targets import KINDS, Target, TargetsError, read_targets
+from slo_pipeline.collect.targets import KINDS, TARGETS_MAX, Target, TargetsError, TargetsFile
 
 POSITIONS_KEY = "rmqha.positions"
 TARGETS_POLL_S = 1.0
+NAMED_MAX = 10
+"""Of targets that are left out, in one line of the log."""
 FLUSH_POLL_S = 0.25
 CROWDED_ROWS = 500_000
 EVENT_DAYS_RECALLED = 3
@@ -42,13 +47,13 @@ class CollectorSettings:
     """How a collector runs.
 
     Attributes:
-        targets: the targets file.
+        targets: the targets file; None: there is none.
         interval_s: time between two scrapes of a target.
         segment_s: time between two flushes.
         cluster: what is gathered from Kubernetes itself; None: nothing.
     """
 
-    targets: Path
+    targets: Path | None
     interval_s: float = 1.0
     segment_s: float = 60.0
     cluster: ClusterSettings | None = None
@@ -64,7 +69,11 @@ class Collector:
         self._clock = AnchoredClock()
         self._log = EventLog()
         self._sink = SegmentSink(store, lambda: {POSITIONS_KEY: self._log.positions_text()})
+        cluster = settings.cluster
+        self._pods = PodBook(cluster.namespaces if cluster else ())
+        self._listed = TargetsFile(settings.targets)
         self._tasks: dict[Target, asyncio.Task[None]] = {}
+        self._told = Merged([])
 
     def recall(self) -> None:
         """Learn from the segments on disk which events are there and how far each stream was read."""
@@ -80,18 +89,20 @@ class Collector:
         Raises:
             TargetsError: the targets file cannot be used at the start; later ones are logged and the old list stays.
         """
-        targets = read_targets(self._settings.targets)
+        self._listed.refresh()
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=10),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as session:
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._watch_targets(targets, session, group))
+                    group.create_task(self._watch_targets(session, group))
                     group.create_task(self._flush_forever())
                     if self._settings.cluster is not None:
                         intake = EventIntake(self._sink, self._log, self._metrics)
-                        group.create_task(gather_cluster(self._settings.cluster, intake, self._clock))
+                        group.create_task(
+                            gather_cluster(self._settings.cluster, self._pods, intake, self._clock)
+                        )
             finally:
                 self._tasks.clear()
 
@@ -101,33 +112,50 @@ class Collector:
         self._publish()
         return done
 
-    async def _watch_targets(
-        self, targets: list[Target], session: aiohttp.ClientSession, group: asyncio.TaskGroup
-    ) -> None:
-        self._adjust(targets, session, group)
-        seen_ns = _changed_ns(self._settings.targets)
+    async def _watch_targets(self, session: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+        changed = self._pods.changed
         while True:
-            await asyncio.sleep(TARGETS_POLL_S)
-            changed_ns = _changed_ns(self._settings.targets)
-            if changed_ns == seen_ns:
-                continue
-            seen_ns = changed_ns
-            try:
-                self._adjust(read_targets(self._settings.targets), session, group)
-            except TargetsError as error:
-                _log.warning("the old targets stay: %s", error)
+            changed.clear()
+            self._adjust(session, group)
+            is_new = False
+            while not is_new:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), TARGETS_POLL_S)
+                is_new = self._read_listed() or changed.is_set()
 
-    def _adjust(
-        self, targets: list[Target], session: aiohttp.ClientSession, group: asyncio.TaskGroup
-    ) -> None:
-        for target in set(self._tasks) - set(targets):
+    def _read_listed(self) -> bool:
+        try:
+            return self._listed.refresh()
+        except TargetsError as error:
+            _log.warning("the old targets stay: %s", error)
+            return False
+
+    def _adjust(self, session: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+        listed, cluster = self._listed.targets, self._settings.cluster
+        found = Merged(listed)
+        if cluster is not None:
+            found = merged(listed, self._pods.of(cluster.discover), cluster.cluster)
+        gone = set(self._tasks) - set(found.targets)
+        new = [target for target in found.targets if target not in self._tasks]
+        for target in gone:
             self._tasks.pop(target).cancel()
-        for target in targets:
-            if target not in self._tasks:
-                self._tasks[target] = group.create_task(self._collect(target, session))
+        for target in new:
+            self._tasks[target] = group.create_task(self._collect(target, session))
         for kind in KINDS:
-            self._metrics.targets.labels(kind).set(sum(target.kind == kind for target in targets))
-        _log.info("collecting from %d targets", len(targets))
+            self._metrics.targets.labels(kind).set(sum(target.kind == kind for target in found.targets))
+        if gone or new:
+            _log.info("collecting from %d targets", len(found.targets))
+        self._tell_left_out(found)
+
+    def _tell_left_out(self, found: Merged) -> None:
+        self._metrics.targets_left_out.labels("name").set(len(found.taken))
+        self._metrics.targets_left_out.labels("bound").set(found.beyond)
+        if untold := found.taken - self._told.taken:
+            named = ", ".join(sorted(untold)[:NAMED_MAX])
+            _log.warning("pods whose names others have are left out, %d targets: %s", len(untold), named)
+        if found.beyond and not self._told.beyond:
+            _log.warning("more than %d targets: %d of pods are left out", TARGETS_MAX, found.beyond)
+        self._told = found
 
     async def _collect(self, target: Target, session: aiohttp.ClientSession) -> None:
         intake = EventIntake(self._sink, self._log, self._metrics)
@@ -161,14 +189,6 @@ class Collector:
             self._metrics.refused_rows.labels(table).set(self._sink.refused[table])
             self._metrics.segments.labels(table).set(self._sink.written[table])
         self._metrics.write_failures.set(self._sink.failures)
-
-
-def _changed_ns(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        # While it is being replaced it may be gone for a moment.
-        return 0
 
 
 def _event_ids(path: Path) -> list[str]:

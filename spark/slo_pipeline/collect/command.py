@@ -9,7 +9,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def seconds(text: str) -> float:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `collect`."""
-    parser.add_argument("--targets", type=Path, required=True, metavar="FILE", help="JSON file of targets")
+    parser.add_argument("--targets", type=Path, metavar="FILE", help="JSON file of targets")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
     parser.add_argument(
         "--interval", type=seconds, default=1.0, metavar="TIME", help="between scrapes, default 1s"
@@ -59,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     cluster = parser.add_argument_group("Kubernetes", "with the rights of the pod's service account")
+    cluster.add_argument(
+        "--discover",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="collect from this namespace's controllers, brokers and log replicas; may be repeated",
+    )
+    cluster.add_argument("--cluster", default="", metavar="NAME", help="of these, only those of one cluster")
     cluster.add_argument(
         "--kubernetes-events",
         action="append",
@@ -85,13 +93,22 @@ def cluster_settings(args: argparse.Namespace) -> ClusterSettings | None:
     Raises:
         NoClusterError: something is wanted and there is no cluster, or too many namespaces are.
     """
-    namespaces = tuple(sorted({*args.kubernetes_events, *args.kubelet_metrics}))
+    namespaces = {*args.kubernetes_events, *args.kubelet_metrics, *args.discover}
     if not namespaces:
         return None
     if len(namespaces) > NAMESPACES_MAX:
         raise NoClusterError(f"{len(namespaces)} namespaces, at most {NAMESPACES_MAX} are served")
-    api = ClusterApi.of_pod(args.api_server, kubelet_certificates=not args.kubelet_insecure_tls)
-    return ClusterSettings(api, tuple(args.kubernetes_events), tuple(args.kubelet_metrics))
+    return ClusterSettings(
+        ClusterApi.of_pod(args.api_server, kubelet_certificates=not args.kubelet_insecure_tls),
+        events=_once(args.kubernetes_events),
+        kubelets=_once(args.kubelet_metrics),
+        discover=_once(args.discover),
+        cluster=args.cluster,
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.interval < INTERVAL_S_MIN or args.segment_seconds < SEGMENT_S_MIN:
         return _refuse(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
+    if args.targets is None and not args.discover:
+        return _refuse("nobody to collect from: name --targets or --discover")
     try:
         return asyncio.run(_collect(args))
     except (SegmentError, TargetsError, AddressError, NoClusterError, OSError) as error:

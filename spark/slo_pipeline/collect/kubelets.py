@@ -11,7 +11,7 @@ Source: Kubernetes documentation, "Kubelet authentication/authorization".
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -60,9 +60,9 @@ class Kubelets:
         self._group = group
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def adjust(self) -> None:
-        """Begin with nodes that are new, end with those that have no member any more."""
-        wanted = set(self._context.members.nodes.items())
+    def adjust(self, nodes: Mapping[str, str]) -> None:
+        """Begin with nodes that are new, end with those that have no member any more; `nodes` is address by name."""
+        wanted = set(nodes.items())
         for gone in set(self._tasks) - wanted:
             self._tasks.pop(gone).cancel()
         for node, address in wanted - set(self._tasks):

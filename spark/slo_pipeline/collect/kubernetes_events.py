@@ -2,51 +2,30 @@
 
 Problem: an Event says why a pod went (killed, evicted, unhealthy, restarted by the operator), and the API server forgets it
 an hour later. A report is made when somebody asks.
-Shape: list, then watch from where the list ends; a watch that ends or breaks goes on from the last version that it told,
-and after 410 (the server forgot that version too) from a new list. An Event that happens again is the same object with a
-higher count, so a row is known by (uid, count): what a list tells twice, or tells again after a restart, is kept once.
-Core/v1 is read because it shows the Events of both API groups, old counts and new series alike.
-Never: a deletion is no fact (it is the expiry), and a page of the list is let go before the next one is asked for.
+Shape: they are followed as `watching` does it. An Event that happens again is the same object with a higher count, so a row is
+known by (uid, count): what a list tells twice, or tells again after a restart, is kept once. Core/v1 is read because it shows
+the Events of both API groups, old counts and new series alike.
+Never: a deletion is no fact (it is the expiry).
 
-Source: Kubernetes documentation, "API Concepts", on watches, bookmarks, and 410 Gone; API reference, Event v1 core.
+Source: Kubernetes documentation, API reference, Event v1 core.
 """
 
-import asyncio
 import datetime as dt
-import json
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
-from slo_pipeline.collect.cluster_api import (
-    CONNECT_TIMEOUT_S,
-    ClusterApi,
-    ClusterError,
-    ExpiredError,
-    Json,
-)
+from slo_pipeline.collect.cluster_api import Json
 from slo_pipeline.collect.event_rows import INT64_MAX, EventError, checked_row
 from slo_pipeline.collect.followers import EventIntake
-from slo_pipeline.collect.lines import LineSplitter
 from slo_pipeline.collect.members import Members
 
 SOURCE = "kubernetes"
 KIND = "KubernetesEvent"
 PAGE_EVENTS = 500
 MESSAGE_CHARACTERS_MAX = 1_000
-WATCH_S = 240
-"""The server ends a watch after this; one that is silent for longer is dead without knowing it."""
-WATCH_SILENCE_S_MAX = WATCH_S + 30.0
-RETRY_S_MIN = 0.5
-RETRY_S_MAX = 30.0
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NS_PER_US = 1_000
-
-_log = logging.getLogger(__name__)
 
 
 def kubernetes_row(event: Mapping[str, Any], members: Members) -> tuple[object, ...]:
@@ -116,100 +95,27 @@ def _version(text: object) -> int:
     return min(int(text), INT64_MAX)
 
 
-@dataclass(slots=True)
 class EventCopier:
-    """Copies the Events of one namespace.
+    """Copies the Events of one namespace; a listener of the list and of the watch of its Events."""
 
-    Attributes:
-        version: where the next watch goes on; None: a list is needed.
-    """
+    def __init__(self, members: Members, intake: EventIntake) -> None:
+        self._members = members
+        self._intake = intake
 
-    api: ClusterApi
-    namespace: str
-    members: Members
-    intake: EventIntake
-    version: str | None = None
+    async def begin(self) -> None:
+        """Do nothing: what was copied stays."""
 
-    @property
-    def _path(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/events"
+    async def end(self) -> None:
+        """Do nothing: what is not in the list has expired."""
 
-    async def run(self, session: aiohttp.ClientSession) -> None:
-        """Copy until cancelled."""
-        retry_s, result = RETRY_S_MIN, "ok"
-        while True:
-            before = result
-            try:
-                if self.version is None:
-                    self.version = await self._list(session)
-                await self._watch(session)
-                retry_s, result = RETRY_S_MIN, "ok"
-            except ClusterError as error:
-                result = error.result
-                if isinstance(error, ExpiredError):
-                    self.version = None
-                elif result != before:
-                    _log.warning("Events of %s: %s", self.namespace, error)
-            self.intake.metrics.cluster_requests.labels("events", result).inc()
-            await asyncio.sleep(retry_s)
-            if result != "ok":
-                retry_s = min(2 * retry_s, RETRY_S_MAX)
-
-    async def _list(self, session: aiohttp.ClientSession) -> str:
-        """Take every Event there is; return the version at which the list was true."""
-        query = {"limit": str(PAGE_EVENTS)}
-        while True:
-            page = await self.api.read(session, self._path, query)
-            metadata, items = page.get("metadata"), page.get("items")
-            if not isinstance(metadata, dict) or not isinstance(items, list):
-                raise ClusterError("error", f"{self._path}: no list")
-            for item in items:
-                await self._take(item)
-            if not metadata.get("continue"):
-                return str(metadata.get("resourceVersion") or "")
-            query["continue"] = str(metadata["continue"])
-
-    async def _watch(self, session: aiohttp.ClientSession) -> None:
-        query = {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(WATCH_S),
-            "resourceVersion": self.version or "",
-        }
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=WATCH_SILENCE_S_MAX)
-        splitter = LineSplitter()
-        async with self.api.asked(session, self.api.url + self._path, query, timeout) as response:
-            async for part in response.content.iter_any():
-                for line, _ in splitter.feed(part):
-                    await self._hear(line)
-
-    async def _hear(self, line: bytes) -> None:
+    async def take(self, value: Json) -> None:
+        """Copy an Event, unless it was copied before."""
         try:
-            told = json.loads(line)
-            kind, value = told["type"], told["object"]
-            version = str((value.get("metadata") or {}).get("resourceVersion") or "")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # What a watch tells in no form we know may have been anything: only a list says what is true.
-            raise ExpiredError(f"{self._path}: {error!r:.200}") from error
-        match kind:
-            case "ADDED" | "MODIFIED":
-                await self._take(value)
-            case "ERROR":
-                raise _said(value, self._path)
-            case _:
-                pass
-        self.version = version or self.version
-
-    async def _take(self, value: Json) -> None:
-        try:
-            row = kubernetes_row(value, self.members)
+            row = kubernetes_row(value, self._members)
         except EventError as error:
-            self.intake.refuse(error)
+            self._intake.refuse(error)
             return
-        await self.intake.take_row(row)
+        await self._intake.take_row(row)
 
-
-def _said(status: Json, path: str) -> ClusterError:
-    if status.get("code") == 410:
-        return ExpiredError(f"{path}: {status.get('message')}")
-    return ClusterError("error", f"{path}: {status.get('message')}")
+    async def drop(self, value: Json) -> None:
+        """Do nothing: a deletion is the end of an Event's hour."""

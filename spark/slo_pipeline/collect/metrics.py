@@ -55,6 +55,9 @@ class CollectorMetrics:
             "cluster_requests", "Requests to the API server and to kubelets.", "what", "result"
         )
         self.targets = self._gauge("targets", "Targets by kind.", "kind")
+        self.targets_left_out = self._gauge(
+            "targets_left_out", "Targets of pods that nothing is collected from: name, bound.", "why"
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"rmqha_collector_{name}", text, labels, registry=self.registry)

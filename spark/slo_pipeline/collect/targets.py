@@ -66,6 +66,43 @@ def read_targets(path: Path) -> list[Target]:
     return targets
 
 
+class TargetsFile:
+    """The targets file, read again when it changes.
+
+    Attributes:
+        targets: what was read last; nothing where there is no file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.targets: list[Target] = []
+        self._path = path
+        self._seen_ns: int | None = None
+
+    def refresh(self) -> bool:
+        """Read the file, unless it is as it was at the last try; return whether it was read.
+
+        Raises:
+            TargetsError: it cannot be used; the targets stay as they were.
+        """
+        if self._path is None:
+            return False
+        # Before it is read: a change in between is then seen at the next look.
+        changed_ns = _changed_ns(self._path)
+        if changed_ns == self._seen_ns:
+            return False
+        self._seen_ns = changed_ns
+        self.targets = read_targets(self._path)
+        return True
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        # While it is being replaced it may be gone for a moment.
+        return 0
+
+
 def _target(where: str, fields: object) -> Target:
     if not isinstance(fields, Mapping):
         raise TargetsError(f"{where}: must be an object")

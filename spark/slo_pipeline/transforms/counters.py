@@ -5,7 +5,7 @@ a gap vanish, and a restart that climbs past the old value looks like progress.
 Shape: one row a pair of neighbouring samples of a series. The increment is the difference, or the whole new value after a
 reset, and it belongs to the half-open window of the *later* sample. So the sum over days is the month's sum, always.
 
-- A value below its predecessor is a reset. So is another `instance_uid`, even when the value went up: Prometheus cannot
+- A value below its predecessor is a reset. So is another known `instance_uid`, even when the value went up: Prometheus cannot
   see that one.
 - The first sample of a series counts from 0 if its process answered a scrape before without it (RocketMQ's series appear
   with their first event; `up` says that it answered), and counts nothing if the input merely begins there.
@@ -69,7 +69,9 @@ def increments(samples: DataFrame, born: DataFrame) -> DataFrame:
         .withColumn("prev_uid", F.lag("instance_uid").over(order))
         .join(F.broadcast(born), on=["instance", "instance_uid"], how="left")
     )
-    other_process = F.col("prev_uid") != F.col("instance_uid")
+    # "" is a process that nobody knows: perhaps the same.
+    both_known = (F.col("prev_uid") != "") & (F.col("instance_uid") != "")
+    other_process = both_known & (F.col("prev_uid") != F.col("instance_uid"))
     went_down = F.col("value") < F.col("prev_value")
     is_reset = F.col("prev_ts").isNotNull() & (other_process | went_down)
     appeared_late = F.col("prev_ts").isNull() & (F.col("ts") > F.col("born_ts"))

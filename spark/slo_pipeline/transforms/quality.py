@@ -33,7 +33,8 @@ def coverage(samples: DataFrame) -> DataFrame:
     order = Window.partitionBy("instance").orderBy("ts")
     stepped = (
         scrapes.withColumn("step_us", F.unix_micros("ts") - F.unix_micros(F.lag("ts").over(order)))
-        .withColumn("restarted", F.lag("uid").over(order) != F.col("uid"))
+        .withColumn("uid_before", F.lag("uid").over(order))
+        .withColumn("restarted", (F.col("uid_before") != F.col("uid")) & (F.col("uid_before") != "") & (F.col("uid") != ""))
     )  # fmt: skip
     rhythm = stepped.groupBy("instance").agg(F.percentile("step_us", 0.5).alias("rhythm_us"))
     counted = (

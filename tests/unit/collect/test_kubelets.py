@@ -2,20 +2,16 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from slo_pipeline.collect import cadvisor
 from slo_pipeline.collect.cadvisor import PageFilter, TooMuchError, member_samples
 from slo_pipeline.collect.cluster_api import ClusterApi, NoClusterError
 from slo_pipeline.collect.exposition import ExpositionParser
-from slo_pipeline.collect.members import Members
-from slo_pipeline.collect.metrics import CollectorMetrics
-from testkit.collecting import collecting, until
-from testkit.fake_cluster import CGROUP, POD_UID, FakeCluster, cluster_served, member_pod
+from slo_pipeline.collect.members import Belonging, Members
+from testkit.collecting import asked, collecting, samples, until
+from testkit.fake_cluster import CGROUP, POD_UID, FakeCluster, cluster_pod, cluster_served
 
 STAMP_MS = 1_795_262_400_123
 OWN = {"cluster": "main", "group": "orders", "namespace": "mq", "pod": "orders-0", "pod_uid": POD_UID}
@@ -47,7 +43,7 @@ PAGE = [
 
 def _members() -> Members:
     members = Members()
-    members.learn([member_pod("orders-0", "node1", "127.0.0.1")])
+    members.remember("mq", "orders-0", Belonging("main", "orders"))
     return members
 
 
@@ -109,24 +105,14 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         yield one
 
 
-def _asked(metrics: CollectorMetrics, result: str, what: str = "kubelet") -> float:
-    labels = {"what": what, "result": result}
-    return metrics.registry.get_sample_value("rmqha_collector_cluster_requests_total", labels) or 0.0
-
-
-def _samples(directory: Path) -> list[dict[str, Any]]:
-    tables = [pq.ParquetFile(path).read() for path in directory.glob("out/samples/day=*/[!.]*.parquet")]
-    return pa.concat_tables(tables).to_pylist() if tables else []
-
-
 async def test_a_node_that_does_not_answer_is_counted_and_costs_no_other(
     tmp_path: Path, cluster: FakeCluster
 ) -> None:
     # Nobody listens at the second node's address.
-    cluster.pods.append(member_pod("orders-1", "node2", "127.0.0.2"))
+    await cluster.pods.put(cluster_pod("orders-1", node="node2", node_address="127.0.0.2"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: _asked(metrics, "ok") >= 3 and _asked(metrics, "error") >= 3)
-    rows = _samples(tmp_path)
+        await until(lambda: asked(metrics, "kubelet", "ok") >= 3 and asked(metrics, "kubelet", "error") >= 3)
+    rows = samples(tmp_path)
     up = {(row["instance"], row["value"]) for row in rows if row["metric"] == "up"}
     assert up == {("kubelet-node1", 1.0), ("kubelet-node2", 0.0)}
     cpu = [row for row in rows if row["metric"] == "container_cpu_usage_seconds_total"]
@@ -141,31 +127,33 @@ async def test_a_silent_kubelet_is_given_up_in_time(
     monkeypatch.setattr("slo_pipeline.collect.kubelets.KUBELET_TIMEOUT_S", 0.1)
     cluster.page = None
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: _asked(metrics, "timeout") >= 2)
+        await until(lambda: asked(metrics, "kubelet", "timeout") >= 2)
         # Events and pods do not wait for it.
-        assert _asked(metrics, "ok", "pods") >= 1
+        assert asked(metrics, "pods", "ok") >= 1
 
 
 async def test_a_node_without_members_is_not_asked_any_more(tmp_path: Path, cluster: FakeCluster) -> None:
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: _asked(metrics, "ok") >= 1)
-        cluster.pods.clear()
-        listed = _asked(metrics, "ok", "pods")
-        await until(lambda: _asked(metrics, "ok", "pods") >= listed + 2)
-        asked = _asked(metrics, "ok")
-        await until(lambda: _asked(metrics, "ok", "pods") >= listed + 5)
-        assert _asked(metrics, "ok") == asked
+        await cluster.pods.put(cluster_pod("orders-1", node="node2", node_address="127.0.0.2"))
+        await until(lambda: asked(metrics, "kubelet", "error") >= 1 and asked(metrics, "kubelet", "ok") >= 1)
+        await cluster.pods.remove("orders-0")
+        # At most one more, of those that were on their way.
+        refused, answered = asked(metrics, "kubelet", "error"), asked(metrics, "kubelet", "ok")
+        await until(lambda: asked(metrics, "kubelet", "error") >= refused + 5)
+        assert asked(metrics, "kubelet", "ok") <= answered + 2
 
 
-async def test_a_list_of_pods_that_fails_leaves_the_nodes_that_were_known(
-    tmp_path: Path, cluster: FakeCluster
+async def test_pods_that_cannot_be_asked_for_leave_the_nodes_that_were_known(
+    tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MIN", 0.02)
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: _asked(metrics, "ok") >= 1)
+        await until(lambda: asked(metrics, "kubelet", "ok") >= 1)
         cluster.status = 500
-        await until(lambda: _asked(metrics, "error", "pods") >= 2)
-        asked = _asked(metrics, "ok")
-        await until(lambda: _asked(metrics, "ok") >= asked + 2)
+        await cluster.cut()
+        await until(lambda: asked(metrics, "pods", "error") >= 2)
+        answered = asked(metrics, "kubelet", "ok")
+        await until(lambda: asked(metrics, "kubelet", "ok") >= answered + 2)
 
 
 def test_outside_a_pod_the_api_server_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

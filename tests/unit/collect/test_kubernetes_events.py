@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from slo_pipeline.collect.event_rows import EventError
 from slo_pipeline.collect.kubernetes_events import MESSAGE_CHARACTERS_MAX, kubernetes_row
 from slo_pipeline.collect.members import Belonging, Members
-from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.pods import PodBook
 from slo_pipeline.schemas import EVENTS
-from testkit.collecting import collecting, taken, until
-from testkit.fake_cluster import FakeCluster, cluster_served, kubernetes_event, member_pod
+from testkit.collecting import asked, collecting, taken, until
+from testkit.fake_cluster import FakeCluster, cluster_pod, cluster_served, kubernetes_event
 
 Row = dict[str, Any]
 
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCluster]:
-    monkeypatch.setattr("slo_pipeline.collect.kubernetes_events.RETRY_S_MIN", 0.02)
-    monkeypatch.setattr("slo_pipeline.collect.kubernetes_events.RETRY_S_MAX", 0.05)
+    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MIN", 0.02)
+    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MAX", 0.05)
     async with cluster_served() as one:
         yield one
 
@@ -39,14 +39,9 @@ def _kept(directory: Path) -> list[str]:
     return sorted(one for path in paths for one in pq.ParquetFile(path).read()["event_id"].to_pylist())
 
 
-def _asked(metrics: CollectorMetrics, what: str, result: str) -> float:
-    labels = {"what": what, "result": result}
-    return metrics.registry.get_sample_value("rmqha_collector_cluster_requests_total", labels) or 0.0
-
-
 def test_an_event_of_a_pod_becomes_a_row_of_its_group() -> None:
     members = Members()
-    members.learn([member_pod("orders-0", "node1", "10.0.0.1")])
+    members.remember("mq", "orders-0", Belonging("main", "orders"))
     event = kubernetes_event("u1")
     event["metadata"]["resourceVersion"] = "731"
     row = _row(event, members)
@@ -78,12 +73,13 @@ def test_an_event_of_the_operator_belongs_to_the_group_that_it_names() -> None:
     assert (row["cluster"], row["group"]) == ("", "orders")
 
 
-def test_a_member_that_is_gone_is_still_known_and_a_name_alone_proves_nothing() -> None:
-    members = Members()
-    members.learn([member_pod("orders-0", "node1", "10.0.0.1")])
-    members.learn([])
-    assert members.nodes == {}
-    known = Belonging("main", "orders")
+async def test_a_member_that_is_gone_is_still_known_and_a_name_alone_proves_nothing() -> None:
+    book, known = PodBook(["mq"]), Belonging("main", "orders")
+    members = book.members
+    pods = book.namespaces["mq"]
+    await pods.take(cluster_pod("orders-0"))
+    await pods.drop(cluster_pod("orders-0"))
+    assert book.of(["mq"]) == []
     assert members.of_object("mq", "PersistentVolumeClaim", "data-orders-0") == known
     assert members.of_object("mq", "StatefulSet", "orders") == known
     assert members.of_object("shop", "Pod", "orders-0").group == ""
@@ -93,7 +89,7 @@ def test_a_member_that_is_gone_is_still_known_and_a_name_alone_proves_nothing() 
 def test_names_are_remembered_up_to_a_bound() -> None:
     members = Members(members_max=30)
     for number in range(100):
-        members.learn([member_pod(f"g{number}-0", "node1", "10.0.0.1", group=f"g{number}")])
+        members.remember("mq", f"g{number}-0", Belonging("main", f"g{number}"))
     assert members.of_pod("mq", "g0-0").group == ""
     assert members.of_pod("mq", "g99-0").group == "g99"
 
@@ -138,17 +134,17 @@ async def test_every_event_of_the_list_and_of_the_watch_is_copied_once(
     tmp_path: Path, cluster: FakeCluster
 ) -> None:
     for number in range(5):
-        await cluster.put(kubernetes_event(f"old{number}"))
+        await cluster.events.put(kubernetes_event(f"old{number}"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: taken(metrics) == 5)
-        assert cluster.lists == 3
-        await until(lambda: len(cluster.watched_from) == 1)
-        await cluster.put(kubernetes_event("new"))
-        await cluster.put(kubernetes_event("new", count=4))
+        assert cluster.events.lists == 3
+        await until(lambda: len(cluster.events.watched_from) == 1)
+        await cluster.events.put(kubernetes_event("new"))
+        await cluster.events.put(kubernetes_event("new", count=4))
         # The same state once more, and the end of an Event's hour, tell nothing new.
-        await cluster.put(kubernetes_event("new", count=4))
-        await cluster.expire("old0")
-        await cluster.put(kubernetes_event("last"))
+        await cluster.events.put(kubernetes_event("new", count=4))
+        await cluster.events.remove("old0")
+        await cluster.events.put(kubernetes_event("last"))
         await until(lambda: taken(metrics) == 8)
         assert taken(metrics, "known") == 1
     expected = [f"kubernetes/old{number}/1" for number in range(5)]
@@ -163,46 +159,46 @@ async def test_every_event_of_the_list_and_of_the_watch_is_copied_once(
 async def test_a_watch_that_ends_goes_on_where_it_was_without_a_list(
     tmp_path: Path, cluster: FakeCluster
 ) -> None:
-    await cluster.put(kubernetes_event("a"))
+    await cluster.events.put(kubernetes_event("a"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: len(cluster.watched_from) == 1)
-        await cluster.put(kubernetes_event("b"))
-        await cluster.bookmark()
+        await until(lambda: len(cluster.events.watched_from) == 1)
+        await cluster.events.put(kubernetes_event("b"))
+        await cluster.events.bookmark()
         await until(lambda: taken(metrics) == 2)
-        await cluster.cut()
-        await until(lambda: len(cluster.watched_from) == 2)
-        await cluster.put(kubernetes_event("c"))
+        await cluster.events.cut()
+        await until(lambda: len(cluster.events.watched_from) == 2)
+        await cluster.events.put(kubernetes_event("c"))
         await until(lambda: taken(metrics) == 3)
         assert taken(metrics, "known") == 0
-    assert cluster.lists == 1
+    assert cluster.events.lists == 1
     # The bookmark's version, beyond the last Event's.
-    assert cluster.watched_from == ["101", "103"]
+    assert cluster.events.watched_from == ["101", "103"]
 
 
 @pytest.mark.parametrize("within", [False, True])
 async def test_a_forgotten_version_leads_to_a_list_that_doubles_nothing(
     tmp_path: Path, cluster: FakeCluster, within: bool
 ) -> None:
-    await cluster.put(kubernetes_event("a"))
+    await cluster.events.put(kubernetes_event("a"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: len(cluster.watched_from) == 1)
+        await until(lambda: len(cluster.events.watched_from) == 1)
         # Written while nobody watches, and known to no history: only a list tells it.
-        await cluster.forget(within=within)
-        await cluster.put(kubernetes_event("b"))
-        await until(lambda: _asked(metrics, "events", "expired") >= 1 and taken(metrics) == 2)
-        await cluster.put(kubernetes_event("c"))
+        await cluster.events.forget(within=within)
+        await cluster.events.put(kubernetes_event("b"))
+        await until(lambda: asked(metrics, "events", "expired") >= 1 and taken(metrics) == 2)
+        await cluster.events.put(kubernetes_event("c"))
         await until(lambda: taken(metrics) == 3)
-    assert cluster.lists >= 2
+    assert cluster.events.lists >= 2
     assert _kept(tmp_path) == ["kubernetes/a/1", "kubernetes/b/1", "kubernetes/c/1"]
 
 
 async def test_a_collector_that_starts_again_copies_only_what_is_new(
     tmp_path: Path, cluster: FakeCluster
 ) -> None:
-    await cluster.put(kubernetes_event("a"))
+    await cluster.events.put(kubernetes_event("a"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: taken(metrics) == 1)
-    await cluster.put(kubernetes_event("b"))
+    await cluster.events.put(kubernetes_event("b"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: taken(metrics) == 1)
         assert taken(metrics, "known") == 1
@@ -217,15 +213,15 @@ async def test_without_the_right_everything_else_is_measured_and_the_refusal_is_
     cluster.page = "sent_total 1\n"
     targets = [{"name": "m", "kind": "metrics", "url": page}]
     async with collecting(tmp_path, targets, cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: _asked(metrics, "events", "refused") >= 3)
-        await until(lambda: _asked(metrics, "pods", "refused") >= 2)
+        await until(lambda: asked(metrics, "events", "refused") >= 3)
+        await until(lambda: asked(metrics, "pods", "refused") >= 2)
         ok = {"result": "ok"}
         await until(
             lambda: (metrics.registry.get_sample_value("rmqha_collector_scrapes_total", ok) or 0.0) >= 2
         )
         # Given the right later, it copies.
         cluster.status = 200
-        await cluster.put(kubernetes_event("a"))
+        await cluster.events.put(kubernetes_event("a"))
         await until(lambda: taken(metrics) == 1)
 
 
@@ -238,16 +234,17 @@ async def test_the_token_is_read_anew_for_each_request_and_shown_to_the_cluster_
         pods = "/api/v1/namespaces/mq/pods"
         await until(lambda: cluster.tokens.get(pods) == {"Bearer first"})
         token.write_text("second\n")
+        await cluster.cut()
         await until(lambda: cluster.tokens[pods] == {"Bearer first", "Bearer second"})
 
 
 async def test_lines_of_a_watch_that_are_none_lead_to_a_list(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await cluster.put(kubernetes_event("a"))
+    await cluster.events.put(kubernetes_event("a"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
-        await until(lambda: len(cluster.watched_from) == 1)
-        await cluster.put({"metadata": {"uid": "no object"}})
-        await cluster.put(kubernetes_event("b"))
+        await until(lambda: len(cluster.events.watched_from) == 1)
+        await cluster.events.put({"metadata": {"uid": "no object"}})
+        await cluster.events.put(kubernetes_event("b"))
         await until(lambda: taken(metrics) == 2)
         assert taken(metrics, "malformed") == 1
