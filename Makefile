@@ -110,8 +110,10 @@ raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the
 conformance: .venv/.ready ## hold a recorded conversation with Java's controller against ours (GOLDEN=file, DIFF=1: Java runs beside)
 	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
 
-chart: .venv/.ready ## write what of the chart is generated: its Prometheus rules, the page about its values
+chart: .venv/.ready ## write what is generated: CRDs, the chart's Prometheus rules, the pages about its values and about the kinds
+	@.venv/bin/rocketmq-operator crds --directory crds
 	@$(PYTHON) -m testkit.chart_files
+	@$(PYTHON) -m testkit.kind_page
 
 docs: .venv/.ready ## check that every command and link in the documents holds
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py

@@ -48,3 +48,28 @@ def _sharing(item: pytest.Item) -> str:
         return folder
     of_version = item.name.rstrip("]").partition("[")[2].partition("-")[0]
     return f"{item.path.name} {of_version}" if "stores" in getattr(item, "fixturenames", ()) else ""
+
+
+class _Teller:
+    """Says at once why a test failed: a run may take an hour, and a test that is run again tells nothing of its first try."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the last line of what went wrong."""
+        if report.outcome in {"failed", "rerun"}:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self._terminal.ensure_newline()
+            self._terminal.write_line(
+                f"{report.outcome}: {report.nodeid}: {crash.message if crash else report.longrepr}"
+            )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have failures told while others run."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        config.pluginmanager.register(_Teller(terminal), "teller")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
-from rocketmq_operator.plan.report_seen import server_seen
+from rocketmq_operator.plan.report_seen import servers_seen
 from slo_pipeline.collect import pods as pods_of_clusters
 from slo_pipeline.collect.discovery import targets_of
 from slo_pipeline.collect.pods import pod_of
@@ -242,8 +242,7 @@ def test_the_report_servers_service_leads_to_the_pod_that_holds_the_volume() -> 
     (server,) = [
         one for one in of(objects, "Service") if "rocketmq-ha.dev/reports-of" in one["metadata"]["labels"]
     ]
-    seen = server_seen(server)
-    assert seen is not None
+    (seen,) = servers_seen([server])
     assert server["metadata"]["labels"]["app.kubernetes.io/component"] == "report-server"
     assert seen.claim in {one["metadata"]["name"] for one in of(objects, "PersistentVolumeClaim")}
     measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_operator.plan.report_seen import server_seen
+from rocketmq_operator.plan.report_seen import servers_seen
 from slo_pipeline.jobs.cli import _parser
 from testkit.helm import Json, rendered
 from testkit.kube.kubectl import KubeError, program
@@ -68,7 +68,7 @@ def test_executors_have_an_account_only_on_request_and_it_may_make_pods_and_noth
         if one["metadata"]["name"] == "demo-executors" and one["kind"] == "ServiceAccount"
     ]
     assert account["automountServiceAccountToken"] is False, "a pod must ask for the token by name"
-    seen = [seen for one in objects if one["kind"] == "Service" and (seen := server_seen(one)) is not None]
+    seen = servers_seen(one for one in objects if one["kind"] == "Service")
     assert [one.account for one in seen] == ["demo-executors"]
 
 

@@ -89,6 +89,11 @@ async def _pods(cluster: Cluster) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
 
 
+def _there(command: str) -> str:
+    """Return a shown command as one would type it for the second cluster's namespace."""
+    return command.replace(f" -n {NAMESPACE} ", f" -n {PLACE} ")
+
+
 async def test_two_groups_of_one_name_have_masters_epochs_and_failovers_of_their_own(
     release: Release, second: Group
 ) -> None:
@@ -115,7 +120,7 @@ async def test_another_version_of_rocketmq_goes_through_the_cluster_under_load_w
     upgraded, _ = shown_commands("RocketMQ", f"{PAGES}/upgrading.md")
     load = _load(second, "upgraded")
     await load.start(LoadSettings(threads=4, rate=100), topic_cluster="main")
-    await as_shown(second.cluster, upgraded.replace(NAMESPACE, PLACE))
+    await as_shown(second.cluster, _there(upgraded))
 
     async def all_run_the_newer() -> bool:
         brokers = await second.cluster.find("pods", f"{MINE},app.kubernetes.io/component=broker")
@@ -135,16 +140,16 @@ async def test_volumes_grow_without_a_restart_and_do_not_shrink(second: Group) -
     await second.until_whole()
     pods = await _pods(second.cluster)
     grow, listed = shown_commands("Growing", f"{PAGES}/volumes.md")
-    await as_shown(second.cluster, grow.replace(NAMESPACE, PLACE))
+    await as_shown(second.cluster, _there(grow))
 
     async def asked() -> bool:
         claims = await second.cluster.find("persistentvolumeclaims", MINE)
         return {one["spec"]["resources"]["requests"]["storage"] for one in claims} == {"20Gi"}
 
     await until("every claim asks for the new size", asked, READY_WITHIN_S)
-    assert (await as_shown(second.cluster, listed.replace(NAMESPACE, PLACE))).count("Bound") == 3
+    assert (await as_shown(second.cluster, _there(listed))).count("Bound") == 3
     with pytest.raises(KubeError, match=r"storage\.size cannot shrink from 20Gi to 10Gi"):
-        await as_shown(second.cluster, grow.replace(NAMESPACE, PLACE).replace("20Gi", "10Gi"))
+        await as_shown(second.cluster, _there(grow).replace("20Gi", "10Gi"))
     await second.until_whole()
     assert await _pods(second.cluster) == pods
 

@@ -264,8 +264,10 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     page = await cluster.kubectl("get", "--raw", f"{server}/reports/main/")
     assert f"epoch {after.epoch}" in page
     assert len(page) < PAGE_BYTES_MAX
-    failover = await cluster.kubectl("get", "--raw", f"{server}/failovers/main/orders/{after.epoch}")
-    assert f"epoch {after.epoch}" in failover
+    (record,) = [one for one in await release.group.records() if one["spec"]["newEpoch"] == after.epoch]
+    host, _, path = record["status"]["page"].removeprefix("http://").partition("/")
+    assert host == f"rocketmq-ha-report.{cluster.namespace}.svc"
+    assert f"epoch {after.epoch}" in await cluster.kubectl("get", "--raw", f"{server}/{path}")
     # Its schedule may have had its hour meanwhile, and keeps one Job that ended.
     await cluster.kubectl("delete", "job", "report-now", "--ignore-not-found")
     await release.group.until_whole()

@@ -28,9 +28,6 @@ EXCUSED: Final = {
         OPERATOR, "rocketmq-ha.dev", "failovers", "delete"
     ): "of records older than the newest many; a run has not so many",
     Right(
-        OPERATOR, "", "persistentvolumeclaims", "patch"
-    ): "volumes grow only where their storage class lets them; that of a cluster for tests does not",
-    Right(
         MEASURE, "", "nodes/metrics", "get"
     ): "asked of kubelets, which ask the API server in their own name",
 }

@@ -25,6 +25,7 @@ from rocketmq_operator.api.names import (
     FAILOVER_KIND,
     GROUP_KIND,
     GROUP_LABEL,
+    REPORT_SERVER,
 )
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
@@ -56,6 +57,7 @@ from rocketmq_operator.plan.observed import (
     lacking_seen,
     pod_seen,
 )
+from rocketmq_operator.plan.report_seen import servers_seen
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -169,7 +171,7 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
-    (cluster, secret), services, (*children, pods, records) = await asyncio.gather(
+    (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
             world.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
@@ -181,7 +183,8 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
                     "Service", namespace, {CLUSTER_LABEL: spec.cluster, COMPONENT_LABEL: component}
                 )
                 for component in (CONTROLLER, NAME_SERVER)
-            )
+            ),
+            world.kube.find("Service", namespace, {COMPONENT_LABEL: REPORT_SERVER}),
         ),
         asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
     )
@@ -204,6 +207,7 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
+        report_servers=servers_seen(report_servers),
     )
 
 

@@ -11,7 +11,7 @@ from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 from rocketmq_operator.handlers.observe import World, owner_of, staying, validated
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.observed import by_key
-from rocketmq_operator.plan.report_seen import ObservedReport, runs_seen, server_seen
+from rocketmq_operator.plan.report_seen import ObservedReport, runs_seen, servers_seen
 
 _CLAIM: Final = "PersistentVolumeClaim"
 
@@ -34,7 +34,7 @@ async def observe_report(world: World, namespace: str, name: str) -> ObservedRep
         world.kube.find("Pod", namespace, {REPORT_LABEL: name}),
         world.kube.find("Service", namespace, {COMPONENT_LABEL: REPORT_SERVER}),
     )
-    servers = tuple(seen for service in services if (seen := server_seen(service)) is not None)
+    servers = servers_seen(services)
     meant = [spec.source.claim_name] if spec.source.claim_name else [one.claim for one in servers]
     claims = await asyncio.gather(*(world.kube.get(_CLAIM, namespace, claim) for claim in meant))
     newest, running = runs_seen(jobs, pods)

@@ -12,7 +12,7 @@ from typing import Final
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus, Phase
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
 from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Step
-from rocketmq_operator.plan.objects import Json, Live, ObjectKey, Owner, belonging_labels, child, covers
+from rocketmq_operator.plan.objects import Json, ObjectKey, Owner, belonging_labels, child, covers
 from rocketmq_operator.plan.observed import FailoverSeen, ObservedGroup
 
 RECORDS_MAX: Final = 50
@@ -54,7 +54,7 @@ def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
     live = observed.records.get(name)
     if live is None:
         yield Apply(_body(observed, failover, name), "new failover")
-    step = status_step(observed.owner, name, failover_status(failover, live or {}))
+    step = status_step(observed.owner, name, failover_status(observed, failover))
     if live is None or not covers(live.get("status", {}), step.body["status"]):
         yield step
 
@@ -75,7 +75,7 @@ def _body(observed: ObservedGroup, failover: FailoverSeen, name: str) -> Json:
     spec = FailoverSpec(
         cluster=failover.cluster,
         group=failover.group,
-        correlation_id=f"{failover.cluster}/{failover.group}/{failover.new_epoch}",
+        correlation_id=_correlation_id(failover),
         cause=failover.cause,
         from_=_member(observed, failover.old_master_address),
         to=_member(observed, failover.new_master_address),
@@ -95,8 +95,8 @@ def _member(observed: ObservedGroup, address: str) -> str:
     return observed.member_at(address) or address
 
 
-def failover_status(failover: FailoverSeen, record: Live) -> FailoverStatus:
-    """Return what is known of a failover: its moments, and what was measured as the record has it."""
+def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> FailoverStatus:
+    """Return what is known of a failover: its moments, where its page is, and what was measured as its record has it."""
     start = failover.times.get("suspected", failover.proposed)
     phases = tuple(
         Phase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
@@ -104,13 +104,26 @@ def failover_status(failover: FailoverSeen, record: Live) -> FailoverStatus:
     )
     end = taken_at(failover)
     took = "" if end is None else f"{milliseconds(end - start)}ms"
+    record = observed.records.get(record_name(failover.group, failover.new_epoch), {})
     written = record.get("status") or {}
     return FailoverStatus(
         phases=phases,
         took=took,
         write_gap=written.get("writeGap"),
         lost_messages=written.get("lostMessages"),
+        page=_page(observed, failover) or written.get("page", ""),
     )
+
+
+def _page(observed: ObservedGroup, failover: FailoverSeen) -> str:
+    """Return where the only report server shows a failover; of several nobody knows which measures this cluster."""
+    if len(observed.report_servers) != 1:
+        return ""
+    return f"{observed.report_servers[0].url(observed.owner.namespace)}/failovers/{_correlation_id(failover)}"
+
+
+def _correlation_id(failover: FailoverSeen) -> str:
+    return f"{failover.cluster}/{failover.group}/{failover.new_epoch}"
 
 
 def taken_at(failover: FailoverSeen) -> datetime | None:

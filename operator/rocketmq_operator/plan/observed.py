@@ -14,6 +14,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatu
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.controllers_seen import ControllersSeen
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
+from rocketmq_operator.plan.report_seen import ServerSeen
 
 
 class ObservationError(ValueError):
@@ -134,6 +135,7 @@ class ObservedGroup:
         controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
         failovers: of this group, newest first.
         records: the Failover objects that exist, by name.
+        report_servers: who shows reports in its namespace.
         lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
             whose companion has not compared, as the master's never does, or was not asked, is not in it.
     """
@@ -152,6 +154,7 @@ class ObservedGroup:
     failovers: tuple[FailoverSeen, ...] = ()
     records: Mapping[str, Live] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    report_servers: tuple[ServerSeen, ...] = ()
     lacking: Mapping[str, Lacking] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:

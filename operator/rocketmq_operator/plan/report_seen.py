@@ -78,6 +78,11 @@ class ServerSeen:
     selector: tuple[tuple[str, str], ...]
     account: str = ""
 
+    def url(self, namespace: str) -> str:
+        """Return where it answers, for those inside the cluster, without a path."""
+        port = "" if self.port == _HTTP_PORT else f":{self.port}"
+        return f"http://{self.service}.{namespace}.svc{port}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedReport:
@@ -124,11 +129,10 @@ class ObservedReport:
         """Where the page is, empty where nobody shows it."""
         if self.server is None:
             return ""
-        port = "" if self.server.port == _HTTP_PORT else f":{self.server.port}"
-        return f"http://{self.server.service}.{self.owner.namespace}.svc{port}/reports/{self.owner.name}/"
+        return f"{self.server.url(self.owner.namespace)}/reports/{self.owner.name}/"
 
 
-def server_seen(service: Live) -> ServerSeen | None:
+def _server_seen(service: Live) -> ServerSeen | None:
     """Read the Service of a report server, None where it says too little to be one."""
     metadata, spec = service["metadata"], service.get("spec", {})
     labels = metadata.get("labels", {})
@@ -139,6 +143,11 @@ def server_seen(service: Live) -> ServerSeen | None:
     return ServerSeen(
         metadata["name"], claim, int(ports[0]["port"]), tuple(sorted(selector.items())), account
     )
+
+
+def servers_seen(services: Iterable[Live]) -> tuple[ServerSeen, ...]:
+    """Return those Services that are report servers."""
+    return tuple(seen for service in services if (seen := _server_seen(service)) is not None)
 
 
 def runs_seen(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[RunSeen | None, tuple[str, ...]]:

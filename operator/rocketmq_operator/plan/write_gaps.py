@@ -125,7 +125,7 @@ def measured_steps(observed: ObservedGroup, canaries: Sequence[CanarySeen]) -> I
     """Yield what completes the records, each value by the first canary that can tell it."""
     for failover in unmeasured(observed):
         name = record_name(failover.group, failover.new_epoch)
-        status = failover_status(failover, observed.records[name])
+        status = failover_status(observed, failover)
         told = [status, *(measured(observed.failovers, failover, canary) for canary in canaries)]
         complete = status.model_copy(
             update={

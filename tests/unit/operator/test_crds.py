@@ -15,6 +15,7 @@ from rocketmq_operator.api.crds import custom_resource_definitions, file_name, t
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
+from testkit import kind_page
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]
@@ -53,7 +54,26 @@ ALL_NODES = [
 def test_the_files_are_what_the_models_say() -> None:
     written = {path.name: path.read_text() for path in (ROOT / "crds").iterdir()}
     assert written == {file_name(definition): to_yaml(definition) for definition in DEFINITIONS.values()}, (
-        "run: rocketmq-operator crds --directory crds"
+        "run: make chart"
+    )
+
+
+def test_the_page_about_the_kinds_is_what_the_definitions_say() -> None:
+    assert kind_page.PAGE.read_text() == kind_page.page(), "run: make chart"
+
+
+def test_the_page_has_each_field_of_each_kind_with_its_default_and_its_bounds() -> None:
+    rows = kind_page.page().splitlines()
+    group = rows.index("### BrokerGroup.spec")
+    (replicas,) = [row for row in rows[group:] if row.startswith("| `replicas` |")][:1]
+    assert (
+        replicas == "| `replicas` | whole number, from 1, to 7 | `2` | Brokers: those that can be master. |"
+    )
+    fields = [field for row in rows if row.startswith("| `") for field in row.split("|")[1:2]]
+    assert len(fields) == sum(
+        len(list(kind_page.fields(_schema(kind)["properties"][part])))
+        for kind in DEFINITIONS
+        for part in ("spec", "status")
     )
 
 

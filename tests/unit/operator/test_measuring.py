@@ -82,6 +82,37 @@ async def test_a_record_is_completed_once_the_gap_is_over_and_all_is_read() -> N
     assert len(world.canaries.asked) == asked, "nothing is left to ask"
 
 
+def _report_server(name: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "labels": {
+                "app.kubernetes.io/component": "report-server",
+                "rocketmq-ha.dev/reports-of": "demo-measure",
+            },
+        },
+        "spec": {"ports": [{"name": "http", "port": 80}], "selector": {"app": "measure"}},
+    }
+
+
+async def test_a_record_says_where_reports_tell_of_it() -> None:
+    world, _ = await _failed_over()
+    await world.one_pass()
+    assert world.get("Failover", RECORD)["status"]["page"] == "", "nobody shows reports"
+    world.kube.put(_report_server("demo-reports"))
+    await world.one_pass()
+    page = "http://demo-reports.shop.svc/failovers/main/orders/2"
+    assert world.get("Failover", RECORD)["status"]["page"] == page
+    world.kube.put(_report_server("other-reports"))
+    await world.settle()
+    assert world.get("Failover", RECORD)["status"]["page"] == page, (
+        "what was written stays where two may be meant"
+    )
+
+
 async def test_losses_are_counted() -> None:
     world, failed = await _failed_over()
     world.canaries.told[HOST] = _answer(failed, lost=[_text(failed), _text(failed + timedelta(hours=1))])

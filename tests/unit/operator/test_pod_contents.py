@@ -1,10 +1,14 @@
 """What runs in the pods: the programs take the files that the operator writes for them, and the scripts do run."""
 
+import asyncio
 import json
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,59 @@ from testkit.ports import free_port
 Json = dict[str, Any]
 THREE = {"logReplicas": 1}
 HEARTBEAT_THREADS = 4
+
+
+class Leaving:
+    """A broker's process that sleeps, a companion that answers, and the command that stands between them.
+
+    Attributes:
+        java: the process, by the name that the command looks for.
+        port: the companion's.
+        how: what it says when it is asked how the broker should end.
+        replace_answers: whether it answers when the broker is to be replaced, or is gone.
+        asked: what it was asked, each with the state that the process was in then.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        program = directory / "java"
+        shutil.copy("/bin/sleep", program)
+        self.java = subprocess.Popen([program, "60"])
+        self.port = 0
+        self.how = "kill"
+        self.replace_answers = True
+        self.asked: list[tuple[str, str]] = []
+
+    def state(self) -> str:
+        """Return the process's state by the kernel, one letter."""
+        return Path(f"/proc/{self.java.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one question."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        what = head.partition("/v1/")[2].partition(" ")[0]
+        while True:
+            state = self.state()
+            if what != "replace" or state != "R":  # a signal acts when its process is let run, and not before
+                break
+            await asyncio.sleep(0.001)
+        self.asked.append((what, state))
+        if what == "leave" or self.replace_answers:
+            body = json.dumps({"how": self.how, "reason": ""})
+            writer.write(f"HTTP/1.0 200 OK\r\n\r\n{body}\n".encode())
+        writer.close()
+
+    async def run(self, command: str) -> int:
+        """Run the command against this process alone; return its status."""
+        text = command.replace(f"/{names.COMPANION_HTTP_PORT}", f"/{self.port}")
+        text = text.replace("/proc/[0-9]*", f"/proc/{self.java.pid}")
+        ran = await asyncio.create_subprocess_exec("bash", "-c", text)
+        return await asyncio.wait_for(ran.wait(), 10)
+
+
+async def _leave_command() -> str:
+    (broker,) = _pod(await _settled(), "orders")["containers"]
+    command: str = broker["lifecycle"]["preStop"]["exec"]["command"][-1]
+    return command
 
 
 async def _settled(spec: Json | None = None) -> OperatorWorld:
@@ -90,12 +147,44 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
 
 
 async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> None:
-    (broker,) = _pod(await _settled(), "orders")["containers"]
-    command = broker["lifecycle"]["preStop"]["exec"]["command"]
-    assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command[-1]
+    command = await _leave_command()
+    assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command
     answer = json.dumps(asdict(LeaveResult(Ending.KILL, "")))
-    assert answer.removeprefix("{").partition(",")[0] in command[-1]
-    _accepted("bash", command[-1])
+    assert answer.removeprefix("{").partition(",")[0] in command
+    _accepted("bash", command)
+
+
+@pytest.fixture
+async def leaving(tmp_path: Path) -> AsyncIterator[Leaving]:
+    made = Leaving(tmp_path)
+    server = await asyncio.start_server(made.serve, "127.0.0.1")
+    async with server:
+        made.port = server.sockets[0].getsockname()[1]
+        yield made
+    made.java.kill()
+    made.java.wait()
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it is gone meanwhile"])
+async def test_a_broker_that_is_to_end_at_once_stands_still_until_another_is_master(
+    leaving: Leaving, answers: bool
+) -> None:
+    leaving.replace_answers = answers
+    assert await leaving.run(await _leave_command()) == 0
+    assert leaving.asked == [("leave", "S"), ("replace", "T")]
+    assert leaving.java.wait(5) == -signal.SIGKILL
+
+
+async def test_a_broker_that_is_to_stop_in_good_order_is_let_run(leaving: Leaving) -> None:
+    leaving.how = "stop"
+    assert await leaving.run(await _leave_command()) == 0
+    assert (leaving.asked, leaving.state()) == ([("leave", "S")], "S")
+
+
+async def test_a_broker_without_a_companion_is_left_to_stop_in_good_order(leaving: Leaving) -> None:
+    leaving.port = free_port()
+    assert await leaving.run(await _leave_command()) == 0
+    assert (leaving.asked, leaving.state()) == ([], "S")
 
 
 def test_a_broker_does_not_start_while_its_port_is_held() -> None:

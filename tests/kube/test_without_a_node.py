@@ -1,4 +1,7 @@
-"""A node that never answers again, as its members see it: they start anew on another, under load, and nothing acknowledged is lost."""
+"""A node that never answers again, as its members see it: they start anew on another, under load, and nothing acknowledged is lost.
+
+Near the end of a run: members that had to move stay where they are, two of them on one node then.
+"""
 
 import json
 from typing import Final
