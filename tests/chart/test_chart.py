@@ -14,6 +14,7 @@ from slo_pipeline.collect.discovery import targets_of
 from slo_pipeline.collect.pods import pod_of
 from slo_pipeline.collect.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
+from slo_pipeline.mirror import command as mirror_command
 from testkit.helm import Json, of, pods, rendered
 from testkit.kube.kubectl import KubeError, program
 from testkit.operator_world import pod_templates
@@ -283,11 +284,13 @@ def test_the_operator_may_do_what_a_report_needs(settings: tuple[str, ...], kind
 
 
 def test_what_measures_satisfies_the_restricted_profile() -> None:
-    pods = _pods(rendered("measure.enabled=true"))
+    pods = _pods(rendered("measure.enabled=true", 'measure.mirror.to="s3://bucket/main"'))
+    assert any(container["name"] == "mirror" for pod in pods for container in pod["containers"])
     quiet = [pod for pod in pods if pod.get("automountServiceAccountToken") is False]
     assert len(quiet) >= 3  # the test's, the measuring one, the report's
     for pod in pods:
         for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
@@ -325,6 +328,47 @@ def test_segments_are_as_long_as_is_asked() -> None:
     containers = {one["name"]: one.get("args", []) for one in made["spec"]["template"]["spec"]["containers"]}
     assert "--segment-seconds=30s" in containers["collector"]
     assert "--segment-seconds=600s" in containers["canary-orders"]
+
+
+def _containers(*settings: str) -> dict[str, Json]:
+    (made,) = [
+        one
+        for one in of(rendered("measure.enabled=true", *settings), "Deployment")
+        if one["metadata"]["name"] == "demo-measure"
+    ]
+    return {one["name"]: one for one in made["spec"]["template"]["spec"]["containers"]}
+
+
+def _mirrored(container: Json) -> argparse.Namespace:
+    """Return a mirror's arguments as the command reads them."""
+    assert container["args"][0] == "mirror"
+    parser = argparse.ArgumentParser()
+    mirror_command.add_arguments(parser)
+    return parser.parse_args(container["args"][1:])
+
+
+def test_a_second_place_is_kept_by_a_container_that_can_only_read_the_volume() -> None:
+    assert "mirror" not in _containers()
+    mirror = _containers('measure.mirror.to="s3://bucket/main"')["mirror"]
+    assert "envFrom" not in mirror
+    (data,) = [mount for mount in mirror["volumeMounts"] if mount["name"] == "data"]
+    assert data == {"name": "data", "mountPath": "/data", "readOnly": True}
+    taken = _mirrored(mirror)
+    assert (taken.source, taken.target) == ("/data/segments", "s3://bucket/main")
+    assert (taken.endpoint, taken.follow) == (None, 60.0)
+
+
+def test_a_second_place_has_its_server_its_credentials_and_its_rhythm() -> None:
+    settings = {
+        "to": "s3://bucket",
+        "endpoint": "http://minio:9000",
+        "secretName": "keys",
+        "everySeconds": 300,
+    }
+    mirror = _containers(f"measure.mirror={json.dumps(settings)}")["mirror"]
+    assert mirror["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    taken = _mirrored(mirror)
+    assert (taken.target, taken.endpoint, taken.follow) == ("s3://bucket", "http://minio:9000", 300.0)
 
 
 def test_nothing_is_measured_unless_asked() -> None:

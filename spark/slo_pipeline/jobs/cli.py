@@ -49,6 +49,9 @@ BRANCHES: Final = {
         "slo_pipeline.jobs.export",
         "write objectives as Prometheus rules and OpenSLO documents, or a report as a SparkApplication",
     ),
+    "mirror": Branch(
+        "slo_pipeline.mirror.command", "copy segments to another directory or bucket, each once"
+    ),
     "import": Branch(
         "slo_pipeline.jobs.land_text", "land OpenMetrics text or a stretch of a Prometheus as segments"
     ),
@@ -64,6 +67,7 @@ EXPECTED: Final = frozenset(
         "slo_pipeline.sources.openmetrics.OpenMetricsError",
         "slo_pipeline.sources.prometheus_wire.PrometheusError",
         "slo_pipeline.collect.segments.SegmentError",
+        "slo_pipeline.mirror.places.PlaceError",
         "slo_pipeline.objectives.model.ObjectivesError",
         "slo_pipeline.jobs.days.DaysError",
         "slo_pipeline.schemas.frames.SchemaMismatchError",

@@ -11,7 +11,7 @@ Exit status: 0 up to date, 2 the input or the tables cannot be used.
 import argparse
 import datetime as dt
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,16 +19,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slo_pipeline.jobs.days import is_over, run_days, segments_of
+from slo_pipeline.jobs.days import closed_days, is_over, read_manifest, run_days, segments_of
 from slo_pipeline.jobs.gold import Gold, Period, gold
-from slo_pipeline.jobs.options import add_input, add_master, add_objectives
+from slo_pipeline.jobs.inputs import directory
+from slo_pipeline.jobs.late import ONE_DAY
+from slo_pipeline.jobs.options import add_input, add_master, add_objectives, day
 from slo_pipeline.jobs.session import session
+from slo_pipeline.mirror.copying import Choice, Choose, day_of
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.sources import extracts
-from slo_pipeline.sources.segments import KINDS, check_directory, is_small, read_segments
+from slo_pipeline.sources.segments import KINDS, is_small, read_segments
 from slo_pipeline.transforms.burn import MINUTE_US
 from slo_pipeline.transforms.sli import METRICS
 from slo_pipeline.transforms.timing import US_PER_S, slice_of
@@ -36,14 +39,6 @@ from slo_pipeline.transforms.timing import US_PER_S, slice_of
 # Longer than anything that crosses midnight: a failover with its settling, and a message's way back to its reader.
 AROUND_US: Final = 600 * US_PER_S
 DAY_US: Final = 86_400 * US_PER_S
-
-
-def day(text: str) -> dt.date:
-    """Return a day (an argparse type)."""
-    try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day: write 2026-11-20") from None
 
 
 def moment(text: str) -> dt.datetime:
@@ -79,13 +74,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Bring all days up to date and print one line each."""
     objectives = load(args.slo)
-    check_directory(args.input, *KINDS)
-    now = args.now or dt.datetime.now(dt.UTC)
-    job = DayJob(args.input, now, None if args.extracts_only else objectives, args.master)
-    for one in run_days(args.input, args.tables, now, job.compute, reopen=frozenset(args.reopen)):
-        late = f", {one.late_rows} late rows" if one.late_rows else ""
-        sys.stdout.write(f"{one.day.isoformat()} {one.outcome}: {one.segments} segments{late}\n")
+    now, reopen = args.now or dt.datetime.now(dt.UTC), frozenset(args.reopen)
+    with directory(args, choose=unread(args.tables, reopen)) as data:
+        job = DayJob(data, now, None if args.extracts_only else objectives, args.master)
+        for one in run_days(data, args.tables, now, job.compute, reopen=reopen):
+            late = f", {one.late_rows} late rows" if one.late_rows else ""
+            sys.stdout.write(f"{one.day.isoformat()} {one.outcome}: {one.segments} segments{late}\n")
     return 0
+
+
+def unread(tables: Path, reopen: Collection[dt.date]) -> Choose:
+    """Choose all days, but of those that are closed, and beside none that is not, only segments that no run has read.
+
+    Args:
+        tables: what `daily` keeps.
+        reopen: days that are computed again.
+    """
+
+    def choose(folders: list[str]) -> Choice:
+        closed = set(closed_days(tables)) - set(reopen)
+        computed = {day_of(folder) for folder in folders} - closed
+        around = {one + step * ONE_DAY for one in computed for step in (-1, 0, 1)}
+        manifests = (read_manifest(tables, one) for one in closed - around)
+        known = (name for one in manifests if one is not None for name in (*one.segments, *one.late))
+        return Choice(folders, {name for name in known if day_of(name.rpartition("/")[0]) not in around})
+
+    return choose
 
 
 class DayJob:

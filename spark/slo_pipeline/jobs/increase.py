@@ -10,14 +10,16 @@ import argparse
 import csv
 import re
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
+from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.options import add_input, add_master
 from slo_pipeline.jobs.session import session
-from slo_pipeline.sources.segments import InputError, check_directory, is_small, read_inputs
+from slo_pipeline.sources.segments import InputError, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.promql import promql_increase
 from slo_pipeline.transforms.timing import US_PER_S
@@ -63,15 +65,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         InputError: no segments, or none of this metric.
     """
-    check_directory(args.input, "samples")
-    spark = session(master=args.master, quick=is_small(args.input, "samples"))
-    samples = read_inputs(spark, args.input).samples
-    counter = samples.where(F.col("metric") == args.metric)
     by, window_us = tuple(args.by), args.window * US_PER_S
-    grown = gather.rows(increase(increments(counter, births(samples)), window_us=window_us, by=by))
-    opinion = promql_increase(counter, window_us=window_us, by=by, version=args.prometheus)
-    beside = [] if args.without_promql else gather.rows(opinion)
-    table = merged(grown, beside, by)
+    with directory(args, ["samples"]) as data:
+        table = _table(args, data, by, window_us)
     if not table:
         raise InputError(f"{args.input}: no sample of {args.metric} follows another one")
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -79,6 +75,18 @@ def run(args: argparse.Namespace) -> int:
     for (start_us, *labels), cells in table:
         writer.writerow([gather.iso_utc(start_us), *labels, *cells])
     return 0
+
+
+def _table(
+    args: argparse.Namespace, data: Path, by: tuple[str, ...], window_us: int
+) -> list[tuple[Key, tuple[str, str, str]]]:
+    spark = session(master=args.master, quick=is_small(data, "samples"))
+    samples = read_inputs(spark, data).samples
+    counter = samples.where(F.col("metric") == args.metric)
+    grown = gather.rows(increase(increments(counter, births(samples)), window_us=window_us, by=by))
+    opinion = promql_increase(counter, window_us=window_us, by=by, version=args.prometheus)
+    beside = [] if args.without_promql else gather.rows(opinion)
+    return merged(grown, beside, by)
 
 
 def merged(

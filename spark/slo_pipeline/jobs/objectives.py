@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.gold import gold, period
-from slo_pipeline.jobs.options import add_master, add_objectives
+from slo_pipeline.jobs.inputs import directory, last_days
+from slo_pipeline.jobs.options import INPUT_HELP, add_bucket, add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.tables import SLI_COUNTS
-from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
+from slo_pipeline.sources.segments import KINDS, InputError, is_small, read_inputs
 from slo_pipeline.transforms import burn
 from slo_pipeline.transforms.budget import S_PER_DAY
 from slo_pipeline.transforms.timing import US_PER_S
@@ -32,8 +33,9 @@ Row = Mapping[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `slo`."""
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--input", type=Path, metavar="DIR", help="data directory with segments")
+    chosen.add_argument("--input", metavar="DIR", help=INPUT_HELP)
     chosen.add_argument("--tables", type=Path, metavar="DIR", help="what `daily` made of them: much faster")
+    add_bucket(parser)
     add_objectives(parser)
     parser.add_argument(
         "--pages", action="store_true", help="print what would have paged and when, instead of the status"
@@ -49,21 +51,24 @@ def run(args: argparse.Namespace) -> int:
         ObjectivesError: the objectives cannot be used.
     """
     objectives = load(args.slo)
-    status_frame, pages_frame = (
-        _from_segments(args.input, objectives, args.master)
-        if args.tables is None
-        else _from_tables(args.tables, objectives, args.master)
-    )
-    status = gather.rows(status_frame)
+    if args.tables is None:
+        with directory(args, choose=last_days(objectives.timeWindow.days)) as data:
+            status, pages = _rows(*_from_segments(data, objectives, args.master), wanted=args.pages)
+    else:
+        status, pages = _rows(*_from_tables(args.tables, objectives, args.master), wanted=args.pages)
     if args.pages:
-        write_pages(gather.rows(pages_frame), sys.stdout)
+        write_pages(pages, sys.stdout)
     else:
         write_status(status, objectives, sys.stdout)
     return int(any(row["bad"] > spent(row, objectives)[1] for row in status))
 
 
+def _rows(status: DataFrame, pages: DataFrame, *, wanted: bool) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Compute the status, and the pages if they are wanted."""
+    return gather.rows(status), gather.rows(pages) if wanted else []
+
+
 def _from_segments(data: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
-    check_directory(data, *KINDS)
     spark = session(master=master, quick=is_small(data, *KINDS))
     inputs = read_inputs(spark, data)
     over = period(inputs, objectives.timeWindow.days)

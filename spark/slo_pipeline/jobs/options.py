@@ -1,7 +1,11 @@
 """The options that several jobs share, worded once."""
 
 import argparse
+import datetime as dt
 from pathlib import Path
+from typing import Final
+
+INPUT_HELP: Final = "data directory with segments, or s3://bucket/prefix"
 
 
 def days(text: str) -> int:
@@ -11,11 +15,34 @@ def days(text: str) -> int:
     return int(text)
 
 
+def day(text: str) -> dt.date:
+    """Return a day (an argparse type)."""
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day: write 2026-11-20") from None
+
+
 def add_input(parser: argparse.ArgumentParser) -> None:
-    """Declare the data directory that must be named."""
+    """Declare where the segments are, which must be named."""
+    parser.add_argument("--input", required=True, metavar="DIR", help=INPUT_HELP)
+    add_bucket(parser)
+
+
+def add_bucket(parser: argparse.ArgumentParser) -> None:
+    """Declare how a bucket is read."""
+    add_endpoint(parser)
     parser.add_argument(
-        "--input", type=Path, required=True, metavar="DIR", help="data directory with segments"
+        "--scratch",
+        type=Path,
+        metavar="DIR",
+        help="where the days of a bucket are copied to, and kept for the next run; default: a temporary directory",
     )
+
+
+def add_endpoint(parser: argparse.ArgumentParser) -> None:
+    """Declare who serves a bucket."""
+    parser.add_argument("--endpoint", metavar="URL", help="server of a bucket, default: Amazon's")
 
 
 def add_objectives(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
 from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.inputs import directory, last_days
 from slo_pipeline.jobs.options import add_input, add_master, add_objectives, days
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
@@ -24,7 +25,7 @@ from slo_pipeline.reports import outcome
 from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.sources.extracts import Extracts, extracts_of
-from slo_pipeline.sources.segments import KINDS, InputError, check_directory, is_small, read_inputs
+from slo_pipeline.sources.segments import KINDS, InputError, is_small, read_inputs
 
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "sli_window": gold_tables.SLI_WINDOW,
@@ -89,23 +90,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the page, print where it is, return the exit status."""
     objectives = load(args.slo).adjusted(args.target, args.window_days)
-    check_directory(args.input, *KINDS)
     late, without, extracts = None, frozenset[str](), None
     if args.tables is not None:
         late = sum(late_rows(args.tables).values())
         without = frozenset(late_segments(args.tables))
         extracts = extracts_of(args.tables, closed_days(args.tables))
-    page = make(
-        args.input,
-        args.out,
-        objectives,
-        args.title,
-        master=args.master,
-        late=late,
-        without=without,
-        extracts=extracts,
-        summary=args.summary,
-    )
+    needed = last_days(objectives.timeWindow.days, without=extracts.days if extracts else ())
+    with directory(args, choose=needed) as data:
+        page = make(
+            data,
+            args.out,
+            objectives,
+            args.title,
+            master=args.master,
+            late=late,
+            without=without,
+            extracts=extracts,
+            summary=args.summary,
+        )
     sys.stdout.write(f"{page}\n")
     return 0
 

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.segments import SEGMENTS
+from slo_pipeline.sources.names import EXTRACT_PREFIX
 
-PREFIX: Final = "extract_"
-"""Of a kind, in the name of the table that holds its extracts."""
 # What is in memory at once: segments of seconds become row groups that are worth a read.
 ROWS_HELD_MAX: Final = 262_144
 
@@ -65,7 +64,9 @@ def write(data: Path, names: Collection[str], metrics: Collection[str], director
         paths = [data / name for name in names if name.startswith(f"{kind}/")]
         if not paths:
             continue
-        with pq.ParquetWriter(directory / f"{PREFIX}{kind}.parquet", schema, compression="zstd") as writer:
+        with pq.ParquetWriter(
+            directory / f"{EXTRACT_PREFIX}{kind}.parquet", schema, compression="zstd"
+        ) as writer:
             for rows in _gathered(paths, schema, metrics if kind == "samples" else None):
                 writer.write_table(rows)
 
@@ -117,7 +118,7 @@ def needed(samples: pa.Table, metrics: Collection[str]) -> pa.ChunkedArray:
 
 
 def _file(tables: Path, kind: str, day: dt.date) -> Path:
-    return tables / f"{PREFIX}{kind}" / f"day={day.isoformat()}" / "day.parquet"
+    return tables / f"{EXTRACT_PREFIX}{kind}" / f"day={day.isoformat()}" / "day.parquet"
 
 
 def _call(function: str, *arguments: object, options: object = None) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -1,0 +1,82 @@
+"""Where a job's segments are: a directory, or a bucket of which the days that are needed are copied into one.
+
+Problem: Spark's wheel has no reader of buckets, and what finds segments here looks at files.
+Shape: `directory` yields what `--input` names; for a bucket a scratch directory, filled as `slo-pipeline mirror` does it, so that a
+scratch that is kept costs only what is new. `last_days` and others choose what a job needs of it.
+Never: a job knows which of the two it was.
+"""
+
+import datetime as dt
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from slo_pipeline.mirror.copying import Choice, Choose, Mirror, day_of, everything
+from slo_pipeline.mirror.places import SCHEME, DirectoryPlace, place
+from slo_pipeline.sources.names import KINDS
+from slo_pipeline.sources.segments import InputError, check_directory
+
+
+def last_days(count: int, without: Collection[dt.date] = ()) -> Choose:
+    """Choose the days that a window of so many days can touch, and one before it.
+
+    Args:
+        count: of the window, which ends with the newest send, or where there is none with the newest event or sample.
+        without: days that are read from elsewhere.
+    """
+
+    def choose(folders: list[str]) -> Choice:
+        days = [[day_of(one) for one in folders if one.startswith(f"{kind}/")] for kind in KINDS]
+        newest = max(next(filter(None, days), [dt.date.min]))
+        oldest = newest - dt.timedelta(days=min(count + 1, newest.toordinal() - 1))
+        return Choice([one for one in folders if day_of(one) >= oldest and day_of(one) not in without])
+
+    return choose
+
+
+@contextmanager
+def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = everything) -> Iterator[Path]:
+    """Yield the directory with a job's segments.
+
+    Args:
+        args: of a job that declares `add_input` and `add_master`.
+        kinds: that the job reads; one of them must be there.
+        choose: which of a bucket's days are needed.
+
+    Raises:
+        InputError: there is none, or none of the kinds is in it.
+        PlaceError: `--input` is no bucket, or `--endpoint` none.
+        OSError: the bucket cannot be read.
+    """
+    if not args.input.startswith(SCHEME):
+        check_directory(Path(args.input), *kinds)
+        yield Path(args.input)
+        return
+    if args.scratch is None and not args.master.startswith("local"):
+        raise InputError(
+            f"{args.input}: executors cannot see a temporary directory: name a --scratch that they can"
+        )
+    kept = (
+        tempfile.TemporaryDirectory(prefix="segments-") if args.scratch is None else nullcontext(args.scratch)
+    )
+    with kept as scratch:
+        target = DirectoryPlace(Path(scratch))
+        done = Mirror(place(args.input, args.endpoint), target, _of(args.input, kinds, choose)).round()
+        if done.failures:
+            raise done.failures[0]
+        if done.apart:
+            raise InputError(f"{args.input}: {done.apart[0]} is of another size than in {target}")
+        yield Path(scratch)
+
+
+def _of(source: str, kinds: Collection[str], choose: Choose) -> Callable[[list[str]], Choice]:
+    def chosen(folders: list[str]) -> Choice:
+        found = [one for one in folders if one.partition("/")[0] in kinds]
+        if not found:
+            wanted = " or ".join(f"{kind}/day=*/*.parquet" for kind in kinds)
+            raise InputError(f"{source}: holds no {wanted}")
+        return choose(found)
+
+    return chosen

@@ -1,0 +1,1 @@
+"""Segments in two places: a directory and a bucket, one kept like the other."""

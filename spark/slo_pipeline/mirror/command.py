@@ -1,0 +1,85 @@
+"""`slo-pipeline mirror FROM TO`: segments and extracts of one place, in another one too.
+
+Problem: what was measured must outlive the volume it was written to, and be read where that volume is not.
+Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO lacks and ends; with `--follow` it goes round until it is
+told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
+Never: nothing is deleted, on either side.
+
+Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes (they are named), 2 a place cannot be used, or a file not
+be copied.
+"""
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from slo_pipeline.collect.command import seconds
+from slo_pipeline.jobs.cli import EXIT_UNUSABLE
+from slo_pipeline.jobs.options import add_endpoint, day
+from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
+from slo_pipeline.mirror.places import SCHEME, PlaceError, place
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `mirror`."""
+    parser.add_argument("source", metavar="FROM", help="directory, or s3://bucket/prefix")
+    parser.add_argument("target", metavar="TO", help="directory, or s3://bucket/prefix")
+    add_endpoint(parser)
+    parser.add_argument("--since", type=day, metavar="DAY", help="leave older days alone")
+    parser.add_argument(
+        "--follow", type=seconds, metavar="SECONDS", help="go round again so long after each round"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Mirror once, or until SIGTERM or SIGINT comes; return the exit status.
+
+    Raises:
+        PlaceError: a place is none.
+        OSError: a place cannot be listed, or takes no file; not with `--follow`.
+    """
+    if not args.source.startswith(SCHEME) and not Path(args.source).is_dir() and args.follow is None:
+        raise PlaceError(f"{args.source}: no such directory")
+
+    def choose(folders: list[str]) -> Choice:
+        return Choice([one for one in folders if args.since is None or day_of(one) >= args.since])
+
+    source, target = place(args.source, args.endpoint), place(args.target, args.endpoint)
+    if args.follow is None:
+        done = Mirror(source, target, choose).round()
+        _say(done, done.apart)
+        return EXIT_UNUSABLE if done.failures else int(bool(done.apart))
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _follow(Mirror(source, target, choose, stop.is_set), args.follow, stop)
+    return 0
+
+
+def _follow(copier: Mirror, every_s: float, stop: threading.Event) -> None:
+    told: set[str] = set()
+    while not stop.is_set():
+        try:
+            done = copier.round()
+            _say(done, [path for path in done.apart if path not in told])
+            told = set(done.apart)
+        except (OSError, PlaceError) as error:
+            _complain(error)
+        stop.wait(every_s)
+
+
+def _say(done: Mirrored, apart: Iterable[str]) -> None:
+    if done.files:
+        sys.stdout.write(f"{done.files} files, {done.size_bytes} bytes\n")
+        sys.stdout.flush()
+    for path in apart:
+        _complain(f"{path} is of another size there than here")
+    for failure in done.failures:
+        _complain(failure)
+
+
+def _complain(what: object) -> None:
+    sys.stderr.write(f"slo-pipeline mirror: {what}\n")

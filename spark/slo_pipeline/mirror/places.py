@@ -1,0 +1,268 @@
+"""A place that has segments: a directory, or a prefix of a bucket that speaks S3.
+
+Problem: files of a volume and objects of a bucket are listed, read and written by other calls, and differ in what a reader sees of one
+that is being written.
+Shape: both are `folders` (`samples/day=2026-11-21`), `files` of a folder by name and size, `read` and `put`. A file of a directory
+appears by being renamed, an object by the end of its put; neither is ever seen in part.
+Never: anything is deleted, or written over.
+
+Source: Amazon S3 user guide, "Amazon S3 data consistency model"; docs/reference/segments.md for the layout.
+"""
+
+import datetime as dt
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import ClassVar, Final, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from slo_pipeline.sources.names import EXTRACT_PREFIX, KINDS, SEGMENT_FILES
+
+SCHEME: Final = "s3://"
+PART_BYTES: Final = 8_388_608
+CONNECT_TIMEOUT_S: Final = 5.0
+ATTEMPTS_MAX: Final = 5
+_TABLES: Final = (*KINDS, *(f"{EXTRACT_PREFIX}{kind}" for kind in KINDS))
+_FOLDER: Final = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_REGION: Final = "us-east-1"
+"""What servers that are not Amazon's take every signature for, unless the environment says otherwise."""
+
+
+class PlaceError(Exception):
+    """A place is none: the text names it and says why."""
+
+
+class GoneError(Exception):
+    """A file was there when it was listed, and is not when it is read."""
+
+
+class Place(Protocol):
+    """Somewhere with segments; paths are relative to it.
+
+    Attributes:
+        puts_at_once: how many files are written to it at the same time.
+    """
+
+    puts_at_once: ClassVar[int]
+
+    def folders(self) -> list[str]:
+        """Return the folders of days, in order."""
+        ...
+
+    def files(self, folder: str) -> dict[str, int]:
+        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        ...
+
+    def read(self, path: str) -> Iterator[pa.Buffer]:
+        """Yield a file part by part.
+
+        Raises:
+            GoneError: there is none any more.
+        """
+        ...
+
+    def put(self, path: str, parts: Iterator[pa.Buffer], size_bytes: int) -> None:
+        """Write a file whole.
+
+        Raises:
+            OSError: it cannot be written, or the parts are not so many bytes together; nothing is visible then.
+        """
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep others of us from writing there meanwhile, where that can be."""
+        ...
+
+
+def place(text: str, endpoint: str | None = None) -> Place:
+    """Return the place that a person named: `s3://bucket/prefix`, or a directory.
+
+    Args:
+        text: its name.
+        endpoint: URL of the server of a bucket; None: Amazon's.
+
+    Raises:
+        PlaceError: no bucket, or no endpoint.
+    """
+    return BucketPlace(text, endpoint) if text.startswith(SCHEME) else DirectoryPlace(Path(text))
+
+
+class DirectoryPlace:
+    """A directory."""
+
+    # A small object that is read is mostly waiting for its server.
+    puts_at_once: ClassVar[int] = 8
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __str__(self) -> str:
+        return str(self._root)
+
+    def folders(self) -> list[str]:
+        """Return the folders of days, in order."""
+        found = (path for table in _TABLES for path in (self._root / table).glob("day=*"))
+        return sorted(f"{path.parent.name}/{path.name}" for path in found if _is_day(path.name))
+
+    def files(self, folder: str) -> dict[str, int]:
+        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        sizes = {}
+        for path in (self._root / folder).glob(SEGMENT_FILES):
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue  # deleted between the two looks
+            if stat.S_ISREG(found.st_mode):
+                sizes[path.name] = found.st_size
+        return sizes
+
+    def read(self, path: str) -> Iterator[pa.Buffer]:
+        """Yield a file part by part."""
+        try:
+            file = (self._root / path).open("rb")
+        except FileNotFoundError as error:
+            raise GoneError(path) from error
+        with file:
+            while part := file.read(PART_BYTES):
+                yield pa.py_buffer(part)
+
+    def put(self, path: str, parts: Iterator[pa.Buffer], size_bytes: int) -> None:
+        """Write a file under another name, and give it its own when it is on the disk."""
+        final = self._root / path
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = final.with_name(f".{final.name}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                written = sum(file.write(part) for part in parts)
+                file.flush()
+                os.fsync(file.fileno())
+            _check_size(path, written, size_bytes)
+            temporary.rename(final)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others of us from writing there meanwhile: they would write to the same temporary names."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        with (self._root / ".mirror.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class BucketPlace:
+    """A prefix of a bucket; credentials and region are those of the usual AWS variables of the environment."""
+
+    # An object is in memory whole while it is put, and its client takes buffers of 10 MB beside, however small it is.
+    puts_at_once: ClassVar[int] = 2
+
+    def __init__(self, url: str, endpoint: str | None = None) -> None:
+        """Describe the place; nobody is asked yet.
+
+        Args:
+            url: s3://bucket/prefix.
+            endpoint: URL of the server; None: Amazon's.
+
+        Raises:
+            PlaceError: no bucket, or no endpoint.
+        """
+        bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
+        if not bucket:
+            raise PlaceError(f"{url}: names no bucket: write s3://bucket/prefix")
+        self._url = url
+        self._base = "/".join((bucket, *filter(None, prefix.split("/"))))
+        server = urlsplit(endpoint or "")
+        bare = server.netloc and server.path in {"", "/"} and not server.query
+        if endpoint is not None and (server.scheme not in {"http", "https"} or not bare):
+            raise PlaceError(f"{endpoint!r} is no endpoint: write http://host:port or https://host")
+        self._bucket, self._scheme, self._server = bucket, server.scheme, server.netloc
+        self._opened: fs.S3FileSystem | None = None
+
+    def __str__(self) -> str:
+        return self._url
+
+    @property
+    def _store(self) -> fs.S3FileSystem:
+        if self._opened is None:
+            region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+            server = {"endpoint_override": self._server, "scheme": self._scheme} if self._server else {}
+            if not region:
+                region = _REGION if server else fs.resolve_s3_region(self._bucket)
+            self._opened = fs.S3FileSystem(
+                region=region,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS_MAX),
+                # A small object is one request then.
+                allow_delayed_open=True,
+                **server,
+            )
+        return self._opened
+
+    def folders(self) -> list[str]:
+        """Return the folders of days, in order.
+
+        Raises:
+            PlaceError: there is no such bucket: its server lists it as if it were empty.
+        """
+        found = [(table, info) for table in _TABLES for info in self._listed(table)]
+        if not found and self._store.get_file_info(self._bucket).type == fs.FileType.NotFound:
+            raise PlaceError(f"{self._url}: no such bucket")
+        return sorted(f"{table}/{info.base_name}" for table, info in found if _is_day(info.base_name))
+
+    def files(self, folder: str) -> dict[str, int]:
+        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        return {
+            info.base_name: info.size
+            for info in self._listed(folder)
+            if info.type == fs.FileType.File
+            and info.base_name.endswith(".parquet")
+            and info.base_name[0] not in "._"
+        }
+
+    def _listed(self, folder: str) -> list[fs.FileInfo]:
+        where = fs.FileSelector(f"{self._base}/{folder}", allow_not_found=True)
+        found: list[fs.FileInfo] = self._store.get_file_info(where)
+        return found
+
+    def read(self, path: str) -> Iterator[pa.Buffer]:
+        """Yield an object part by part."""
+        try:
+            file = self._store.open_input_file(f"{self._base}/{path}")
+        except FileNotFoundError as error:
+            raise GoneError(path) from error
+        with file:
+            while len(part := file.read_buffer(PART_BYTES)):
+                yield part
+
+    def put(self, path: str, parts: Iterator[pa.Buffer], size_bytes: int) -> None:
+        """Put an object. It is gathered first: a stream that is closed early would be an object that is too short."""
+        gathered = bytearray()
+        for part in parts:
+            gathered += part
+        _check_size(path, len(gathered), size_bytes)
+        with self._store.open_output_stream(f"{self._base}/{path}") as file:
+            file.write(gathered)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Do nothing: two who put the same object put the same bytes."""
+        yield
+
+
+def _is_day(name: str) -> bool:
+    match = _FOLDER.fullmatch(name)
+    try:
+        return match is not None and bool(dt.date.fromisoformat(match[1]))
+    except ValueError:
+        return False
+
+
+def _check_size(path: str, found_bytes: int, size_bytes: int) -> None:
+    if found_bytes != size_bytes:
+        raise OSError(f"{path}: {found_bytes} bytes were read of {size_bytes}")
