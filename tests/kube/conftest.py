@@ -9,7 +9,7 @@ import pytest
 
 from testkit.kube import audit
 from testkit.kube.kubectl import Cluster, KubeError
-from testkit.kube.load_pod import LoadPod
+from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
 from testkit.load import LoadSettings
 
@@ -70,6 +70,6 @@ async def load(release: Release, request: pytest.FixtureRequest) -> AsyncIterato
     tried = getattr(request.node, "execution_count", 1)
     name = f"{request.node.name.removeprefix('test_').replace('_', '-')[:38].rstrip('-')}-{tried}"
     pod = LoadPod(release.cluster, name, ROCKETMQ_IMAGE, "main-nameserver:9876", name)
-    await pod.start(LoadSettings(threads=4, rate=SENDS_A_SECOND))
+    await pod.start(LoadSettings(threads=ONE_OF_EACH_THREAD, rate=SENDS_A_SECOND))
     yield pod
     await pod.remove()

@@ -9,7 +9,7 @@ import pytest
 
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import until
-from testkit.kube.load_pod import LoadPod
+from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import Release, as_shown, shown_commands
 
 pytestmark = [
@@ -67,7 +67,7 @@ async def test_a_changed_setting_goes_through_the_group_member_by_member_the_mas
     for broker in after.brokers:
         text = await release.cluster.shell(broker, BROKER_CONTAINER, "cat /tmp/broker.conf")
         assert b"sendMessageThreadPoolNums=6" in text
-    await load.stop_without_loss(failed_max=0)
+    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
 async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release, load: LoadPod) -> None:
@@ -92,7 +92,7 @@ async def test_a_broker_joins_by_kubectl_scale_and_leaves_again(release: Release
     claims = await release.cluster.find("persistentvolumeclaims", "rocketmq-ha.dev/group=orders")
     assert len(claims) == 4, "its volume is kept"
     await release.cluster.kubectl("delete", "persistentvolumeclaim", "data-orders-2")
-    await load.stop_without_loss(failed_max=0)
+    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
 async def test_a_log_replica_more_joins_and_leaves_again_and_no_broker_notices(
@@ -117,7 +117,7 @@ async def test_a_log_replica_more_joins_and_leaves_again_and_no_broker_notices(
     await until("its pod has gone", pod_is_gone, CHANGED_WITHIN_S)
     await release.cluster.kubectl("delete", "persistentvolumeclaim", "data-orders-log-1")
     assert await pods_of(release, "broker") == brokers
-    await load.stop_without_loss(failed_max=0)
+    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
 async def test_a_slave_that_lost_its_volume_is_filled_again(release: Release, load: LoadPod) -> None:
@@ -179,7 +179,7 @@ async def test_the_master_s_node_is_drained_without_a_failed_send_and_the_group_
         await as_shown(cluster, uncordoned.replace("node2", node))
     whole = await group.until_whole(CHANGED_WITHIN_S)
     assert whole.epoch == before.epoch + 1, "one change of master is enough"
-    await load.stop_without_loss(failed_max=0)
+    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
 async def test_nothing_changes_while_a_group_is_paused(release: Release) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.kube.load_pod import LoadPod
+from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
 from testkit.load import LoadSettings
 
@@ -133,7 +133,7 @@ async def test_another_version_of_rocketmq_goes_through_the_cluster_under_load_w
     await second.until_whole(ROLLED_WITHIN_S)
     now = await _pods(second.cluster)
     assert {name for name in pods if "controller" in name and now[name] != pods[name]} == set()
-    await load.stop_without_loss(failed_max=0)
+    await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
 
 
 async def test_volumes_grow_without_a_restart_and_do_not_shrink(second: Group) -> None:

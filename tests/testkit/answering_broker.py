@@ -6,7 +6,6 @@ that the controllers' notices give it, and says so at once.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
 
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.bodies import (
@@ -21,9 +20,6 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
 from testkit.fake_broker import FakeBroker
-
-COPIES: Final = {"brokerRole": "SYNC_MASTER", "allAckInSyncStateSet": "true"}
-"""Settings of a broker that acknowledges only what its whole set has."""
 
 
 class AnsweringBroker(FakeBroker):
@@ -104,14 +100,6 @@ class AnsweringBroker(FakeBroker):
             self.is_master,
             self.max_offset,
         )
-
-
-async def master_of_copies(answering_group: Any) -> AnsweringBroker:
-    """Add to an empty group a master that acknowledges only what its one slave has, which is to be added next."""
-    master: AnsweringBroker = await answering_group.add()
-    master.settings, master.min_in_sync_replicas = COPIES, 2
-    master.slaves = (HAConnectionRuntimeInfo(addr="/10.0.0.2:4000", in_sync=True),)
-    return master
 
 
 class FakeNameServer:

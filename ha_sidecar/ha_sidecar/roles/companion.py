@@ -4,9 +4,8 @@ Three loops that know nothing of each other: one asks the broker (907, 1007, 28)
 (1006), one compares what the broker and its master know besides the log (`metadata_watch`). Each keeps its newest answer;
 HTTP shows all, joined. Of itself it changes nothing, neither at the broker nor at the controllers; the fence (`fencing`)
 and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is
-done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs it; `POST /v1/replace` has a
-broker that stands still replaced, so that it can be killed (`replacing`). A broker's container, which has no program of ours,
-calls these from its preStop over loopback.
+done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs it: a broker's container,
+which has no program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
 does not count. What the controllers said is kept for as long as they say nothing newer.
@@ -47,7 +46,6 @@ from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_watch import MetadataWatch
-from ha_sidecar.roles.replacing import goodbye, replaced
 from ha_sidecar.roles.replication_history import ReplicationHistory
 from ha_sidecar.roles.warming import warm
 
@@ -79,7 +77,6 @@ class Companion:
             config, self._events, lambda: self._broker_facts, lambda: self._group_facts
         )
         self._hold: ClientHold | None = None
-        self._leaving: GroupFacts | None = None
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
@@ -89,7 +86,7 @@ class Companion:
             metrics.text,
             lambda: readiness(self._identified(), self._group_facts),
             self._events,
-            {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/replace": self._replace},
+            {"/v1/handover": self._hand_over, "/v1/leave": self._leave},
             self._status,
         )
         self._controllers.start()
@@ -166,11 +163,7 @@ class Companion:
             return None
 
     def _mastered(self) -> GroupFacts | None:
-        """Return the group while this broker is its master and another member may succeed it; as it was, if it was to leave."""
-        leaving, self._leaving = self._leaving, None
-        return leaving or self._mastered_now()
-
-    def _mastered_now(self) -> GroupFacts | None:
+        """Return the group while this broker is its master and another member may succeed it."""
         broker, group = self._identified(), self._group_facts
         if broker is None or group is None or group.master_id != broker.broker_id or len(group.members) < 2:
             return None
@@ -235,35 +228,11 @@ class Companion:
             return 503, {"error": str(error)}
 
     async def _leave(self) -> tuple[int, dict[str, Any]]:
-        before = self._mastered_now()
         decided = await leave(self._config)
-        self._leaving = before if decided.how is Ending.KILL else None
         if decided.how is Ending.KILL and self._hold is not None:
             self._hold.expect_end()
         _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
-
-    async def _replace(self) -> tuple[int, dict[str, Any]]:
-        before, broker = self._leaving, self._identified()
-        if before is None or broker is None:
-            return 409, {
-                "error": "the broker is not about to be killed: POST /v1/leave says whether it should"
-            }
-        started_s = time.monotonic()
-
-        async def is_elected() -> bool:
-            now = await self._group_now()
-            return now is not None and now.master_epoch > before.master_epoch and now.master_id is not None
-
-        done = await replaced(
-            self._config.controllers,
-            goodbye(self._config.cluster, self._config.group, broker),
-            is_elected,
-            lambda: is_settled(before, self._group_now, lambda _: None),
-        )
-        took_ms = int((time.monotonic() - started_s) * 1000)
-        _log.info("another is master for the clients: %s, after %d ms", done, took_ms)
-        return 200, {"replaced": done, "took_ms": took_ms}
 
     def _known(self) -> Known:
         fenced = None if self._fencing is None else self._fencing.is_closed

@@ -118,32 +118,6 @@ async def _serves(address: HostPort, before: GroupFacts) -> bool:
         asker.close()
 
 
-async def settled_before(asks: Callable[[], Awaitable[bool]], ended: asyncio.Event) -> bool:
-    """Ask again and again until the answer is yes, which is then returned, or until it has ended.
-
-    The questions overlap: one that takes the old route may never be answered, and must not hold the next one up.
-    """
-    settled = asyncio.Event()
-
-    async def ask() -> None:
-        if await asks():
-            settled.set()
-
-    awaited = [asyncio.create_task(settled.wait()), asyncio.create_task(ended.wait())]
-    questions: list[asyncio.Task[None]] = []
-    try:
-        while not (settled.is_set() or ended.is_set()):
-            questions.append(asyncio.create_task(ask()))
-            await asyncio.wait(awaited, timeout=ASK_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for waiter in awaited:
-            waiter.cancel()
-        for question in questions:
-            question.cancel()
-        await asyncio.gather(*awaited, *questions, return_exceptions=True)
-    return settled.is_set()
-
-
 class ClientHold:
     """Watches one broker, and holds its clients when it dies as master.
 
@@ -215,17 +189,25 @@ class ClientHold:
 
     async def _let_go(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
-        is_settled = await settled_before(self._is_settled, self._ended)
-        if is_settled:
-            self._settled.set()
-            self._wake.send(b"r")
-        self._tell("ClientsReleased", settled=str(is_settled).lower())
+        released = asyncio.Event()
+        async with asyncio.TaskGroup() as asking:
+            # The questions overlap: one that takes the old route may never be answered, and must not hold the next one up.
+            while not (released.is_set() or self._ended.is_set()):
+                if self._before is not None:
+                    asking.create_task(self._release_if_settled(self._before, released))
+                await asyncio.sleep(ASK_AGAIN_S)
+        if not released.is_set():
+            self._tell("ClientsReleased", settled="false")
         await self._ended.wait()
         self._began.clear()
         self._ended.clear()
 
-    async def _is_settled(self) -> bool:
-        return self._before is not None and await self._asks(self._before, self._relay_to)
+    async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
+        if await self._asks(before, self._relay_to) and not released.is_set():
+            released.set()
+            self._settled.set()
+            self._wake.send(b"r")
+            self._tell("ClientsReleased", settled="true")
 
     def _relay_to(self, successor: HostPort) -> None:
         self._successor = successor

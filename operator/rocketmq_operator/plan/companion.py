@@ -28,23 +28,15 @@ HELD_AFTER_S: Final = 0.3
 """By when the companion has taken a killed broker's port, if it takes it."""
 _START_WAIT_S: Final = 0.2
 _START_WAITS_MAX: Final = 25
-_REPLACED_WITHIN_S: Final = 3
-_LEAVE: Final = f"""ask() {{
-  exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && printf 'POST /v1/%s HTTP/1.0\\r\\n\\r\\n' "$1" >&3
-}}
-signal() {{
-  for process in /proc/[0-9]*; do
-    if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill "-$1" "${{process#/proc/}}"; fi
-  done
-}}
-ask leave && answer=$(cat <&3) || exit 0
-case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
-trap 'signal KILL' EXIT
-signal STOP
-ask replace && read -r -t {_REPLACED_WITHIN_S} -u 3 answer
-exit 0"""
-"""Asks how to end, and where that is at once has another take the broker's place first: it stands still until then, so that it
-acknowledges nothing and its port refuses nobody. However this ends, it does not stand still for longer. Else Kubernetes' signal stops it in good order."""
+_LEAVE: Final = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
+    "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
+    """case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
+for process in /proc/[0-9]*; do
+  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -KILL "${process#/proc/}"; fi
+done"""
+)
+"""Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order."""
 
 
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:

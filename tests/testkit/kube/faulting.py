@@ -109,7 +109,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)
     watch = EndpointWatch(group.cluster, before.master)
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
-        async with watch.watching(), without_provisioner() if tool() else contextlib.nullcontext():
+        async with watch.watching(), without_provisioner():
             await asyncio.sleep(BEFORE_S)
             fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.

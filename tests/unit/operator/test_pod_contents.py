@@ -37,8 +37,6 @@ class Leaving:
         java: the process, by the name that the command looks for.
         port: the companion's.
         how: what it says when it is asked how the broker should end.
-        replace_answers: whether it answers when the broker is to be replaced, or is gone.
-        asked: what it was asked, each with the state that the process was in then.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -47,26 +45,12 @@ class Leaving:
         self.java = subprocess.Popen([program, "60"])
         self.port = 0
         self.how = "kill"
-        self.replace_answers = True
-        self.asked: list[tuple[str, str]] = []
-
-    def state(self) -> str:
-        """Return the process's state by the kernel, one letter."""
-        return Path(f"/proc/{self.java.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        what = head.partition("/v1/")[2].partition(" ")[0]
-        while True:
-            state = self.state()
-            if what != "replace" or state != "R":  # a signal acts when its process is let run, and not before
-                break
-            await asyncio.sleep(0.001)
-        self.asked.append((what, state))
-        if what == "leave" or self.replace_answers:
-            body = json.dumps({"how": self.how, "reason": ""})
-            writer.write(f"HTTP/1.0 200 OK\r\n\r\n{body}\n".encode())
+        await reader.readuntil(b"POST /v1/leave HTTP/1.0\r\n\r\n")
+        body = json.dumps({"how": self.how, "reason": ""})
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{body}\n".encode())
         writer.close()
 
     async def run(self, command: str) -> int:
@@ -165,26 +149,21 @@ async def leaving(tmp_path: Path) -> AsyncIterator[Leaving]:
     made.java.wait()
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it is gone meanwhile"])
-async def test_a_broker_that_is_to_end_at_once_stands_still_until_another_is_master(
-    leaving: Leaving, answers: bool
-) -> None:
-    leaving.replace_answers = answers
+async def test_a_broker_that_is_to_end_at_once_is_killed(leaving: Leaving) -> None:
     assert await leaving.run(await _leave_command()) == 0
-    assert leaving.asked == [("leave", "S"), ("replace", "T")]
     assert leaving.java.wait(5) == -signal.SIGKILL
 
 
 async def test_a_broker_that_is_to_stop_in_good_order_is_let_run(leaving: Leaving) -> None:
     leaving.how = "stop"
     assert await leaving.run(await _leave_command()) == 0
-    assert (leaving.asked, leaving.state()) == ([("leave", "S")], "S")
+    assert leaving.java.poll() is None
 
 
 async def test_a_broker_without_a_companion_is_left_to_stop_in_good_order(leaving: Leaving) -> None:
     leaving.port = free_port()
     assert await leaving.run(await _leave_command()) == 0
-    assert (leaving.asked, leaving.state()) == ([], "S")
+    assert leaving.java.poll() is None
 
 
 def test_a_broker_does_not_start_while_its_port_is_held() -> None:

@@ -15,7 +15,7 @@ from controller_core.remoting.bodies import (
 from ha_sidecar.roles import cli, companion_config, http
 from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.config import ConfigError
-from testkit.answering_broker import AnsweringBroker, master_of_copies
+from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
 
 WAIT_S = 30.0
@@ -75,11 +75,6 @@ class Beside:
         """Ask how to end; return the answer as it is written."""
         async with self._session.post(f"{self._base}/v1/leave") as response:
             return await response.text()
-
-    async def replace(self) -> tuple[int, dict[str, Any]]:
-        """Ask to have a broker that stands still replaced."""
-        async with self._session.post(f"{self._base}/v1/replace") as response:
-            return response.status, await response.json()
 
     async def status(self) -> dict[str, Any]:
         """Return what it knows."""
@@ -291,36 +286,6 @@ async def test_how_to_end_is_answered_in_the_words_that_a_shell_looks_for(answer
     master, _ = await answering_group.add(), await answering_group.add()
     async with beside(answering_group, master) as made:
         assert '"how": "kill"' in await made.leave()
-
-
-async def test_a_master_that_was_told_to_end_at_once_is_replaced_while_it_stands_still(
-    answering_group: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.replacing.SETTLED_WITHIN_S", 0.1)
-    master = await master_of_copies(answering_group)
-    slave = await answering_group.add()
-    async with beside(answering_group, master) as made:
-        await made.wait_ready(200)
-        assert '"how": "kill"' in await made.leave()
-        assert master.is_master
-        await master.fall_silent()
-        # What answers where its clients come to is the old one still: the address is somebody else's to move.
-        master.slaves = ()
-        master.is_master = False
-        status, answer = await made.replace()
-        assert (status, answer["replaced"], slave.is_master) == (200, False, True)
-        master.is_master = True
-        status, answer = await made.replace()
-        assert (status, answer["replaced"]) == (200, True)
-
-
-async def test_a_broker_that_was_not_told_to_end_is_not_replaced(answering_group: Any) -> None:
-    master, slave = await answering_group.add(), await answering_group.add()
-    async with beside(answering_group, master) as made:
-        await made.wait_ready(200)
-        status, answer = await made.replace()
-        assert (status, "/v1/leave says" in answer["error"]) == (409, True)
-        assert (master.is_master, slave.is_master) == (True, False)
 
 
 async def test_nobody_from_elsewhere_may_hand_over() -> None:

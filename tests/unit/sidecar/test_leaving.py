@@ -7,8 +7,18 @@ import pytest
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo
 from ha_sidecar.roles import leaving
 from ha_sidecar.roles.leaving import Ending, leave
-from testkit.answering_broker import COPIES, master_of_copies
+from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
+
+COPIES = {"brokerRole": "SYNC_MASTER", "allAckInSyncStateSet": "true"}
+
+
+async def master_of_copies(answering_group: Any) -> AnsweringBroker:
+    """Return a master that acknowledges only what its one slave has."""
+    master: AnsweringBroker = await answering_group.add()
+    master.settings, master.min_in_sync_replicas = COPIES, 2
+    master.slaves = (HAConnectionRuntimeInfo(addr="/10.0.0.2:4000", in_sync=True),)
+    return master
 
 
 async def test_a_master_whose_messages_lie_on_a_successor_is_killed_as_it_is(answering_group: Any) -> None:
