@@ -106,7 +106,7 @@ def test_clients_reach_name_servers_brokers_and_proxies_and_nothing_else() -> No
     assert reached == {
         "nameserver": {names.NAME_SERVER_PORT},
         "controller": set(),
-        "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT, names.PROXY_GRPC_PORT},
+        "broker": {names.BROKER_PORT, names.BROKER_FAST_PORT, names.BROKER_HOLD_PORT, names.PROXY_GRPC_PORT},
         "log-replica": set(),
         "proxy": {names.PROXY_GRPC_PORT, names.PROXY_REMOTING_PORT},
     }

@@ -12,6 +12,7 @@ from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.holding import ClientHold
 from ha_sidecar.roles.relaying import SENDS
+from ha_sidecar.roles.waiting import WaitingRoom
 from testkit.ports import free_port
 
 WITHIN_S: Final = 20.0
@@ -100,7 +101,8 @@ class Place:
 
     def __init__(self, hold_ms: int = 60_000) -> None:
         """Prepare; `hold.run` watches."""
-        self.port = free_port()
+        self.port, self.hold_port = free_port(), free_port()
+        self.room = WaitingRoom(self.hold_port)
         self.mastered: GroupFacts | None = BEFORE
         self.is_settled = self.hangs = False
         self.successor: Successor | None = None
@@ -110,7 +112,7 @@ class Place:
         self._connected = asyncio.Event()
         self.events = EventLog("c", "g")
         self.hold = ClientHold(
-            ("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self.events, self._settled
+            ("127.0.0.1", self.port), hold_ms, lambda: self.mastered, self.events, self._settled, self.room
         )
 
     async def _settled(self, before: GroupFacts, on_successor: Callable[[tuple[str, int]], None]) -> bool:
@@ -149,12 +151,12 @@ class Place:
         self._broker.close()
         self.drop_connections()
 
-    async def client(self, *asked: bytes) -> asyncio.StreamReader:
-        """Connect as a client, as often as it takes, and ask; by default as one of 5.2.0 does."""
+    async def client(self, *asked: bytes, port: int | None = None) -> asyncio.StreamReader:
+        """Connect as a client, as often as it takes, and ask; by default as one of 5.2.0 does, at the broker's port."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with contextlib.suppress(OSError):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port)
                     writer.writelines(asked or [request(V5_2_0)])
                     self._clients.append(writer)
                     return reader

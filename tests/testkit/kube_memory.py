@@ -266,7 +266,7 @@ class MemoryKube:
                 | {"controller-revision-hash": revision},
                 "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
             },
-            "spec": {"nodeName": f"node-of-{name}"},
+            "spec": owner["spec"]["template"].get("spec", {}) | {"nodeName": f"node-of-{name}"},
             "status": {"podIP": f"10.244.{_number(name) % 200}.{self.births[name]}"},
         }
         for template in owner["spec"].get("volumeClaimTemplates", []):

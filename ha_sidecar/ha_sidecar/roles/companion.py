@@ -47,6 +47,7 @@ from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_watch import MetadataWatch
 from ha_sidecar.roles.replication_history import ReplicationHistory
+from ha_sidecar.roles.waiting import WaitingRoom
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
@@ -77,6 +78,7 @@ class Companion:
             config, self._events, lambda: self._broker_facts, lambda: self._group_facts
         )
         self._hold: ClientHold | None = None
+        self._room: Final = WaitingRoom(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
@@ -103,6 +105,7 @@ class Companion:
                     self._mastered,
                     self._events,
                     lambda before, on_successor: is_settled(before, self._group_now, on_successor),
+                    self._room,
                 )
                 works.append(self._hold.run())
             await _all_to_their_end(works)
@@ -231,6 +234,8 @@ class Companion:
         decided = await leave(self._config)
         if decided.how is Ending.KILL and self._hold is not None:
             self._hold.expect_end()
+            if (address := master_of(self._group_facts)) is not None:
+                _log.info("new connections wait for the end: %s", await self._room.reached(address))
         _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 

@@ -14,6 +14,8 @@ HOLD_MS_MIN: Final = 500
 HOLD_MS_MAX: Final = 2_500
 """A send may take 3 s by a client's default, and a broker's process needs its port again as soon as it starts."""
 
+PORT_MAX: Final = 65_535
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanionConfig:
@@ -37,6 +39,8 @@ class CompanionConfig:
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
         hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for not at all;
             only where the master's address is moved to the successor's pod, and below a broker's time to start.
+        hold_port: where clients may wait for the end of a master that is about to be killed (see `waiting`), 0 for nowhere; only where
+            the master's address leads there as soon as its pod is to go.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
     """
 
@@ -55,6 +59,7 @@ class CompanionConfig:
     fence_stop_command: str = ""
     metadata_put_back: bool = False
     hold_ms: int = 0
+    hold_port: int = 0
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -73,6 +78,8 @@ class CompanionConfig:
             self.hold_ms == 0 or HOLD_MS_MIN <= self.hold_ms <= HOLD_MS_MAX,
             f"hold-ms {self.hold_ms}: 0, or {HOLD_MS_MIN} to {HOLD_MS_MAX}",
         )
+        require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
+        require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
         require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
 
 
@@ -97,7 +104,7 @@ def _parse(key: str, text: str) -> object:
             return host_ports(text)
         case "broker" | "broker_ha" | "http":
             return host_port(text)
-        case "poll_interval_ms" | "hold_ms" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
+        case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
         case "fence" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")

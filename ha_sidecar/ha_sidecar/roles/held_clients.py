@@ -26,7 +26,7 @@ import logging
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from controller_core.remoting.codes import ResponseCode
@@ -139,24 +139,24 @@ def _goodbye(command: RemotingCommand) -> bytes:
 
 
 class HeldClients:
-    """All connections that are held at one port; for one thread.
+    """All connections that are held at a broker's ports; for one thread.
 
     Attributes:
         taken: connections that ever came.
         relayed: sends that were carried to the successor.
     """
 
-    def __init__(self, listener: socket.socket, woken: socket.socket) -> None:
-        """Take the port, and what tells the thread to look up from it; both stay the caller's."""
+    def __init__(self, listeners: Sequence[socket.socket], woken: socket.socket) -> None:
+        """Take the ports, and what tells the thread to look up from them; all stay the caller's."""
         self.taken = self.relayed = 0
-        self._listener: Final = listener
         self._woken: Final = woken
         self._connections: Final[dict[HeldClient, socket.socket]] = {}
         self._held_bytes = 0
         self._relay: Relay[HeldClient] | None = None
         self._selector: Final = selectors.DefaultSelector()
-        for socket_ in (listener, woken):
-            self._selector.register(socket_, selectors.EVENT_READ)
+        for listener in listeners:
+            self._selector.register(listener, selectors.EVENT_READ, listener)
+        self._selector.register(woken, selectors.EVENT_READ)
 
     @property
     def is_relaying(self) -> bool:
@@ -172,8 +172,8 @@ class HeldClients:
                 if key.fileobj is self._woken:
                     self._woken.recv(WAKES_MAX)
                     return True
-                if key.fileobj is self._listener:
-                    self._accept()
+                if isinstance(key.data, socket.socket):
+                    self._accept(key.data)
                 # What is looked at may have been lost or dropped in this very turn.
                 elif isinstance(key.data, Relay):
                     if key.data is self._relay:
@@ -213,9 +213,9 @@ class HeldClients:
             relay.ask_again()
         return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            connection = self._listener.accept()[0]
+            connection = listener.accept()[0]
         except OSError:  # it has left again
             return
         self.taken += 1

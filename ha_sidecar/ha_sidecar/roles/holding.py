@@ -14,6 +14,8 @@ them away (`held_clients`), and they ask anew at the same address.
                the new route by itself, and who comes here by the old one must not be sent away twice in one try
     closing    all is sent away, for `LATE_S_MIN`, and then the port is free
 
+Who dials before the end, where that is known, waits at a port of the companion's own (`waiting`), and is held with the others.
+
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
 
 Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that; keeps the port for longer
@@ -43,6 +45,7 @@ from ha_sidecar.roles.companion_facts import GroupFacts, master_of
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.held_clients import WAKES_MAX, HeldClients
+from ha_sidecar.roles.waiting import WaitingRoom
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -132,6 +135,7 @@ class ClientHold:
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
         asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
+        room: WaitingRoom,
     ) -> None:
         """Take what is watched.
 
@@ -142,6 +146,7 @@ class ClientHold:
             events: what it does is told there.
             asks: whether the clients of that group would be served now where they would come to; calls what it is given with
                 the address of a successor that could serve them.
+            room: where clients may wait for the broker's end; it is open from when the broker is seen until they were let go.
         """
         self.held = 0
         self._broker: Final = broker
@@ -149,6 +154,7 @@ class ClientHold:
         self._mastered: Final = mastered
         self._events: Final = events
         self._asks: Final = asks
+        self._room: Final = room
         self._before: GroupFacts | None = None
         self._is_expected = self._is_stopping = False
         self._settled: Final = threading.Event()
@@ -223,6 +229,7 @@ class ClientHold:
             except OSError:
                 self._ready((), DIAL_AGAIN_S)
                 continue
+            self._room.open()
             with watched:
                 is_over = bool(self._ready((watched,), None))
             self._before = self._mastered() if is_over else None
@@ -230,7 +237,9 @@ class ClientHold:
             self._settled.clear()
             listener = self._bound() if self._before is not None else None
             if listener is not None:
-                self._hold(listener)
+                with contextlib.closing(self._room):
+                    self._hold(listener)
+        self._room.close()
 
     def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
         """Wait for some of the sockets; none if woken, or the time was over, before."""
@@ -271,7 +280,8 @@ class ClientHold:
     def _hold(self, listener: socket.socket) -> None:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
-        with listener, contextlib.closing(HeldClients(listener, self._woken)) as clients:
+        listeners = [one for one in (listener, self._room.listener) if one is not None]
+        with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
             end_s = started_s + self._hold_s
             while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
                 self._relay(clients)

@@ -54,6 +54,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "namespace": owner.namespace,
         "poll-interval-ms": str(_POLL_INTERVAL_MS),
         "hold-ms": str(_HOLD_MS),
+        "hold-port": str(names.BROKER_HOLD_PORT),
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
@@ -66,7 +67,7 @@ def companion(cluster: RocketMQClusterSpec) -> Json:
         CONTAINER,
         cluster.images.replica,
         ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
-        {"companion": http},
+        {"companion": http, names.HOLD: names.BROKER_HOLD_PORT},
         restartPolicy="Always",
         resources=pods.resources(RESOURCES),
         startupProbe=pods.http_probe("/livez", http, failures_max=60, period_s=1),

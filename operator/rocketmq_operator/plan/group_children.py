@@ -33,7 +33,8 @@ from rocketmq_operator.plan.objects import Json, Owner, belonging_labels, child,
 from rocketmq_operator.plan.proxies import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.seed import seed, seed_conf, seed_start
 
-BROKER_PORTS: Final = {"remoting": names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
+REMOTING: Final = "remoting"
+BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
 _REPLICA_PORTS: Final = {"remoting": names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
 
 _FIND_ADDRESS: Final = f"""address=

@@ -24,6 +24,7 @@ from rocketmq_operator.plan.actions import NOTHING, Apply, Delete, Plan, Step, W
 from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims, no_address, unknown_address
 from rocketmq_operator.plan.failovers import record_steps
 from rocketmq_operator.plan.group_children import (
+    REMOTING,
     broker_ports,
     broker_set,
     fixed_children,
@@ -35,7 +36,7 @@ from rocketmq_operator.plan.group_children import (
 from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
 from rocketmq_operator.plan.observed import ObservedGroup
-from rocketmq_operator.plan.rolling import hand_over, roll
+from rocketmq_operator.plan.rolling import hand_over, roll, successors
 from rocketmq_operator.plan.switchover import switchover
 from rocketmq_operator.plan.takeover import Place
 
@@ -115,7 +116,6 @@ def slices(observed: ObservedGroup) -> Plan:
     servers = takeover.served_by(brokers, observed.master, replaced)
     unknown = observed.group is None and not observed.controllers_heard
     epoch_now = observed.group.master_epoch if observed.group is not None else 0
-    ports = broker_ports(observed.cluster)
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
@@ -123,12 +123,28 @@ def slices(observed: ObservedGroup) -> Plan:
         live, epoch = observed.child("EndpointSlice", member), epoch_now
         if unknown and live is not None and takeover.server_of(live) in by_name:
             server, epoch = takeover.server_of(live), takeover.decided_by(live)
+        ports = broker_ports(observed.cluster)
+        hold_port = _hold_port(observed, by_name[server]) if server == member else None
+        if hold_port is not None:
+            ports |= {REMOTING: hold_port}
         body = takeover.endpoint_slice(
             observed.owner, observed.spec.cluster, member, by_name[server], epoch, ports=ports
         )
         if not takeover.slice_is_current(live, body):
             steps.append(Apply(body, f"served by {server}"))
     return Plan(tuple(steps))
+
+
+def _hold_port(observed: ObservedGroup, place: Place) -> int | None:
+    """Return where who dials a broker waits for its end, which its companion holds; None where he is to meet it.
+
+    That is so for the master while its pod is to go and its preStop will kill it at once, as others have all that it acknowledged. One
+    that has to hand over first goes on for seconds.
+    """
+    is_leaving = place.deleting and place.name == observed.master
+    if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
+        return observed.pods[place.name].hold_port
+    return None
 
 
 def _configuration(observed: ObservedGroup) -> Plan:

@@ -10,6 +10,10 @@ BROKER_PORT: Final = 10911
 BROKER_FAST_PORT: Final = BROKER_PORT - 2
 """The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0 BrokerController.java."""
 BROKER_HA_PORT: Final = 10912
+BROKER_HOLD_PORT: Final = BROKER_PORT - 1
+"""The companion's: who dials a master whose pod is to go waits there for its end. See docs/reference/companion.md."""
+HOLD: Final = "hold"
+"""What that port is called in a pod."""
 BROKER_METRICS_PORT: Final = 5557
 COMPANION_HTTP_PORT: Final = 9882
 NAME_SERVER_PORT: Final = 9876

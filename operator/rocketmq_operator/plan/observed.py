@@ -13,6 +13,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.controllers_seen import ControllersSeen
+from rocketmq_operator.plan.names import HOLD
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.report_seen import ServerSeen
 
@@ -32,6 +33,7 @@ class PodSeen:
     Attributes:
         gone_by: when it should have ended, if it is to go; None otherwise.
         stranded_since: since when no node can take it for its volume's sake; None where that is not so.
+        hold_port: where who dials it can wait for its end; None where its companion has no such port, as an older one's.
     """
 
     name: str
@@ -42,6 +44,7 @@ class PodSeen:
     revision: str
     gone_by: datetime | None = None
     stranded_since: datetime | None = None
+    hold_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,13 @@ def pod_seen(pod: Live) -> PodSeen:
         revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
         gone_by=_moment(metadata.get("deletionTimestamp")),
         stranded_since=_stranded_since(status.get("conditions", [])),
+        hold_port=_hold_port(pod.get("spec", {})),
     )
+
+
+def _hold_port(spec: Json) -> int | None:
+    ports = (port for one in spec.get("initContainers", []) for port in one.get("ports", []))
+    return next((port["containerPort"] for port in ports if port.get("name") == HOLD), None)
 
 
 _VOLUME_ELSEWHERE: Final = (

@@ -13,7 +13,8 @@ The rules, first that fits:
 | was replaced as master less than `HOLD` ago | the master |
 | else | itself |
 
-A master whose pod has no address or is being deleted is given nobody else's. One that is not ready is: a new master is
+A master whose pod has no address or is being deleted is given nobody else's. Its own leads to its companion from then on, where it
+is about to be killed (`group_steps.slices`). One that is not ready is: a new master is
 not for a moment, and to give the address back to a member that cannot serve for so long would help nobody.
 
 A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the

@@ -10,6 +10,7 @@ import pytest
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.observe import observe_group
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
+from rocketmq_operator.plan import names
 from rocketmq_operator.plan.observed import ObservationError, ObservedGroup, PodSeen, pod_seen
 from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
@@ -225,6 +226,59 @@ async def test_passes_wait_from_the_deletion_of_the_masters_pod_until_clients_ha
     for _ in range(3):
         takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
     assert leader.held_s == [HELD_AFTER_DELETION_S], "one that ends for long must not hold passes for ever"
+
+
+def _led_to(world: OperatorWorld, member: str) -> tuple[str, int]:
+    """Return who serves a member's address, and at which port."""
+    ports = {one["name"]: one["port"] for one in world.get("EndpointSlice", member)["ports"]}
+    return world.server_of(member), ports["remoting"]
+
+
+async def test_who_dials_a_master_whose_pod_is_to_go_waits_at_its_companion_and_then_meets_the_next_one() -> (
+    None
+):
+    world, takeover, _ = await _world()
+    takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
+    await asyncio.gather(*takeover.moving)
+    assert _led_to(world, "orders-0") == ("orders-0", names.BROKER_HOLD_PORT)
+    assert _led_to(world, "orders-1") == ("orders-1", names.BROKER_PORT)
+    await _fail_over(takeover, _event(world, "orders-1", 2))
+    assert _led_to(world, "orders-0") == ("orders-1", names.BROKER_PORT)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lost"),
+    [
+        ({"durability": "Quorum"}, ""),
+        ({"durability": "Async"}, ""),
+        ({"paused": True}, ""),
+        ({}, "orders-1"),
+    ],
+    ids=["it hands over first", "it hands over first, alone", "paused", "no successor"],
+)
+async def test_who_dials_a_master_that_is_not_killed_at_once_meets_it(spec: Json, lost: str) -> None:
+    world, takeover, _ = await _world()
+    world.write_group({"logReplicas": 1, **spec})
+    observed = await _look(world)
+    pods = {name: replace(pod, ready=pod.ready and name != lost) for name, pod in observed.pods.items()}
+    takeover.note_group(replace(observed, pods=pods))
+    takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
+    await asyncio.gather(*takeover.moving)
+    assert _led_to(world, "orders-0") == ("orders-0", names.BROKER_PORT)
+
+
+async def test_who_dials_a_master_with_an_older_companion_meets_the_master() -> None:
+    world, takeover, _ = await _world()
+    takeover.note_pod("shop", "orders", replace(_ending(world, "orders-0"), hold_port=None), gone=False)
+    await asyncio.gather(*takeover.moving)
+    assert _led_to(world, "orders-0") == ("orders-0", names.BROKER_PORT)
+
+
+async def test_only_the_operator_that_acts_leads_those_who_dial_to_the_companion() -> None:
+    world, takeover, leader = await _world()
+    leader.acts = False
+    takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
+    assert not takeover.moving
 
 
 def _ending(world: OperatorWorld, name: str) -> PodSeen:

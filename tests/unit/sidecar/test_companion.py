@@ -312,6 +312,8 @@ def test_settings_of_companion_and_handover() -> None:
         ({}, "missing: http"),
         ({"http": "h:2", "poll_interval_ms": "10"}, "poll-interval-ms"),
         ({"http": "h:2", "deadline_s": "0"}, "deadline-s"),
+        ({"http": "h:2", "hold_port": "10910"}, "hold-port 10910: only with hold-ms"),
+        ({"http": "h:2", "hold_ms": "500", "hold_port": "65536"}, "hold-port 65536: 0 to 65535"),
         ({"http": "h:2", "controllers": ""}, "missing: controllers"),
         ({"http": "h:2", "group": ""}, "missing: group"),
     ):
