@@ -31,8 +31,8 @@ GAP_S_MAX: Final = 8.0
 ONE_OF_EACH_THREAD: Final = 4
 """How many sends may fail where a master is restarted: those of one moment.
 
-Its port is nobody's until its companion is let run, a millisecond or two. Where all nodes share two processors that may be longer
-than a client's three tries. `make bench-failover` counts how often.
+None do where its address leads to its companion in time. Where all nodes share two processors that may come too late now and then, and
+a client's three tries are over in milliseconds. `make bench-failover` counts how often.
 """
 _TOPICS_FILE: Final = "/var/lib/rocketmq/store/config/topics.json"
 _JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'
