@@ -111,14 +111,17 @@ async def survey(address: str) -> Survey:
     """
     asker = Asker(host_port(address))
     try:
-        config = settings(
-            (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
-        )
-        runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
-        known = await metadata.fetch(asker)
+        config, runtime, known = await _told(asker)
     finally:
         asker.close()
     return surveyed(address, config, runtime, known)
+
+
+async def _told(asker: Asker) -> tuple[Mapping[str, str], Mapping[str, str], metadata.Snapshot]:
+    """Return a broker's settings, its figures, and its topics, groups and offsets."""
+    config = (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
+    runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body)
+    return settings(config), runtime.table, await metadata.fetch(asker)
 
 
 def surveyed(
@@ -172,11 +175,7 @@ async def unread(address: str, ignored: Collection[str] = ()) -> list[Unread]:
     """
     asker = Asker(host_port(address))
     try:
-        config = settings(
-            (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
-        )
-        runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
-        known = await metadata.fetch(asker)
+        config, runtime, known = await _told(asker)
         topics, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, OFFSETS))
         if topics is None or offsets is None:
             raise RemotingProtocolError(f"{address} does not tell its topics or offsets")
