@@ -45,7 +45,7 @@ from ha_sidecar.roles.companion_facts import GroupFacts, master_of
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.held_clients import WAKES_MAX, HeldClients
-from ha_sidecar.roles.waiting import WaitingRoom
+from ha_sidecar.roles.waiting import WaitingRoom, listening
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -58,7 +58,6 @@ LATE_S: Final = 1.0
 LATE_S_MIN: Final = 0.3
 """For how long at the end all are sent away; what is kept of `hold_ms` for that when nobody is elected in time."""
 LATE_TURN_S: Final = 0.1
-BACKLOG: Final = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -258,14 +257,9 @@ class ClientHold:
         self._is_expected = False
         tried_s = time.monotonic()
         while time.monotonic() < until_s:
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                listener.bind(("", self._broker[1]))
-                listener.listen(BACKLOG)
-                listener.setblocking(False)
+                listener = listening(self._broker[1])
             except OSError:
-                listener.close()
                 tried_s = time.monotonic()
                 time.sleep(BIND_AGAIN_S)
             else:

@@ -29,6 +29,20 @@ BACKLOG: Final = 1024
 _log = logging.getLogger(__name__)
 
 
+def listening(port: int) -> socket.socket:
+    """Return a socket that listens at a port on all addresses and blocks nobody; raise `OSError` if the port cannot be had."""
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 class WaitingRoom:
     """The port, open or not; opened and closed by the thread that holds, asked about by the event loop's."""
 
@@ -41,17 +55,10 @@ class WaitingRoom:
         """Listen, if that is not so already; if the port cannot be had, nobody waits there."""
         if not self._port or self.listener is not None:
             return
-        listener = socket.socket()
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("", self._port))
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
+            self.listener = listening(self._port)
         except OSError as error:
-            listener.close()
             _log.warning("nobody can wait at port %d: %s", self._port, error)
-        else:
-            self.listener = listener
 
     def close(self) -> None:
         """Refuse from now on; the kernel disconnects who waits."""

@@ -194,8 +194,8 @@ class Takeover:
         self._seen[key] = replace(kept, pods=pods if gone else pods | {pod.name: pod})
         if pod.deleting and pod.name == kept.master and before is not None and not before.deleting:
             self._hold(namespace, group, HELD_AFTER_DELETION_S)
-            if self._may_act():
-                task = asyncio.get_running_loop().create_task(self._move(key, self._write))
+            if self._may_act() and not kept.spec.paused:
+                task = asyncio.get_running_loop().create_task(self._move(key, self._seen[key], self._write))
                 self.moving.add(task)
                 task.add_done_callback(self.moving.discard)
 
@@ -227,17 +227,16 @@ class Takeover:
             await asyncio.sleep(self._standby_s)
             write = self._write_if_still_wrong
         after = self._seen.get(key)
-        if after is None or after.group is None or after.group.master_epoch != due.epoch:
+        if after is None or after.spec.paused or after.group is None or after.group.master_epoch != due.epoch:
             return 0
-        moved = await self._move(key, write)
+        moved = await self._move(key, after, write)
         self._on_moved(asyncio.get_running_loop().time() - started_s)
         return moved
 
-    async def _move(self, key: tuple[str, str], write: Callable[[Json], Awaitable[Json | None]]) -> int:
-        """Write the slices that follow from the last look; return how many."""
-        after = self._seen.get(key)
-        if after is None or after.spec.paused:
-            return 0
+    async def _move(
+        self, key: tuple[str, str], after: ObservedGroup, write: Callable[[Json], Awaitable[Json | None]]
+    ) -> int:
+        """Write the slices that follow from a look; return how many."""
         steps = [step for step in slices(after).steps if isinstance(step, Apply)]
         done = await asyncio.gather(*(write(step.body) for step in steps))
         written = [body for body in done if body is not None]

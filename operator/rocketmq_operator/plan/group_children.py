@@ -35,7 +35,7 @@ from rocketmq_operator.plan.seed import seed, seed_conf, seed_start
 
 REMOTING: Final = "remoting"
 BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
-_REPLICA_PORTS: Final = {"remoting": names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
+_REPLICA_PORTS: Final = {REMOTING: names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
 
 _FIND_ADDRESS: Final = f"""address=
 while IFS== read -r name value; do

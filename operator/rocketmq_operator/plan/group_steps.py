@@ -116,6 +116,7 @@ def slices(observed: ObservedGroup) -> Plan:
     servers = takeover.served_by(brokers, observed.master, replaced)
     unknown = observed.group is None and not observed.controllers_heard
     epoch_now = observed.group.master_epoch if observed.group is not None else 0
+    ports = broker_ports(observed.cluster)
     steps: list[Step] = []
     for member, server in servers.items():
         if observed.child("Service", member) is None:
@@ -123,12 +124,11 @@ def slices(observed: ObservedGroup) -> Plan:
         live, epoch = observed.child("EndpointSlice", member), epoch_now
         if unknown and live is not None and takeover.server_of(live) in by_name:
             server, epoch = takeover.server_of(live), takeover.decided_by(live)
-        ports = broker_ports(observed.cluster)
-        hold_port = _hold_port(observed, by_name[server]) if server == member else None
-        if hold_port is not None:
-            ports |= {REMOTING: hold_port}
+        place = by_name[server]
+        hold_port = _hold_port(observed, place) if server == member else None
+        led_to = ports if hold_port is None else ports | {REMOTING: hold_port}
         body = takeover.endpoint_slice(
-            observed.owner, observed.spec.cluster, member, by_name[server], epoch, ports=ports
+            observed.owner, observed.spec.cluster, member, place, epoch, ports=led_to
         )
         if not takeover.slice_is_current(live, body):
             steps.append(Apply(body, f"served by {server}"))
