@@ -317,17 +317,9 @@ def test_days_are_kept_before_a_report_is_made_of_them_where_that_is_asked() -> 
 
 
 def test_segments_are_as_long_as_is_asked() -> None:
-    settings = (
-        "measure.enabled=true",
-        "measure.segmentSeconds.canary=600",
-        "measure.segmentSeconds.collector=30",
-    )
-    (made,) = [
-        one for one in of(rendered(*settings), "Deployment") if one["metadata"]["name"].endswith("-measure")
-    ]
-    containers = {one["name"]: one.get("args", []) for one in made["spec"]["template"]["spec"]["containers"]}
-    assert "--segment-seconds=30s" in containers["collector"]
-    assert "--segment-seconds=600s" in containers["canary-orders"]
+    containers = _containers("measure.segmentSeconds.canary=600", "measure.segmentSeconds.collector=30")
+    assert "--segment-seconds=30s" in containers["collector"]["args"]
+    assert "--segment-seconds=600s" in containers["canary-orders"]["args"]
 
 
 def _containers(*settings: str) -> dict[str, Json]:
