@@ -234,7 +234,8 @@ class Companion:
         decided = await leave(self._config)
         if decided.how is Ending.KILL and self._hold is not None:
             self._hold.expect_end()
-            if (address := master_of(self._group_facts)) is not None:
+            # Who handed over has no new connections to wait for: the address is its successor's, or leads there soon.
+            if decided.is_master and (address := master_of(self._group_facts)) is not None:
                 _log.info("new connections wait for the end: %s", await self._room.reached(address))
         _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)

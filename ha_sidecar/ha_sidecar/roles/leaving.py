@@ -48,10 +48,16 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """What was decided, and why, for a person."""
+    """What was decided, and why, for a person.
+
+    Attributes:
+        is_master: the broker stays master until it ends; after a handover it is not any more.
+
+    """
 
     how: Ending
     reason: str
+    is_master: bool = False
 
 
 async def leave(config: CompanionConfig) -> LeaveResult:
@@ -64,7 +70,9 @@ async def leave(config: CompanionConfig) -> LeaveResult:
     if not own.broker_id or group.master_id != own.broker_id:
         return LeaveResult(Ending.STOP, f"broker {own.broker_id} is not master")
     if has_copies:
-        return LeaveResult(Ending.KILL, "all that it acknowledged lies on a broker that can succeed it")
+        return LeaveResult(
+            Ending.KILL, "all that it acknowledged lies on a broker that can succeed it", is_master=True
+        )
     try:
         result = await Handover(config).run()
     except HandoverError as error:

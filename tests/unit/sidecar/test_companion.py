@@ -12,7 +12,7 @@ import pytest
 from controller_core.remoting.bodies import (
     HAConnectionRuntimeInfo,
 )
-from ha_sidecar.roles import cli, companion_config, http
+from ha_sidecar.roles import cli, companion_config, http, waiting
 from ha_sidecar.roles.companion import Companion
 from ha_sidecar.roles.config import ConfigError
 from testkit.answering_broker import AnsweringBroker
@@ -286,6 +286,20 @@ async def test_how_to_end_is_answered_in_the_words_that_a_shell_looks_for(answer
     master, _ = await answering_group.add(), await answering_group.add()
     async with beside(answering_group, master) as made:
         assert '"how": "kill"' in await made.leave()
+
+
+async def test_who_has_handed_over_waits_for_no_address(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "REACHED_WITHIN_S", 2 * WAIT_S)
+    master, slave = await answering_group.add(), await answering_group.add()
+    async with (
+        beside(answering_group, master, hold_ms=2_000, hold_port=free_port()) as made,
+        asyncio.timeout(WAIT_S),
+    ):
+        await made.wait_ready(200)
+        assert '"how": "kill"' in await made.leave()
+        assert slave.is_master
 
 
 async def test_nobody_from_elsewhere_may_hand_over() -> None:

@@ -24,7 +24,8 @@ async def master_of_copies(answering_group: Any) -> AnsweringBroker:
 async def test_a_master_whose_messages_lie_on_a_successor_is_killed_as_it_is(answering_group: Any) -> None:
     master = await master_of_copies(answering_group)
     slave = await answering_group.add()
-    assert (await leave(answering_group.config(master))).how is Ending.KILL
+    decided = await leave(answering_group.config(master))
+    assert (decided.how, decided.is_master) == (Ending.KILL, True)
     assert master.is_master, "its end makes the failover"
     assert not slave.is_master
 
@@ -34,7 +35,8 @@ async def test_a_master_that_acknowledges_less_hands_over_first(answering_group:
     master = await master_of_copies(answering_group)
     slave = await answering_group.add()
     master.settings = {**COPIES, name: "other"}
-    assert (await leave(answering_group.config(master))).how is Ending.KILL
+    decided = await leave(answering_group.config(master))
+    assert (decided.how, decided.is_master) == (Ending.KILL, False)
     assert slave.is_master
 
 
