@@ -29,7 +29,7 @@ CONFIGURATION: Final = {
 # Executors in other pods must reach the driver; those of its own process need no more than this.
 LOCAL_CONFIGURATION: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
-# A job of half a minute ends before the optimising compiler has paid for itself.
+# A job over a few megabytes ends before the optimising compiler has paid for itself.
 QUICK_JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # Spark's default of 200 costs seconds a shuffle on one machine.
 SHUFFLE_PARTITIONS_DEFAULT: Final = 4
@@ -49,7 +49,7 @@ def session(
             `spark-defaults.conf` of SPARK_CONF_DIR.
         name: shown in Spark's lists.
         shuffle_partitions: 2 to 4 a core is right on one machine.
-        quick: start for a small input: half the processor time for a few megabytes, more than twice for many gigabytes.
+        quick: start for a small input: half the processor time below a few megabytes, more than twice above.
     """
     # Without this the workers are whatever `python3` the PATH holds, which has no pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -20,8 +20,8 @@ from slo_pipeline.sources.extracts import Extracts
 from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
 
 SEGMENT_GLOB: Final = f"day=*/{SEGMENT_FILES}"
-# About a day of a small installation.
-SMALL_INPUT_BYTES_MAX: Final = 100_000_000
+# A report of so many bytes, 300,000 operations, takes as long either way; a day of 200 series a third less without `quick`.
+SMALL_INPUT_BYTES_MAX: Final = 5_000_000
 
 
 __all__ = [
