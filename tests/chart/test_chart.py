@@ -245,6 +245,7 @@ def test_the_report_servers_service_leads_to_the_pod_that_holds_the_volume() -> 
     ]
     (seen,) = servers_seen([server])
     assert server["metadata"]["labels"]["app.kubernetes.io/component"] == "report-server"
+    assert server["metadata"]["labels"]["rocketmq-ha.dev/cluster"] == "main"
     assert seen.claim in {one["metadata"]["name"] for one in of(objects, "PersistentVolumeClaim")}
     measure = next(one for one in of(objects, "Deployment") if one["metadata"]["name"] == "demo-measure")
     pod = measure["spec"]["template"]

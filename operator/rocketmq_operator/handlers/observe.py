@@ -176,15 +176,15 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
             world.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
-        # Why by component: by the cluster's label alone come the Services of all its groups too.
+        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by cluster, the chart's
+        # report server too: only what carries its label is kept, and each look would cost the API server a dozen calls.
         asyncio.gather(
             *(
                 world.kube.find(
                     "Service", namespace, {CLUSTER_LABEL: spec.cluster, COMPONENT_LABEL: component}
                 )
-                for component in (CONTROLLER, NAME_SERVER)
-            ),
-            world.kube.find("Service", namespace, {COMPONENT_LABEL: REPORT_SERVER}),
+                for component in (CONTROLLER, NAME_SERVER, REPORT_SERVER)
+            )
         ),
         asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
     )

@@ -1,7 +1,9 @@
 """An API server in trouble: gone for ten minutes, asking for time, written by others, seen late. On a loop whose time jumps."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -9,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from rocketmq_operator.clients.api import BusyError, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.reflection import KINDS, Reflections, StaleError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.handlers.quiet import nothing_to_do
 from rocketmq_operator.handlers.reconcile import RESYNC_S, quiet, reconcile
@@ -189,6 +192,40 @@ async def test_a_settled_group_costs_the_api_server_nothing() -> None:
     assert await quiet(kept, *ORDERS) == RESYNC_S
     assert await quiet(kept, *MAIN) == RESYNC_S
     assert world.kube.writes == writes
+
+
+class _Lists:
+    """`Stream` that lists what a memory holds, and never tells of a change."""
+
+    def __init__(self, kube: MemoryKube) -> None:
+        self._kube = kube
+
+    async def list(self, kind: str, namespace: str, label: str) -> tuple[list[Json], str]:
+        found = await self._kube.find(kind, namespace, {})
+        return [one for one in found if not label or label in one["metadata"].get("labels", {})], "1"
+
+    async def watch(
+        self, kind: str, namespace: str, label: str, version: str
+    ) -> AsyncIterator[tuple[str, Json]]:
+        await asyncio.Event().wait()
+        yield "", {}
+
+
+async def test_all_that_a_settled_group_is_judged_by_is_kept_in_reflections() -> None:
+    world, _, _ = await _settled()
+    kept = Reflections(world.kube, _Lists(world.kube), [NAMESPACE], time.monotonic)
+    running = asyncio.create_task(kept.run())
+    async with asyncio.timeout(5):
+        while True:
+            with contextlib.suppress(StaleError):
+                for kind in KINDS:
+                    await kept.get(kind, NAMESPACE, "any")
+                break
+            await asyncio.sleep(0)
+    # A look that asks for what is not kept would never be quiet: each pass would cost a dozen calls.
+    for resource in (ORDERS, MAIN):
+        assert await quiet(replace(world.shell().world, kube=kept), *resource) == RESYNC_S
+    running.cancel()
 
 
 @pytest.mark.parametrize(

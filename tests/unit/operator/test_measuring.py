@@ -82,7 +82,7 @@ async def test_a_record_is_completed_once_the_gap_is_over_and_all_is_read() -> N
     assert len(world.canaries.asked) == asked, "nothing is left to ask"
 
 
-def _report_server(name: str) -> Json:
+def _report_server(name: str, cluster: str = "main") -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -91,6 +91,7 @@ def _report_server(name: str) -> Json:
             "namespace": "shop",
             "labels": {
                 "app.kubernetes.io/component": "report-server",
+                "rocketmq-ha.dev/cluster": cluster,
                 "rocketmq-ha.dev/reports-of": "demo-measure",
             },
         },
@@ -102,6 +103,7 @@ async def test_a_record_says_where_reports_tell_of_it() -> None:
     world, _ = await _failed_over()
     await world.one_pass()
     assert world.get("Failover", RECORD)["status"]["page"] == "", "nobody shows reports"
+    world.kube.put(_report_server("other-cluster", "other"))
     world.kube.put(_report_server("demo-reports"))
     await world.one_pass()
     page = "http://demo-reports.shop.svc/failovers/main/orders/2"
