@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -263,10 +264,23 @@ async def sent(session: aiohttp.ClientSession, method: str, path: str, body: Jso
 
 
 async def watched(session: aiohttp.ClientSession, path: str, since: str = "0") -> AsyncIterator[Json]:
-    """Yield what is at a path, and every change of it, until the stream ends; lines may be of any length."""
+    """Yield what is at a path, and every change of it, until the stream ends; lines may be of any length.
+
+    A kind that is new is refused for a moment (429, "storage is (re)initializing"): then nothing is yielded, after the time asked for.
+
+    Raises:
+        aiohttp.ClientResponseError: it is refused otherwise.
+    """
     async with session.get(path, params={"watch": "true", "resourceVersion": since}) as response:
+        if response.status == HTTPStatus.TOO_MANY_REQUESTS:
+            await asyncio.sleep(float(response.headers.get("Retry-After", "1")))
+            return
+        response.raise_for_status()
         rest = b""
         async for chunk in response.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                yield json.loads(line)
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return  # the version is gone: whoever asks again is told all anew
+                yield event
