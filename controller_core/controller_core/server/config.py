@@ -30,11 +30,10 @@ from controller_core.server.config_keys import (
     parse_value,
     text_key,
 )
-from controller_core.server.peer_list import Peer, PeerListError, parse_peers
+from controller_core.server.peer_list import PORT_MAX, Peer, PeerListError, parse_peers
 
 __all__ = ["ConfigError", "KeyInfo", "Settings", "key_infos", "load", "parse_value", "reference_lines"]
 
-PORT_MAX = 65_535
 INTERVAL_MS_MAX = 3_600_000
 RAFT_PORT_OFFSET = 1
 HTTP_PORT_OFFSET = 2

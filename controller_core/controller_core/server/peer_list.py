@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 PEERS_MAX = 9
+PORT_MAX = 65_535
 _NAME = re.compile(r"n(0|[1-9]\d{0,4})")
-_PORT_MAX = 65_535
 
 
 class PeerListError(ValueError):
@@ -64,6 +64,6 @@ def _parse_entry(entry: str) -> Peer:
     host, colon, port_text = address.rpartition(":")
     if not (dash and colon and host) or not _NAME.fullmatch(name):
         raise PeerListError(f"entry {entry!r} is not of the form nK-host:port")
-    if not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) <= _PORT_MAX):
-        raise PeerListError(f"entry {entry!r} has no port from 1 to {_PORT_MAX}")
+    if not (port_text.isascii() and port_text.isdigit() and 0 < int(port_text) <= PORT_MAX):
+        raise PeerListError(f"entry {entry!r} has no port from 1 to {PORT_MAX}")
     return Peer(name, host, int(port_text))
