@@ -1,16 +1,18 @@
-"""What the release's accounts did in the whole run, held against what they may do; and what its namespace refuses.
+"""What the release's accounts asked of the API server: how little when nothing changes, and in the whole run what they may.
 
 After all other tests of the release, and before it is removed.
 """
 
 import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from testkit.kube import audit
-from testkit.kube.kubectl import Cluster, KubeError
+from testkit.kube.kubectl import Cluster, KubeError, until
 from testkit.kube.release import Release
 from testkit.kube.rights import Right, difference, granted, used
 
@@ -32,6 +34,11 @@ EXCUSED: Final = {
     ): "asked of kubelets, which ask the API server in their own name",
 }
 """Rights that no run is seen to use, and why they are needed."""
+STRETCH: Final = timedelta(seconds=30)
+CALLS_MAX: Final = 10
+"""Calls in a stretch, beside the Lease's and watches: a group that is judged by what is kept needs none, one look at the API server
+for each of cluster and group would be dozens."""
+QUIET_WITHIN_S: Final = 180.0
 
 
 async def _may(cluster: Cluster) -> frozenset[Right]:
@@ -40,6 +47,34 @@ async def _may(cluster: Cluster) -> frozenset[Right]:
     found = json.loads(await cluster.kubectl("get", kinds, "--all-namespaces", ours, "-o", "json"))["items"]
     bindings = [one for one in found if one["kind"].endswith("Binding")]
     return granted([one for one in found if "rules" in one], bindings, cluster.namespace)
+
+
+def _asked_lately(audit_log: Path, account: str) -> Counter[str]:
+    since = datetime.now(UTC) - STRETCH
+    return Counter(
+        f"{event['verb']} {event['requestURI'].partition('?')[0]}"
+        for event in audit.events(audit_log)
+        if event["user"]["username"] == account
+        and event["verb"] != "watch"
+        and event.get("objectRef", {}).get("resource") != "leases"
+        and datetime.fromisoformat(event["requestReceivedTimestamp"]) > since
+    )
+
+
+async def test_while_nothing_changes_the_operator_asks_next_to_nothing(
+    release: Release, audit_log: Path | None
+) -> None:
+    if audit_log is None:
+        pytest.skip(audit.why_not())
+    account = f"system:serviceaccount:{release.cluster.namespace}:{OPERATOR}"
+
+    async def is_quiet() -> bool:
+        asked = _asked_lately(audit_log, account)
+        if asked.total() > CALLS_MAX:
+            raise KubeError(f"{asked.total()} calls in {STRETCH}: {asked.most_common(8)}")
+        return True
+
+    await until("the operator asks next to nothing", is_quiet, QUIET_WITHIN_S, poll_s=5.0)
 
 
 async def test_the_accounts_did_all_that_they_may_and_were_refused_nothing(
