@@ -10,9 +10,11 @@ from testkit.kube.kubectl import Cluster, Json, until
 from testkit.kube.plain import java_set, start_script
 
 GROUP: Final = "payments"
-NAME_SERVERS: Final = "names-0.names:9876"
 MASTER: Final = "old-master"
 SLAVE: Final = "old-slave"
+NAME_SERVER_PORT: Final = 9876
+BROKER_PORT: Final = 10911
+NAME_SERVERS: Final = f"names-0.names:{NAME_SERVER_PORT}"
 STORE: Final = "/data/home/store"
 LOG_FILE_BYTES: Final = 64 << 20
 _READY_TIMEOUT_S: Final = 240.0
@@ -41,7 +43,9 @@ def manifests() -> list[Json]:
     ]
     for one in found:
         if one["kind"] == "StatefulSet":
-            _restrict(one["spec"]["template"], apart=one["metadata"]["name"] != "names")
+            is_broker = one["metadata"]["name"] != "names"
+            _restrict(one["spec"]["template"], apart=is_broker)
+            _ready_with_port(one["spec"]["template"], BROKER_PORT if is_broker else NAME_SERVER_PORT)
     return found
 
 
@@ -58,6 +62,16 @@ def _restrict(template: Json, *, apart: bool) -> None:
         term = {"labelSelector": {"matchLabels": _APART}, "topologyKey": "kubernetes.io/hostname"}
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         pod["affinity"] = {"podAntiAffinity": rule}
+
+
+def _ready_with_port(template: Json, port: int) -> None:
+    """Make a pod ready when its port is open, and have it come to that beside a producer that tries in vain meanwhile.
+
+    A pod that asks for no processor time gets what is left over on its node: a broker took two minutes to start there.
+    """
+    container = template["spec"]["containers"][0]
+    container["readinessProbe"] = {"tcpSocket": {"port": port}, "periodSeconds": 1}
+    container["resources"] = {"requests": {"cpu": "100m"}}
 
 
 class OldGroup:
