@@ -215,8 +215,9 @@ def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
     }
     assert sorted(services) == ["orders", "pay"]
     for group, service in services.items():
-        # What carries one of these belongs to the operator, which removes what it did not make.
-        assert {"rocketmq-ha.dev/cluster", "rocketmq-ha.dev/group"}.isdisjoint(service["metadata"]["labels"])
+        # What carries a cluster's label is kept; what carries a group's is a member's.
+        assert service["metadata"]["labels"]["rocketmq-ha.dev/cluster"] == "main"
+        assert "rocketmq-ha.dev/group" not in service["metadata"]["labels"]
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
         canary = next(one for one in pod["spec"]["containers"] if one["name"] == f"canary-{group}")
         (port,) = service["spec"]["ports"]

@@ -15,6 +15,7 @@ from testkit.kube_memory import MemoryKube
 from testkit.membership_memory import COUNT_MAX, NAMESPACE, MemoryMembership
 
 Json = dict[str, Any]
+LOG_END = 1 << 30
 _NANOSECONDS = 10**9
 
 
@@ -24,6 +25,7 @@ class MemoryControllers:
     Attributes:
         reachable: whether they answer.
         behind: names of members that are not in the SyncStateSet although they live.
+        lags: how many bytes the logs of members end before the others'.
         designations: members that were made master by request.
         now: what their clock says.
         membership: who they are.
@@ -32,6 +34,7 @@ class MemoryControllers:
     def __init__(self, kube: MemoryKube, group: str) -> None:
         self.reachable = True
         self.behind: set[str] = set()
+        self.lags: dict[str, int] = {}
         self.designations: list[str] = []
         self.records: list[Json] = []
         self.master = ""
@@ -173,7 +176,7 @@ class MemoryControllers:
             "electable": "-log-" not in name,
             "in_sync": alive and name not in self.behind,
             "alive": alive,
-            "max_offset": 1_000,
+            "max_offset": LOG_END - self.lags.get(name, 0),
         }
 
     def _address(self, member: str) -> str:

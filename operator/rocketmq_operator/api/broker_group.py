@@ -185,7 +185,7 @@ class MemberStatus(StatusModel):
     ready: bool = False
     """Whether its pod is ready."""
     lag_bytes: Annotated[int, Field(ge=0)] | None = None
-    """How far its log is behind the master's by the last heartbeats, in bytes."""
+    """How far its log is behind the master's by the last heartbeats, in bytes; 0 up to 16 MiB, which is on its way between two of them."""
     takeover: Annotated[str, Field(max_length=253)] = ""
     """The member that serves its address, when it is another."""
 

@@ -2,18 +2,19 @@
 
 Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves names sees no
 controllers then, just when it should move an address.
-Shape: a resolver for aiohttp. `POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name; what it
-was last time holds while the API server gives no answer.
+Shape: a resolver for aiohttp. `POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name, as it is
+kept (`clients.reflection`), else as the API server says; what it was last time holds while that gives no answer.
 Never: pods' own addresses. They change with every restart; a Service's stays.
 """
 
 import asyncio
+import contextlib
 import socket
 from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rocketmq_operator.clients.api import Kube, UnavailableError
+from rocketmq_operator.clients.api import Json, Kube, UnavailableError
 
 ASK_TIMEOUT_S: Final = 0.5
 """Of the second that a connection to a controller may take."""
@@ -21,13 +22,18 @@ _NO_ADDRESS: Final = frozenset({"", "None"})
 
 
 class ServiceResolver(AbstractResolver):
-    """Asks the API server for Services, and somebody else for what is none."""
+    """Asks the API server for Services that are not kept, and somebody else for what is none."""
 
     def __init__(self, kube: Kube, others: AbstractResolver) -> None:
         """Take who knows Services, and who knows other hosts."""
+        self._kept: Kube | None = None
         self._kube: Final = kube
         self._others: Final = others
         self._known: Final[dict[str, str]] = {}
+
+    def look_first_at(self, kept: Kube) -> None:
+        """Ask this one first from now on: it costs the API server nothing, and need not know every Service."""
+        self._kept = kept
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -62,7 +68,9 @@ class ServiceResolver(AbstractResolver):
         name, namespace = labels[0], labels[-2]
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                service = await self._kube.get("Service", namespace, name)
+                service = await self._kept_service(namespace, name) or await self._kube.get(
+                    "Service", namespace, name
+                )
         except (UnavailableError, TimeoutError):
             return self._known.get(host)
         address = "" if service is None else str(service["spec"].get("clusterIP", ""))
@@ -71,3 +79,10 @@ class ServiceResolver(AbstractResolver):
             return None
         self._known[host] = address
         return address
+
+    async def _kept_service(self, namespace: str, name: str) -> Json | None:
+        if self._kept is None:
+            return None
+        with contextlib.suppress(UnavailableError):
+            return await self._kept.get("Service", namespace, name)
+        return None

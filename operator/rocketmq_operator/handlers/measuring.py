@@ -1,7 +1,7 @@
 """Complete the records of failovers with what canaries saw: asked for after a pass, when all else is done.
 
-A canary stands behind a Service of the group's namespace with the label `rocketmq-ha.dev/canary: <group>`; the measuring
-part of the chart makes it. It is asked only while a record lacks something that it could still tell. Whatever goes wrong
+A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>` and
+`rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. It is asked only while a record lacks something that it could still tell. Whatever goes wrong
 here leaves the record as it is: the next pass asks again, and after an hour nobody does.
 Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
 """
@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from rocketmq_operator.api.names import CANARY_LABEL
+from rocketmq_operator.api.names import CANARY_LABEL, CLUSTER_LABEL
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.actions import ApplyStatus
@@ -29,15 +29,17 @@ async def steps_of_measuring(world: World, observed: ObservedGroup) -> tuple[App
         return ()
     try:
         async with asyncio.timeout(ASK_S_MAX):
-            canaries = await _ask(world, observed.owner.namespace, observed.owner.name)
+            canaries = await _ask(world, observed)
     except (TimeoutError, UnavailableError) as error:
         _LOG.info("canaries of %s/%s: %r", observed.owner.namespace, observed.owner.name, error)
         return ()
     return tuple(measured_steps(observed, canaries))
 
 
-async def _ask(world: World, namespace: str, group: str) -> list[CanarySeen]:
-    services = await world.kube.find("Service", namespace, {CANARY_LABEL: group})
+async def _ask(world: World, observed: ObservedGroup) -> list[CanarySeen]:
+    namespace, group = observed.owner.namespace, observed.owner.name
+    labels = {CLUSTER_LABEL: observed.spec.cluster, CANARY_LABEL: group}
+    services = await world.kube.find("Service", namespace, labels)
     hosts = [host for service in services if (host := _host(service, namespace))]
     told = await asyncio.gather(*(_ask_one(world, host, group) for host in hosts[:CANARIES_MAX]))
     return [one for one in told if one is not None]

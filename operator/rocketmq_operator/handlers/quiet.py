@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from rocketmq_operator.api.names import CLUSTER_KIND, CONSUMER_GROUP_KIND, GROUP_KIND, TOPIC_KIND
 from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
     World,
@@ -25,7 +26,6 @@ from rocketmq_operator.plan.group_steps import group_plan
 from rocketmq_operator.plan.metadata_status import metadata_status
 from rocketmq_operator.plan.metadata_steps import metadata_plan
 from rocketmq_operator.plan.status import cluster_status, group_status
-from rocketmq_operator.plan.write_gaps import unmeasured
 
 _METADATA: Final = frozenset({TOPIC_KIND.kind, CONSUMER_GROUP_KIND.kind})
 
@@ -44,10 +44,10 @@ async def nothing_to_do(kept: World, kind: str, namespace: str, name: str) -> Pl
 
 async def _group(kept: World, namespace: str, name: str) -> Plan | None:
     observed = await observe_group(kept, namespace, name)
-    if observed is None or unmeasured(observed):
+    if observed is None:
         return None
     plan = group_plan(observed)
-    if plan.steps:
+    if plan.steps or await steps_of_measuring(kept, observed):
         return None
     observed = await with_companions(kept, observed)
     return plan if _same(group_status(observed, plan), observed.status) else None

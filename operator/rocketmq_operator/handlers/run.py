@@ -268,11 +268,14 @@ async def run(options: Options) -> int:
         _LOG.error("this Kubernetes has no %s", ", ".join(missing))
         return 1
     kube, fast_kube = KubeClient(dynamic), KubeClient(dynamic, TAKEOVER_THREADS)
-    connector = aiohttp.TCPConnector(resolver=ServiceResolver(kube, aiohttp.ThreadedResolver()))
+    resolver = ServiceResolver(kube, aiohttp.ThreadedResolver())
+    connector = aiohttp.TCPConnector(resolver=resolver)
     async with aiohttp.ClientSession(connector=connector) as session:
         stream = HttpStream(dynamic)
         try:
-            await Operator(kube, fast_kube, stream, session, options).run(stop)
+            operator = Operator(kube, fast_kube, stream, session, options)
+            resolver.look_first_at(operator.reflections)
+            await operator.run(stop)
         finally:
             await stream.close()
             kube.close()

@@ -35,6 +35,8 @@ KNOWN_BROKEN: Final = {
 STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
+LEVEL_BYTES_MAX: Final = 16 << 20
+"""A member that is no further behind is level. Where writes come in the number is another one at each look, and would be written each time."""
 OVERDUE: Final = timedelta(seconds=30)
 """A node that answers says within this that a pod has ended."""
 
@@ -312,7 +314,8 @@ def _lag(observed: ObservedGroup, seen: MemberSeen | None) -> int | None:
     master = next((one for one in observed.group.members if one.broker_id == observed.group.master_id), None)
     if master is None or master.max_offset is None:
         return None
-    return max(0, master.max_offset - seen.max_offset)
+    lag_bytes = master.max_offset - seen.max_offset
+    return lag_bytes if lag_bytes > LEVEL_BYTES_MAX else 0
 
 
 def _last_failover(observed: ObservedGroup) -> str:

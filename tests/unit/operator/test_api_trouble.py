@@ -234,14 +234,28 @@ async def test_all_that_a_settled_group_is_judged_by_is_kept_in_reflections() ->
         lambda world: world.kube.remove("Service", NAMESPACE, "orders-0"),
         lambda world: world.write_group({"logReplicas": 1, "replicas": 3, "storage": {"size": "2Gi"}}),
         lambda world: world.controllers.behind.add("orders-1"),
+        lambda world: world.controllers.lags.update({"orders-1": 17 << 20}),
         lambda world: world.kube.remove("BrokerGroup", NAMESPACE, GROUP),
     ],
-    ids=["a child is gone", "the spec is another", "a member is behind", "the group is gone"],
+    ids=[
+        "a child is gone",
+        "the spec is another",
+        "a member is behind",
+        "its log is far behind",
+        "the group is gone",
+    ],
 )
 async def test_what_is_no_longer_as_it_was_is_looked_at(change: Callable[[OperatorWorld], None]) -> None:
     world, kept, _ = await _settled()
     change(world)
     assert await nothing_to_do(replace(kept, kube=world.kube), *ORDERS) is None
+
+
+async def test_what_is_on_its_way_between_two_heartbeats_is_no_reason_to_look() -> None:
+    world, kept, _ = await _settled()
+    for lag_bytes in (0, 518, 16 << 20):
+        world.controllers.lags["orders-1"] = lag_bytes
+        assert await quiet(kept, *ORDERS) == RESYNC_S
 
 
 async def test_what_is_kept_and_old_deletes_nothing() -> None:

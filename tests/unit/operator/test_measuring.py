@@ -13,6 +13,7 @@ from rocketmq_operator.clients import bystanders
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.bystanders import CanariesClient
 from rocketmq_operator.handlers import measuring
+from rocketmq_operator.handlers.quiet import nothing_to_do
 from testkit.http_served import http_served
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
@@ -26,7 +27,11 @@ def _service(name: str = "demo-canary-0", group: str = "orders") -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"rocketmq-ha.dev/canary": group}},
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "labels": {"rocketmq-ha.dev/cluster": "main", "rocketmq-ha.dev/canary": group},
+        },
         "spec": {"ports": [{"name": "http", "port": 9890}]},
     }
 
@@ -80,6 +85,18 @@ async def test_a_record_is_completed_once_the_gap_is_over_and_all_is_read() -> N
     world.advance(10)
     await world.one_pass()
     assert len(world.canaries.asked) == asked, "nothing is left to ask"
+
+
+async def test_a_group_is_looked_at_only_when_a_canary_can_tell_what_its_records_lack() -> None:
+    world, failed = await _failed_over()
+    world.advance(10)
+    await world.settle()
+    assert _measured(world) == (None, None)
+    resource = ("BrokerGroup", "shop", "orders")
+    world.canaries.told[HOST] = _answer(failed, since=_text(failed + timedelta(hours=1)))
+    assert await nothing_to_do(world.shell().world, *resource) is not None, "it came later"
+    world.canaries.told[HOST] = _answer(failed)
+    assert await nothing_to_do(world.shell().world, *resource) is None
 
 
 def _report_server(name: str, cluster: str = "main") -> Json:

@@ -70,6 +70,28 @@ async def test_a_controllers_host_is_its_service() -> None:
     assert others.asked == []
 
 
+async def test_the_api_server_is_asked_only_for_what_is_not_kept() -> None:
+    world, kube, others, resolver = await _settled()
+    before = await resolver.resolve(HOST, 9880)
+    kube.away = True
+    resolver.look_first_at(world.kube)
+    assert await resolver.resolve(HOST, 9880) == before
+    world.kube.remove("Service", "shop", "main-controller-1")
+    kube.away = False
+    with pytest.raises(OSError, match="no DNS"):
+        await resolver.resolve(HOST, 9880)
+    assert others.asked == [HOST], "nobody knows it"
+
+
+async def test_what_is_kept_may_be_old_and_then_the_api_server_is_asked() -> None:
+    world, _, _, resolver = await _settled()
+    old = Kube(world)
+    old.away = True
+    resolver.look_first_at(old)  # type: ignore[arg-type] # the one call that it makes
+    (found,) = await resolver.resolve(HOST, 9880)
+    assert found["host"] == world.get("Service", "main-controller-1")["spec"]["clusterIP"]
+
+
 @pytest.mark.parametrize("trouble", ["away", "frozen"])
 async def test_what_it_was_last_time_holds_while_the_api_server_gives_no_answer(
     trouble: str, monkeypatch: pytest.MonkeyPatch
