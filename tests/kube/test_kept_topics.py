@@ -6,6 +6,7 @@ The foreign hand is the operator's own client of brokers, in the operator's pod:
 import json
 import re
 import shlex
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -50,6 +51,11 @@ async def _status(cluster: Cluster, what: str) -> Json:
 
 async def _patched(cluster: Cluster, what: str, spec: Json) -> None:
     await cluster.kubectl("patch", what, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
+
+async def _is_held(cluster: Cluster, what: str) -> bool:
+    found = await cluster.get(*what.split("/"))
+    return bool(found["metadata"].get("finalizers") == ["rocketmq-ha.dev/in-brokers"])
 
 
 def _shown_commands() -> list[str]:
@@ -167,15 +173,11 @@ async def test_deletion_keeps_or_forgets_as_the_policy_says(release: Release) ->
     assert await _broker(release, "read", "ConsumerGroup", "price-readers") is not None, (
         "Retain is the default"
     )
-    await _patched(cluster, TOPIC, {"deletionPolicy": "Delete"})
-
-    async def held() -> bool:
-        found = await cluster.get(*TOPIC.split("/"))
-        return found["metadata"].get("finalizers") == ["rocketmq-ha.dev/in-brokers"]
-
-    await until("it is held", held, ACTED_WITHIN_S)
-    await cluster.kubectl("delete", TOPIC, timeout_s=ACTED_WITHIN_S)
-    with pytest.raises(KubeError, match="NotFound"):
-        await cluster.get(*TOPIC.split("/"))
-    assert await _broker(release, "read", "Topic", "prices") is None
-    await _broker(release, "delete", "ConsumerGroup", "price-readers")
+    await cluster.kubectl("apply", "-f", str(ROOT / "examples" / "consumergroup.yaml"))
+    for kind, what in (("Topic", TOPIC), ("ConsumerGroup", GROUP)):
+        await _patched(cluster, what, {"deletionPolicy": "Delete"})
+        await until(f"{what} is held", partial(_is_held, cluster, what), ACTED_WITHIN_S)
+        await cluster.kubectl("delete", what, timeout_s=ACTED_WITHIN_S)
+        with pytest.raises(KubeError, match="NotFound"):
+            await cluster.get(*what.split("/"))
+        assert await _broker(release, "read", kind, what.split("/")[1]) is None

@@ -34,6 +34,12 @@ EXCUSED: Final = {
     ): "asked of kubelets, which ask the API server in their own name",
 }
 """Rights that no run is seen to use, and why they are needed."""
+BY_CHANCE: Final = {
+    Right(
+        "rocketmq-ha-executors", "", "pods", "delete"
+    ): "of an executor that failed or was not needed any more before the others; a run may have none",
+}
+"""Rights that some runs use and some do not, and what for."""
 STRETCH: Final = timedelta(seconds=30)
 CALLS_MAX: Final = 10
 """Calls in a stretch, beside the Lease's and watches: a group that is judged by what is kept needs none, one look at the API server
@@ -87,7 +93,7 @@ async def test_the_accounts_did_all_that_they_may_and_were_refused_nothing(
     apart = difference(seen.rights, await _may(release.cluster), EXCUSED)
     assert apart.ungranted == frozenset()
     if whole_run:
-        assert (apart.unused, apart.unexcused) == (frozenset(), frozenset())
+        assert (apart.unused - BY_CHANCE.keys(), apart.unexcused) == (frozenset(), frozenset())
 
 
 async def test_a_pod_that_breaks_the_restricted_profile_is_refused(release: Release) -> None:
