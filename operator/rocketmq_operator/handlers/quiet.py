@@ -1,8 +1,9 @@
 """A pass that costs the API server nothing: is there anything to do, by what is kept of it?
 
 Most passes come because it is time again, and find nothing. Those look at reflections (`clients.reflection`). Where that shows nothing
-to write, neither a step nor a status, the pass is over. In every other case, what is kept being old or not known among them, the answer
-is None: a pass that looks at the API server itself decides what is done. So nothing is ever written, restarted or deleted by what is kept.
+to write, neither a step nor a status, and no canary can tell what a failover's record lacks, the pass is over. In every other case, what
+is kept being old or not known among them, the answer is None: a pass that looks at the API server itself decides what is done. So nothing
+is ever written, restarted or deleted by what is kept.
 """
 
 from typing import Final
