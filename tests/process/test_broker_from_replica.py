@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -73,6 +74,21 @@ class Group:
             await load.stop()
         return load.sends()
 
+    async def master_first(self) -> list[Broker]:
+        """Return the brokers, the one in office first."""
+        info = await self.controllers.group_info(CLUSTER, GROUP)
+        assert info is not None
+        return sorted(self.brokers, key=lambda broker: broker.address != info["master_address"])
+
+    async def fill(self, master: Broker, slave: Broker) -> tuple[dict[str, Any], list[Send]]:
+        """Make topics, a group and offsets and send to them; return what the slave knows as well, and the sends."""
+        async with asking(master) as asker, asking(slave) as slave_asker:
+            await create(asker)
+            made = made_in(await wait_known(asker, has_all_made))
+            sends = await self.send("before", 1_000)
+            await wait_known(slave_asker, knows_all)
+        return made, sends
+
     def id_of(self, broker: Broker) -> int:
         """Return the id that the controller gave a broker, by its own file."""
         return int((broker.store / "brokerIdentity").read_text().split("#")[2])
@@ -89,7 +105,7 @@ class Group:
     async def rebuild(self, broker: Broker, broker_id: int) -> None:
         """Fill the broker's empty disk from the replica, the only member that is left, and start the broker."""
         addresses = self.controllers.remoting_addresses
-        given = {"advertise": broker.address, "reclaim": "true"}
+        given = {"advertise": broker.address, "reclaim": "true", "min-in-sync": "2"}
         seeded = await printed_by(
             seed_command(broker.store, (CLUSTER, GROUP), addresses, FILE_BYTES, **given)
         )
@@ -174,12 +190,8 @@ async def test_of_two_brokers_both_lost_one_comes_back_from_the_log_replica_and_
     async with group(tmp_path, "5.5.0", "one", "other") as made:
         before = await made.controllers.group_info(CLUSTER, GROUP)
         assert before is not None
-        gone, rebuilt = sorted(made.brokers, key=lambda broker: broker.address != before["master_address"])
-        async with asking(gone) as master, asking(rebuilt) as slave:
-            await create(master)
-            known = made_in(await wait_known(master, has_all_made))
-            sends = await made.send("before", 1_000)
-            await wait_known(slave, knows_all)
+        gone, rebuilt = await made.master_first()
+        known, sends = await made.fill(gone, rebuilt)
         gone_id, rebuilt_id = made.id_of(gone), made.id_of(rebuilt)
         await lose(gone)
         await made.controllers.wait_group(
@@ -205,4 +217,28 @@ async def test_of_two_brokers_both_lost_one_comes_back_from_the_log_replica_and_
         assert alive[gone_id] is False
         assert gone_id not in after["sync_state_set"]
         sends += await made.send("after", 200)
+        await made.assert_all_is_back(rebuilt, known, sends)
+
+
+async def test_of_two_brokers_lost_one_after_the_other_before_the_log_replica_joined_the_second_that_one_comes_back_from_it(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, "5.5.0", "one", "other") as made:
+        gone, rebuilt = await made.master_first()
+        known, sends = await made.fill(gone, rebuilt)
+        await made.wait_kept()
+        rebuilt_id = made.id_of(rebuilt)
+        made.replica.process.signal(signal.SIGSTOP)
+        await lose(gone)
+        await made.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: info["master_id"] == rebuilt_id, BOOT_TIMEOUT_S
+        )
+        await lose(rebuilt)
+        made.replica.process.signal(signal.SIGCONT)
+        alone = await made.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: info["master_id"] is None, BOOT_TIMEOUT_S
+        )
+        assert alone["sync_state_set"] == [rebuilt_id], "nobody joined it"
+        await made.rebuild(rebuilt, rebuilt_id)
+        sends += await made.send("after", 700)
         await made.assert_all_is_back(rebuilt, known, sends)

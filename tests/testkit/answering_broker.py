@@ -27,6 +27,7 @@ class AnsweringBroker(FakeBroker):
 
     Attributes:
         is_master: what it takes itself for.
+        tells_its_epochs: whether it answers request 1007.
         slaves: what it says of its slaves while it is master.
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
@@ -37,6 +38,7 @@ class AnsweringBroker(FakeBroker):
     """
 
     is_master = False
+    tells_its_epochs = True
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
     min_in_sync_replicas: int | None = None
@@ -56,10 +58,12 @@ class AnsweringBroker(FakeBroker):
                 if (notice.master_epoch or 0) >= self.epoch:
                     self.is_master = notice.master_broker_id == self.broker_id
                 return super()._on_request(connection, request)
-            case RequestCode.GET_BROKER_EPOCH_CACHE:
+            case RequestCode.GET_BROKER_EPOCH_CACHE if self.tells_its_epochs:
                 body = self._epochs().encode()
             case RequestCode.GET_BROKER_HA_STATUS:
                 body = self._status().encode()
+            case RequestCode.EXCHANGE_BROKER_HA_INFO:
+                return super()._on_request(connection, request)
             case RequestCode.GET_BROKER_RUNTIME_INFO if not self.is_log_replica:
                 body = KVTable({"dispatchBehindBytes": "7"}).encode()
             case RequestCode.GET_BROKER_CONFIG if not self.is_log_replica:

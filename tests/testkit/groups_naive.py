@@ -62,6 +62,7 @@ class NaiveGroup:
     epoch: int = 0
     set_epoch: int = 0
     members: set[int] = field(default_factory=set)
+    members_before: set[int] = field(default_factory=set)
 
     def apply_id(self, broker_id: int, code: str, *, log_replica: bool) -> int:
         """Claim an id; returns the answer's code."""
@@ -104,6 +105,7 @@ class NaiveGroup:
         if self.master not in members:
             return 2013
         self.members = set(members)
+        self.members_before = set()
         self.set_epoch += 1
         return 0
 
@@ -138,6 +140,10 @@ class NaiveGroup:
             return 2011
         self.master = winner
         self.epoch += 1
+        if winner not in self.members:
+            self.members_before = set()
+        elif len(self.members) > 1:
+            self.members_before = self.members
         self.members = {winner}
         self.set_epoch += 1
         return 0
@@ -159,6 +165,7 @@ class NaiveGroup:
             self.codes.clear()
             self.log_replicas.clear()
             self.members.clear()
+            self.members_before.clear()
             self.master = None
             self.next_id = 1
             return 0
@@ -168,6 +175,7 @@ class NaiveGroup:
             self.addresses.pop(broker_id, None)
             self.codes.pop(broker_id, None)
             self.log_replicas.discard(broker_id)
+        self.members_before -= ids
         if self.members & ids:
             self.members -= ids
             self.set_epoch += 1

@@ -97,6 +97,7 @@ def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) ->
             broker_id: replica for broker_id, replica in group.replicas.items() if broker_id not in ids
         },
         sync_state_set=kept_set,
+        preceding_set=tuple(member for member in group.preceding_set if member not in ids),
         set_epoch=group.set_epoch + (kept_set != group.sync_state_set),
         master_id=None if master_cleaned else group.master_id,
         master_epoch=group.master_epoch + master_cleaned,

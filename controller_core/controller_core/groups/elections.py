@@ -106,6 +106,7 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
         master_id=winner,
         master_epoch=group.master_epoch + 1,
         sync_state_set=(winner,),
+        preceding_set=_preceding(group, winner),
         set_epoch=group.set_epoch + 1,
         lost_master=None,
         failure_reason="",
@@ -116,6 +117,14 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
     reply = Reply(ResponseCode.SUCCESS, after.master_ext(), body=body)
     facts = (*suspected(command, after.master_epoch), fact)
     return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
+
+
+def _preceding(group: Group, winner: int) -> tuple[int, ...]:
+    """Return who has all that was acknowledged before `winner` was elected; nobody is known to where it was not in the set itself."""
+    if winner not in group.sync_state_set:
+        return ()
+    # A set of one is the last winner's, whom nobody has joined: those before it count still.
+    return group.sync_state_set if len(group.sync_state_set) > 1 else group.preceding_set
 
 
 def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:

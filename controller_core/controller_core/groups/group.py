@@ -52,12 +52,15 @@ class Group(msgspec.Struct, frozen=True):
     Invariant: a recorded master is in the SyncStateSet.
     Invariant: once a master was elected, the SyncStateSet is never empty.
     Invariant: each member with a write guard is registered.
+    Invariant: each member of the preceding set is registered; there is none unless the SyncStateSet has one member.
     Invariant: epochs never go down, also when a group is forgotten and claimed anew.
 
     Attributes:
         next_broker_id: higher than every id that was ever claimed.
         replicas: by ascending id, so that equal groups are equal bytes.
         sync_state_set: ascending.
+        preceding_set: the SyncStateSet that the last election found, until somebody joins the master that it made. Where a master alone
+            acknowledges nothing (minInSyncReplicas of 2), each of these has all that was acknowledged.
         failure_reason: why the last election failed, one word; empty while there is a master.
         write_guards: members whose writes were stopped and who have not got their setting back yet, by ascending id,
             with what minInSyncReplicas was before.
@@ -73,6 +76,7 @@ class Group(msgspec.Struct, frozen=True):
     lost_master: LostMaster | None = None
     failure_reason: str = ""
     write_guards: dict[int, int] = msgspec.field(default_factory=dict)
+    preceding_set: tuple[int, ...] = ()
 
     @property
     def master_address(self) -> str | None:

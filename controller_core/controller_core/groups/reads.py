@@ -106,4 +106,5 @@ def group_view(group: Group, is_alive: IsAlive) -> GroupView:
         set_epoch=group.set_epoch,
         in_sync=tuple(view for view in views if view.broker_id in group.sync_state_set),
         not_in_sync=tuple(view for view in views if view.broker_id not in group.sync_state_set),
+        preceding_set=group.preceding_set if group.master_id is None else (),
     )

@@ -46,7 +46,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group in the body of 1006; master fields are None when there is no master."""
+    """One group in the body of 1006; master fields are None when there is no master, and only then there may be a preceding set."""
 
     key: GroupKey
     master_id: int | None
@@ -55,6 +55,7 @@ class GroupView:
     set_epoch: int
     in_sync: tuple[ReplicaView, ...]
     not_in_sync: tuple[ReplicaView, ...]
+    preceding_set: tuple[int, ...] = ()
 
 
 Body = SyncStateSetView | ElectionView | tuple[GroupView, ...] | None

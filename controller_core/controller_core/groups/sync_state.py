@@ -30,7 +30,7 @@ def alter_sync_state_set(group: Group | None, command: AlterSyncStateSet) -> Cha
     refusal = _fence(group, wanted, command) or _unfit_member(group, wanted, command)
     if refusal is not None:
         return refusal
-    after = replace(group, sync_state_set=wanted, set_epoch=group.set_epoch + 1)
+    after = replace(group, sync_state_set=wanted, set_epoch=group.set_epoch + 1, preceding_set=())
     attrs = {
         "sync_state_set_before": comma_list(group.sync_state_set),
         "sync_state_set_after": comma_list(wanted),

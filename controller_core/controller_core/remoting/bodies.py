@@ -135,13 +135,17 @@ class ReplicaIdentity(Body, frozen=True):
 
 
 class ReplicasInfo(Body, frozen=True):
-    """One group in BrokerReplicasInfo; the master's fields are absent when there is none."""
+    """One group in BrokerReplicasInfo; the master's fields are absent when there is none.
+
+    `preceding_sync_state_set` is ours, RocketMQ's readers skip it: see `groups.group.Group`.
+    """
 
     in_sync_replicas: tuple[ReplicaIdentity, ...] = ()
     master_address: str | None = None
     master_broker_id: JavaLong | None = None
     master_epoch: JavaInt = 0
     not_in_sync_replicas: tuple[ReplicaIdentity, ...] = ()
+    preceding_sync_state_set: tuple[JavaLong, ...] | None = None
     sync_state_set_epoch: JavaInt = 0
 
 

@@ -101,6 +101,7 @@ def _replicas_info(view: GroupView) -> ReplicasInfo:
         master_broker_id=view.master_id,
         master_epoch=view.master_epoch,
         not_in_sync_replicas=tuple(_identity(replica) for replica in view.not_in_sync),
+        preceding_sync_state_set=view.preceding_set or None,
         sync_state_set_epoch=view.set_epoch,
     )
 

@@ -76,6 +76,7 @@ class GroupFacts:
         master_id: None if there is none, as is its address.
         members: SyncStateSet, ascending.
         others: (id, address, alive) of every registered replica, ascending.
+        preceding: the SyncStateSet before the last election, while nobody has joined the master that it made; without a master only.
     """
 
     master_id: int | None
@@ -83,6 +84,7 @@ class GroupFacts:
     master_epoch: int
     members: tuple[int, ...]
     others: tuple[tuple[int, str, bool], ...]
+    preceding: tuple[int, ...] = ()
 
 
 def master_of(group: GroupFacts | None) -> HostPort | None:
@@ -127,6 +129,7 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
         others=tuple(
             sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
         ),
+        preceding=tuple(sorted(info.preceding_sync_state_set or ())),
     )
 
 

@@ -1,4 +1,4 @@
-"""The questions that companion and handover ask: a broker what it is, the controllers what they say of its group.
+"""The questions that companion, handover and seed ask: a broker what it is, the controllers what they say of its group.
 
 Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
@@ -36,6 +36,17 @@ async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
         settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
         known_address = announced_address(settings.body.decode(errors="replace"))
     return broker_facts(cache, status, table, known_address)
+
+
+async def ask_log_end(asker: Asker) -> tuple[int, int]:
+    """Return the last epoch of a broker's or log replica's log, 0 if it has none, and its end offset.
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+    return max((entry.epoch for entry in cache.epoch_list), default=0), cache.max_offset
 
 
 async def ask_group(controllers: Controllers, group: str) -> GroupFacts:

@@ -27,6 +27,7 @@ class SeedConfig:
             and lets it begin empty where nobody has anything for it.
         reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an acknowledgement needs every
             member of that set.
+        min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
         attempts: connections in a row that may bring nothing before the seed gives up.
     """
@@ -39,6 +40,7 @@ class SeedConfig:
     broker_id: int = 0
     advertise: str = ""
     reclaim: bool = False
+    min_in_sync: int = 1
     mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
     attempts: int = 30
 
@@ -50,6 +52,7 @@ class SeedConfig:
         require(not self.reclaim or self.advertise != "", "reclaim needs advertise")
         require(self.advertise == "" or len(self.controllers) > 0, "advertise needs controllers")
         require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
+        require(self.min_in_sync >= 1, f"min-in-sync {self.min_in_sync}: at least 1")
         require(self.attempts >= 1, f"attempts {self.attempts}: at least 1")
 
 
@@ -78,7 +81,7 @@ def _parse(key: str, text: str) -> object:
         case "reclaim":
             require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")
             return text == "true"
-        case "broker_id" | "mapped_file_bytes" | "attempts":
+        case "broker_id" | "min_in_sync" | "mapped_file_bytes" | "attempts":
             return number(key, text)
         case _:
             return text

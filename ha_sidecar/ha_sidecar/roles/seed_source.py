@@ -8,7 +8,13 @@ would. So the store is filled from that log replica to its last byte and takes i
 that the set was promised. That holds only while nothing can be acknowledged meanwhile, so only where an acknowledgement needs every member of the
 set, the former one included, and no master lives before and after the copy.
 
-Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+Nor may anything have been acknowledged without the one that is copied from. A master that dies before anybody has joined it leaves a set of
+itself alone. Where an acknowledgement needs more (`min_in_sync`) it gave none, and the members of the set before it have all that there is.
+Only who joins acknowledges a moment before the controllers know of it, so every living replica is asked how far its log goes, and the
+furthest is copied from. (Where such a one has lost its disk too, both copies of what it acknowledged are gone.)
+
+Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006),
+AutoSwitchHAService.inSyncReplicasNums 5.4.0.
 """
 
 import asyncio
@@ -25,7 +31,7 @@ from ha_sidecar.roles import metadata
 from ha_sidecar.roles.companion_facts import GroupFacts
 from ha_sidecar.roles.config import ConfigError, HostPort, host_port
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.roles.looking import UnknownGroupError, ask_group
+from ha_sidecar.roles.looking import UnknownGroupError, ask_group, ask_log_end
 from ha_sidecar.roles.seed_config import SeedConfig
 
 FIND_TIMEOUT_S = 10.0
@@ -98,7 +104,8 @@ async def _ask_members(
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            addresses = candidates(await _group(controllers, config.group), config.broker_id)
+            group = await _group(controllers, config.group)
+            addresses = candidates(group, config.broker_id) or await _furthest(group, config)
             for address in reversed(addresses) if master_first else addresses:
                 found = await ask(address)
                 if found is not None:
@@ -118,6 +125,23 @@ def candidates(group: GroupFacts, own_id: int) -> list[str]:
         if alive and broker_id in group.members and broker_id != own_id
     ]
     return [address for _, _, address in sorted(found)]
+
+
+async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
+    """Return whose logs go furthest of all that live, after a master that nobody joined and no member of whose set lives."""
+    living = {
+        broker_id: address
+        for broker_id, address, alive in group.others
+        if alive and broker_id != config.broker_id
+    }
+    if len(group.members) >= config.min_in_sync or living.keys().isdisjoint(group.preceding):
+        return []
+    ends = {address: await _log_end(address) for address in living.values()}
+    if None in ends.values():
+        return []
+    # Of two logs the one with the later epoch has all that the other has and that was acknowledged; so has the longer of one epoch.
+    furthest = max(end for end in ends.values() if end is not None)
+    return [address for address, end in ends.items() if end == furthest]
 
 
 async def _group(controllers: Controllers, group: str) -> GroupFacts:
@@ -142,6 +166,18 @@ async def _ha_address(address: str) -> HostPort | None:
         return host_port(ha_address) if ha_address else None
     except (AskError, RemotingProtocolError, ConfigError) as error:
         _log.info("%s gives no HA address: %s", address, error)
+        return None
+
+
+async def _log_end(address: str) -> tuple[int, int] | None:
+    try:
+        asker = Asker(host_port(address))
+        try:
+            return await ask_log_end(asker)
+        finally:
+            asker.close()
+    except (AskError, RemotingProtocolError, ConfigError) as error:
+        _log.info("%s does not tell where its log ends: %s", address, error)
         return None
 
 

@@ -199,7 +199,7 @@ def fixed_children(
         "broker.conf": broker_conf(owner, spec, cluster),
         "companion.conf": companion_conf(owner, spec, cluster),
         "replica.conf": replica_conf(owner, spec),
-        "seed.conf": seed_conf(owner, spec),
+        "seed.conf": _seed_conf(owner, spec),
         "start-broker.sh": _BROKER_START,
         "start-replica.sh": _REPLICA_START,
         "start-seed.sh": seed_start(_FIND_ADDRESS),
@@ -258,13 +258,17 @@ def broker_set(
         broker_conf(owner, spec, cluster),
         _BROKER_START,
         companion_conf(owner, spec, cluster),
-        seed_conf(owner, spec),
+        _seed_conf(owner, spec),
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {
         "initContainers": [companion(cluster), seed(cluster)]
     }
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
+
+
+def _seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+    return seed_conf(owner, spec, DURABILITY_KEYS[spec.durability]["minInSyncReplicas"])
 
 
 def log_replica_set(

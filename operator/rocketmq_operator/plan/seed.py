@@ -19,8 +19,8 @@ RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
 _STORE: Final = f"{names.STORE_PATH}/store"
 
 
-def seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
-    """Return what the seeds of all brokers of the group share."""
+def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
+    """Return what the seeds of all brokers of the group share; `min_in_sync` is their minInSyncReplicas."""
     values = {
         "cluster": spec.cluster,
         "group": owner.name,
@@ -29,6 +29,7 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "mapped-file-bytes": str(spec.log_file_bytes),
         # Elsewhere something may be acknowledged without a member that is gone.
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
+        "min-in-sync": min_in_sync,
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
 

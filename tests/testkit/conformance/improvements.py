@@ -129,9 +129,9 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
             "body": '{"replicasInfoTable":{"r":{"inSyncReplicas":[{"alive":false,"brokerAddress":"127.0.0.1:33",'
             '"brokerId":3,"brokerName":"r"}],"masterEpoch":4,"notInSyncReplicas":[{"alive":true,"brokerAddress":'
             '"127.0.0.1:31","brokerId":1,"brokerName":"r"},{"alive":false,"brokerAddress":"127.0.0.1:32","brokerId":2,'
-            '"brokerName":"r"}],"syncStateSetEpoch":5}}}'
+            '"brokerName":"r"}],"precedingSyncStateSet":[1,3],"syncStateSetEpoch":5}}}'
         },
-        _NO_JUMP,
-        _NO_JUMP_WHY,
+        f"{_NO_JUMP}; the set before the last election is told while nobody has joined its winner",
+        f"{_NO_JUMP_WHY}; with the winner's disk lost, nobody could tell who has all that was acknowledged",
     ),
 )

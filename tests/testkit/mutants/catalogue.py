@@ -132,6 +132,13 @@ MUTANTS = (
         schedules=20,
     ),
     Mutant(
+        "a preceding set outlives that somebody joined",
+        "groups/sync_state.py",
+        ", preceding_set=())",
+        ")",
+        schedules=60,
+    ),
+    Mutant(
         "the epoch of a changed set is not checked",
         "groups/sync_state.py",
         "if group.set_epoch != command.set_epoch:",

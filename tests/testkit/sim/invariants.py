@@ -4,6 +4,7 @@
     S2  master epochs grow by one exactly when the master changes, none to some or some to none included; one master an epoch
     S4  a new master was in the SyncStateSet (once there is one), alive when its election was proposed, and electable
     S6  a store that is opened again holds all that was durable before
+    S7  without a master, each member of the preceding set has all that was acknowledged (`observations`)
 
 and, of the brokers, that whoever acknowledges a message is the master of its epoch. S3 (nothing acknowledged is lost) and
 S5 (linearizable answers) are judged at the end of a run.

@@ -4,7 +4,9 @@ One history a group. A call without an answer stays open: it may have had its ef
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand
 from controller_core.groups.group import Group
@@ -13,6 +15,7 @@ from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from testkit.check.linearizability import PENDING_S, Finding, Interval, Verdict, check
 from testkit.check.registers import Alter, Call, Register, Transition, step
+from testkit.sim.broker_log import BrokerLog
 from testkit.sim.invariants import Invariants, register_of
 from testkit.sim.virtual_loop import Process, VirtualLoop
 
@@ -64,12 +67,24 @@ class GroupHistory:
         return check(self.intervals(), Register(), step)
 
 
+class Member(Protocol):
+    """What is looked at of a broker: its log outlives its process."""
+
+    broker_id: int
+    log: BrokerLog
+
+
 class Observations:
-    """The histories of all groups, and a running digest of everything that happened."""
+    """The histories of all groups, and a running digest of everything that happened.
+
+    Attributes:
+        members: the brokers of each group.
+    """
 
     def __init__(self, loop: VirtualLoop, invariants: Invariants) -> None:
         self.groups: dict[str, GroupHistory] = {}
         self.processes: dict[str, Process] = {}
+        self.members: Mapping[str, Sequence[Member]] = {}
         self._loop = loop
         self._invariants = invariants
         self._trace = hashlib.blake2b(digest_size=16)
@@ -118,6 +133,8 @@ class Observations:
     ) -> None:
         """An entry was applied for the first time: an election, say, is a call that nobody made."""
         self.note(f"applied {type(command).__name__} {key} {outcome.reply.code}")
+        if after is not None and after.master_id is None:
+            self._judge_preceding_set(after)
         old, new = register_of(before), register_of(after)
         if old == new or isinstance(command, AlterSyncStateSet):
             return
@@ -126,6 +143,18 @@ class Observations:
         transition = Transition(old, new, type(command).__name__)
         began_s = min(proposed_s, self._loop.now_s)
         self._history(key.broker_name).calls.append(Interval(began_s, self._loop.now_s, transition))
+
+    def _judge_preceding_set(self, group: Group) -> None:
+        name = group.key.broker_name
+        for member in self.members.get(name, ()):
+            if member.broker_id not in group.preceding_set:
+                continue
+            kept = {record.message for record in member.log.records}
+            lacking = [one for one in self._history(name).acknowledged if one.message not in kept]
+            self._invariants.require(
+                not lacking,
+                f"S7: {member.broker_id} of {name}, in the set before {group.sync_state_set}, lacks {lacking[:2]}",
+            )
 
     def judge(self) -> None:
         """Add to the violations what the histories show."""

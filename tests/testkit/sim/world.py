@@ -109,6 +109,7 @@ class World:
                 )
                 for member, host in enumerate(hosts)
             ]
+        self.observations.members = self.brokers
         self._clients(addresses)
 
     def _clients(self, addresses: list[str]) -> None:

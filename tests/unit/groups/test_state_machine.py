@@ -191,6 +191,7 @@ class GroupLife(RuleBasedStateMachine):
         fields = (group.next_broker_id, group.master_id, group.master_epoch, group.set_epoch)
         assert fields == (naive.next_id, naive.master, naive.epoch, naive.set_epoch)
         assert set(group.sync_state_set) == naive.members
+        assert set(group.preceding_set) == naive.members_before
         assert set(group.sync_state_set) <= set(group.replicas)
         assert group.master_id is None or group.master_id in group.sync_state_set
         assert group.master_id is None or group.failure_reason == ""

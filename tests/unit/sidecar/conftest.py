@@ -31,7 +31,7 @@ class AnsweringGroup:
 
     async def add(self, *, is_log_replica: bool = False, in_sync: bool = True) -> AnsweringBroker:
         """Start one more broker."""
-        made = AnsweringBroker([self.node.remoting], "b1", beat_interval_s=0.05)
+        made = AnsweringBroker([self.node.remoting], "b1", beat_interval_s=0.05, log_replica=is_log_replica)
         made.is_log_replica = is_log_replica
         await made.start()
         self.brokers.append(made)

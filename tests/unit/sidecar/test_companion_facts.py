@@ -60,9 +60,11 @@ def test_a_slave_has_no_slaves_and_no_confirm_offset_of_its_own() -> None:
 
 def test_a_group_is_read_from_both_halves_of_1006() -> None:
     inside = (ReplicaIdentity(True, "a:1", 3), ReplicaIdentity(False, "b:1", 1))
-    info = ReplicasInfo(inside, "a:1", 3, 9, (ReplicaIdentity(True, "c:1", 2),), 4)
+    info = ReplicasInfo(inside, "a:1", 3, 9, (ReplicaIdentity(True, "c:1", 2),), (3, 1), 4)
     found = group_facts(info)
-    assert found == GroupFacts(3, "a:1", 9, (1, 3), ((1, "b:1", False), (2, "c:1", True), (3, "a:1", True)))
+    assert found == GroupFacts(
+        3, "a:1", 9, (1, 3), ((1, "b:1", False), (2, "c:1", True), (3, "a:1", True)), (1, 3)
+    )
 
 
 @pytest.mark.parametrize(
