@@ -18,6 +18,7 @@ NAME_SERVERS: Final = f"names-0.names:{NAME_SERVER_PORT}"
 STORE: Final = "/data/home/store"
 LOG_FILE_BYTES: Final = 64 << 20
 _READY_TIMEOUT_S: Final = 240.0
+_CPU: Final = "100m"
 _APART: Final = {"group": "old"}
 
 
@@ -37,9 +38,9 @@ def manifests() -> list[Json]:
     master = {**broker, "brokerId": "0", "brokerRole": "ASYNC_MASTER"}
     slave = {**broker, "brokerId": "1", "brokerRole": "SLAVE"}
     found = [
-        *java_set("names", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256),
-        *java_set(MASTER, 1, start_script("mqbroker", master), 512),
-        *java_set(SLAVE, 1, start_script("mqbroker", slave), 512),
+        *java_set("names", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, _CPU),
+        *java_set(MASTER, 1, start_script("mqbroker", master), 512, _CPU),
+        *java_set(SLAVE, 1, start_script("mqbroker", slave), 512, _CPU),
     ]
     for one in found:
         if one["kind"] == "StatefulSet":
@@ -65,13 +66,9 @@ def _restrict(template: Json, *, apart: bool) -> None:
 
 
 def _ready_with_port(template: Json, port: int) -> None:
-    """Make a pod ready when its port is open, and have it come to that beside a producer that tries in vain meanwhile.
-
-    A pod that asks for no processor time gets what is left over on its node: a broker took two minutes to start there.
-    """
-    container = template["spec"]["containers"][0]
-    container["readinessProbe"] = {"tcpSocket": {"port": port}, "periodSeconds": 1}
-    container["resources"] = {"requests": {"cpu": "100m"}}
+    """Make a pod ready when its port is open."""
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": 1}
+    template["spec"]["containers"][0]["readinessProbe"] = probe
 
 
 class OldGroup:

@@ -1,8 +1,9 @@
 """The yardstick: RocketMQ as its own documents deploy it on Kubernetes, without any of ours.
 
 A name server, three of RocketMQ's own controllers (DLedger, their default), two brokers in controller mode whose address is
-their pod's. Timers are RocketMQ's defaults. `allAckInSyncStateSet` is on, since a comparison with brokers that may lose
-messages would be none; `minInSyncReplicas` is one, because with two brokers two would mean no writes after a failover.
+their pod's. Timers are RocketMQ's defaults, and each asks for as much processor time as ours do. `allAckInSyncStateSet` is on,
+since a comparison with brokers that may lose messages would be none; `minInSyncReplicas` is one, because with two brokers two
+would mean no writes after a failover.
 """
 
 import re
@@ -37,8 +38,11 @@ def _controllers() -> list[str]:
     return [f"controller-{number}.controller:{_CONTROLLER_PORT}" for number in range(_CONTROLLERS)]
 
 
-def java_set(name: str, replicas: int, script: str, heap_mebibytes: int) -> list[Json]:
-    """Return a headless Service and a StatefulSet whose pods run one of RocketMQ's start scripts."""
+def java_set(name: str, replicas: int, script: str, heap_mebibytes: int, cpu: str) -> list[Json]:
+    """Return a headless Service and a StatefulSet whose pods run one of RocketMQ's start scripts.
+
+    They ask for processor time: a pod that does not gets what is left over on its node, and a broker took two minutes to start there.
+    """
     labels = {"app": name}
     pod: Json = {
         "terminationGracePeriodSeconds": 30,
@@ -48,6 +52,7 @@ def java_set(name: str, replicas: int, script: str, heap_mebibytes: int) -> list
                 "name": BROKER_CONTAINER,
                 "image": "docker.io/apache/rocketmq:5.5.0",
                 "command": ["sh", "-c", script],
+                "resources": {"requests": {"cpu": cpu}},
                 "env": [
                     {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                     {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -133,9 +138,9 @@ def manifests() -> list[Json]:
         "mappedFileSizeCommitLog": "67108864",
     }
     return [
-        *java_set("nameserver", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256),
-        *java_set("controller", _CONTROLLERS, start_script("mqcontroller", controller), 256),
-        *java_set("broker", _BROKERS, start_script("mqbroker", broker), 512),
+        *java_set("nameserver", 1, start_script("mqnamesrv", {"listenPort": "9876"}), 256, "100m"),
+        *java_set("controller", _CONTROLLERS, start_script("mqcontroller", controller), 256, "100m"),
+        *java_set("broker", _BROKERS, start_script("mqbroker", broker), 512, "250m"),
     ]
 
 
