@@ -24,6 +24,8 @@ API_SERVER_STOPPED_S = 40.0
 """Longer than a client's route poll: no address is moved meanwhile."""
 HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
+AGAIN_GAP_S_MAX = 2.5
+"""It was 2.8 s and more while the second successor was told, and followed, at the address that led to its dead predecessor."""
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
 RECORD_MEASURED_S_MAX = 60.0
@@ -81,6 +83,26 @@ async def test_a_killed_master_costs_no_acknowledged_message_and_little_time(
     phases = [phase["name"] for phase in record["status"]["phases"]]
     assert {"Suspected", "Committed", "Noticed", "RoleTaken"} <= set(phases)
 
+    await group.until_at_home()
+
+
+async def test_a_successor_that_is_killed_while_it_has_its_predecessor_s_address_costs_as_little(
+    release: Release, load: LoadPod
+) -> None:
+    group = release.group
+    first = await group.until_at_home()
+    await asyncio.sleep(5.0)
+    await group.kill_java(first.master)
+    await group.until_epoch_above(first.epoch)
+    second = await group.until_whole()
+    assert await group.served_by(first.master) == second.master, (
+        "clients of the first still come to the second"
+    )
+    await group.kill_java(second.master)
+    third = await group.until_epoch_above(second.epoch)
+    assert third.master == first.master
+    await asyncio.sleep(10.0)
+    await load.stop_without_loss(gap_s_max=AGAIN_GAP_S_MAX, failed_max=2 * ONE_OF_EACH_THREAD)
     await group.until_at_home()
 
 

@@ -101,7 +101,7 @@ async def test_it_follows_a_notice_that_comes_in_tls_and_takes_none_in_plain(
     async with asyncio.timeout(SETTLE_S):
         while not await noticed(controllers):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
-    in_tls, plain = Notifier(lambda _: None, authority.client()), Notifier(lambda _: None)
+    in_tls, plain = Notifier(lambda _: None, broker_ssl=authority.client()), Notifier(lambda _: None)
     try:
         with pytest.raises(ChannelError):
             await role_of(plain, broker)

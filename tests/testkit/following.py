@@ -19,12 +19,17 @@ from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.follower import Follower
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
-from ha_sidecar.roles.view import GroupView
+from ha_sidecar.roles.view import GroupView, Role
 
 WAIT_S: Final = 60.0
 OUR_ID: Final = 2
 _POLL_S: Final = 0.01
 _NOWHERE: Final = ("127.0.0.1", 1)
+
+
+async def announced(role: Role) -> str:
+    """Return where a master is met where no address is lent: where it announced."""
+    return role.master_address or ""
 
 
 class Following:
@@ -34,6 +39,7 @@ class Following:
         store: where its log goes. Acks follow each write.
         view: what it knows of the group.
         work: ends when the follower does, with its error.
+        lent: addresses that lead to another broker than their own, and where that one is met.
     """
 
     def __init__(self, store: ReplicaStore, config: ReplicaConfig) -> None:
@@ -46,14 +52,26 @@ class Following:
             (config.cluster, config.group, str(OUR_ID)), lambda: Numbers(0, 0, 0, False, 0, 0, 0)
         )
         self._servers: Final[list[Server]] = []
+        self.lent: Final[dict[str, str]] = {}
         self.follower: Final = Follower(
-            config, store, self.view, self._events, self._metrics, None, _nothing, lambda: None
+            *(config, store, self.view, self._events, self._metrics),
+            wake_syncer=None,
+            before_link=_nothing,
+            link_ended=lambda: None,
+            met_at=self._met_at,
         )
         self.follower.set_room(True)  # nobody looks at the disk here
         self.work: Final = asyncio.ensure_future(self.follower.run())
 
-    async def led_by(self, ha_port: int, epoch: int, master_id: int = 1) -> None:
-        """Learn of a master that has its HA port there; its broker's address is one of its own."""
+    async def _met_at(self, role: Role) -> str:
+        address = await announced(role)
+        return self.lent.get(address, address)
+
+    async def led_by(self, ha_port: int, epoch: int, master_id: int = 1, *, lent: str = "") -> None:
+        """Learn of a master that has its HA port there; its broker's address is one of its own.
+
+        With `lent` it announced that address, which leads to somebody else.
+        """
         header = ExchangeHAInfoResponseHeader(master_ha_address=f"127.0.0.1:{ha_port}")
 
         def answer(_: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -64,7 +82,10 @@ class Following:
 
         server = await serve("127.0.0.1", 0, accept)
         self._servers.append(server)
-        if not self.view.learn(epoch, master_id, f"127.0.0.1:{server.port}", None):
+        met_at = f"127.0.0.1:{server.port}"
+        if lent:
+            self.lent[lent] = met_at
+        if not self.view.learn(epoch, master_id, lent or met_at, None):
             raise AssertionError(f"epoch {epoch} is no news")
 
     async def reach(self, offset: int) -> None:

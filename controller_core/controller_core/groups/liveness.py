@@ -85,6 +85,7 @@ class LivenessTable:
     def __init__(self) -> None:
         self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
+        self._addresses: dict[str, LiveEntry] = {}
         self._channels: dict[int, dict[str, set[ReplicaKey]]] = {}
         self._deaths: dict[ReplicaKey, Death] = {}
         self._heap: list[tuple[int, int, ReplicaKey]] = []
@@ -124,7 +125,8 @@ class LivenessTable:
         entry = self._enter(key, channel_id) if known is None else known
         if entry is None:
             return False
-        entry.address = address
+        if entry.address != address:
+            self._announced(entry, address)
         entry.timeout_ms = (
             timeout_ms if timeout_ms is not None and timeout_ms > 0 else DEFAULT_HEARTBEAT_TIMEOUT_MS
         )
@@ -147,7 +149,8 @@ class LivenessTable:
         known = self._members.get(key)
         if known is None:
             return self.beat(key, channel_id, now_ms, address=address)
-        known.address = address or known.address
+        if address not in {"", known.address}:
+            self._announced(known, address)
         self._heard(known, channel_id, now_ms)
         return False
 
@@ -160,6 +163,16 @@ class LivenessTable:
         self._members[key] = self._groups.setdefault(key.group, {})[key.broker_id] = entry
         self._bind(entry)
         return entry
+
+    def _announced(self, entry: LiveEntry, address: str) -> None:
+        """Note where a member says it listens; of two that say the same, the one that said it last is met there."""
+        self._unannounced(entry)
+        entry.address = address
+        self._addresses[address] = entry
+
+    def _unannounced(self, entry: LiveEntry) -> None:
+        if self._addresses.get(entry.address) is entry:
+            del self._addresses[entry.address]
 
     def _heard(self, entry: LiveEntry, channel_id: int, now_ms: int) -> None:
         """Note when and where a member was heard; its deadline follows from its time-out."""
@@ -192,6 +205,7 @@ class LivenessTable:
 
     def _bury(self, entry: LiveEntry, cause: Cause, now_ms: int) -> Death:
         self._unbind(entry)
+        self._unannounced(entry)
         del self._members[entry.key]
         group = self._groups[entry.key.group]
         del group[entry.key.broker_id]
@@ -253,6 +267,10 @@ class LivenessTable:
     def get(self, key: ReplicaKey) -> LiveEntry | None:
         """Return a living member's entry; do not change it."""
         return self._members.get(key)
+
+    def at(self, address: str) -> LiveEntry | None:
+        """Return the entry of the living member that announced an address; do not change it."""
+        return self._addresses.get(address)
 
     def is_alive(self, key: ReplicaKey) -> bool:
         """Tell whether a member is in the table."""

@@ -51,8 +51,16 @@ def replica_info_reply(group: Group) -> Reply:
     return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
 
 
-def get_sync_state_data(state: GroupsState, names: Sequence[str], is_alive: IsAlive) -> Reply:
-    """Answer 1006 for groups by name; names that nobody has are left out."""
+def get_sync_state_data(
+    state: GroupsState,
+    names: Sequence[str],
+    is_alive: IsAlive,
+    direct_address: Callable[[str], str] = str,
+) -> Reply:
+    """Answer 1006 for groups by name; names that nobody has are left out.
+
+    `direct_address` says where the member that announced an address is met; without it, there.
+    """
     if not names:
         return Reply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
     try:
@@ -60,7 +68,8 @@ def get_sync_state_data(state: GroupsState, names: Sequence[str], is_alive: IsAl
     except AmbiguousGroupError as error:
         return ambiguous(error)
     return Reply(
-        ResponseCode.SUCCESS, body=tuple(group_view(group, is_alive) for group in found if group is not None)
+        ResponseCode.SUCCESS,
+        body=tuple(group_view(group, is_alive, direct_address) for group in found if group is not None),
     )
 
 
@@ -86,7 +95,7 @@ def has_living_master(group: Group, is_alive: IsAlive) -> bool:
     return group.master_id is not None and is_alive(ReplicaKey(*group.key, group.master_id))
 
 
-def group_view(group: Group, is_alive: IsAlive) -> GroupView:
+def group_view(group: Group, is_alive: IsAlive, direct_address: Callable[[str], str]) -> GroupView:
     """Return one group as 1006 shows it."""
     views = tuple(
         ReplicaView(
@@ -95,6 +104,7 @@ def group_view(group: Group, is_alive: IsAlive) -> GroupView:
             address=replica.address,
             alive=is_alive(ReplicaKey(*group.key, broker_id)),
             log_replica=not replica.electable,
+            direct_address=direct_address(replica.address),
         )
         for broker_id, replica in sorted(group.replicas.items())
     )

@@ -35,13 +35,14 @@ class ElectionView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One member in the body of 1006."""
+    """One member in the body of 1006; `address` is what it announced, `direct_address` where its process is met."""
 
     broker_name: str
     broker_id: int
     address: str
     alive: bool
     log_replica: bool = False
+    direct_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

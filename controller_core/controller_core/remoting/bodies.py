@@ -126,12 +126,16 @@ class ElectMasterResponseBody(Body, frozen=True):
 
 
 class ReplicaIdentity(Body, frozen=True):
-    """One replica in BrokerReplicasInfo."""
+    """One replica in BrokerReplicasInfo.
+
+    `direct_address` is ours, RocketMQ's readers skip it: where the replica's own process is met, if not at `broker_address`.
+    """
 
     alive: bool = False
     broker_address: str | None = None
     broker_id: JavaLong = 0
     broker_name: str | None = None
+    direct_address: str | None = None
 
 
 class ReplicasInfo(Body, frozen=True):

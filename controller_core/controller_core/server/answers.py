@@ -111,4 +111,5 @@ def _identity(replica: ReplicaView) -> ReplicaIdentity:
     # only repeats the group's, which stands above, and nobody but mqadmin asks.
     # Source: GetSyncStateSetSubCommand.printData, BrokerReplicasInfo.ReplicaIdentity.toString 5.2.0 to 5.5.0.
     name = replica.broker_name + (LOG_REPLICA_MARK if replica.log_replica else "")
-    return ReplicaIdentity(replica.alive, replica.address, replica.broker_id, name)
+    direct = replica.direct_address if replica.direct_address != replica.address else ""
+    return ReplicaIdentity(replica.alive, replica.address, replica.broker_id, name, direct or None)

@@ -96,6 +96,13 @@ class Settings:
         live=True,
         meaning="Whether brokers are told of a new master by request 1008. Off, they learn by their poll of 5 s.",
     )
+    direct_addresses: bool = bool_key(
+        "directAddresses",
+        default=False,
+        live=True,
+        meaning="Whether brokers are told and asked at the host that their heartbeats come from, and not at the one that they "
+        "announced. On where an announced address may be lent to another broker; off where brokers are behind translated addresses.",
+    )
     scan_inactive_master_interval_ms: int = int_key(
         "scanInactiveMasterInterval",
         5_000,

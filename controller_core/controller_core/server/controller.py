@@ -99,6 +99,7 @@ class Controller:
             self._metrics,
             alive_of=self.hearing.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
+            dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
         self.failover = self._make_failover()
@@ -164,8 +165,14 @@ class Controller:
             maker=self._maker,
             config=self._config,
             clock=self._clock,
+            direct_address=self._direct_address,
             peers=self._members.peers,
         )
+
+    def _direct_address(self, announced: str) -> str:
+        """Return where a broker is told and asked."""
+        is_direct = self._config.settings.direct_addresses
+        return self.hearing.direct_address(announced) if is_direct else announced
 
     def _address_of(self, raft_id: int) -> str | None:
         peer = self._members.peer(raft_id)

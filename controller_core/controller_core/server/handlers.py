@@ -101,9 +101,14 @@ class Handlers:
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
+        direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
-        """Take the node's parts; `peers` are the controllers of now, without it those of the settings."""
+        """Take the node's parts.
+
+        `direct_address` says where the member that announced an address is met; without it, there. `peers` are the
+        controllers of now; without it those of the settings.
+        """
         self._node = node
         self._machine = machine
         self._hearing = hearing
@@ -111,6 +116,7 @@ class Handlers:
         self._rule = rule
         self._maker = maker
         self._config = config
+        self._direct_address = direct_address
         self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
         self._prepared = PreparedAnswers()
@@ -260,8 +266,12 @@ class Handlers:
         return reads.get_replica_info(self._machine.state, name, cluster)
 
     def _get_sync_state_data(self, _channel_id: int, request: RemotingCommand) -> Reply:
-        is_alive = self._hearing.table.is_alive
-        return reads.get_sync_state_data(self._machine.state, decode_names(request.body), is_alive)
+        return reads.get_sync_state_data(
+            self._machine.state,
+            decode_names(request.body),
+            self._hearing.table.is_alive,
+            self._direct_address,
+        )
 
     def _get_next_broker_id(self, _channel_id: int, request: RemotingCommand) -> Reply:
         header = headers.GetNextBrokerIdRequestHeader.from_ext(request.ext)

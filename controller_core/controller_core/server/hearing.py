@@ -4,6 +4,9 @@ The table decides who is alive (`groups.liveness`); this shell gives it the time
 for itself, leader or not: that is what makes a follower able to take over without waiting. A closed connection is a
 death at once; silence is found by a task that sleeps until the earliest deadline, at most `TICK_S`.
 
+Where a broker's own process is met follows from its connection too: where addresses are lent to other brokers (an address takeover on
+Kubernetes), the one that a broker announced may lead to another, but what it says comes from its own host.
+
 A request in a broker's own name (1002, 1003) proves that it lives. When it came through another node, the connection
 that ends here is not the broker's, so it only revives a broker that is not alive, and is bound to no connection.
 """
@@ -35,6 +38,17 @@ class Hearing:
         self.on_revival: Callable[[ReplicaKey], None] = _ignore
         self._state = state
         self._clock = clock
+        self._hosts: dict[int, str] = {}
+
+    def channel_opened(self, channel_id: int, peer: str) -> None:
+        """Learn of a connection and the address of its other end."""
+        self._hosts[channel_id] = peer.rpartition(":")[0]
+
+    def direct_address(self, announced: str) -> str:
+        """Return where the process of the living member that announced an address is met; that address where it is not known."""
+        entry = self.table.at(announced)
+        host = "" if entry is None else self._hosts.get(entry.channel_id, "")
+        return f"{host}:{announced.rpartition(':')[2]}" if host else announced
 
     def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: int) -> ReplicaKey:
         """Take up a heartbeat (904); return whose it is."""
@@ -72,6 +86,7 @@ class Hearing:
 
     def channel_closed(self, channel_id: int) -> None:
         """Bury whoever lived by this connection."""
+        self._hosts.pop(channel_id, None)
         if deaths := self.table.channel_closed(channel_id, self._clock.now_ms()):
             self.on_deaths(deaths)
 

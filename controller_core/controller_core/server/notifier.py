@@ -61,9 +61,19 @@ class Notifier:
     """Delivers notices; `on_sent` is told of each notice once, when it was first written to its broker's socket."""
 
     def __init__(
-        self, on_sent: Callable[[RoleNotice], None], broker_ssl: ssl.SSLContext | None = None
+        self,
+        on_sent: Callable[[RoleNotice], None],
+        dial_at: Callable[[str], str] = str,
+        broker_ssl: ssl.SSLContext | None = None,
     ) -> None:
-        """Start without a connection; with `broker_ssl` brokers are dialled in TLS."""
+        """Start without a connection.
+
+        Args:
+            on_sent: told of each notice when it was first written to its broker's socket.
+            dial_at: says where the broker that announced an address is met now; without it, there.
+            broker_ssl: with it, brokers are dialled in TLS.
+        """
+        self._dial_at = dial_at
         self._broker_ssl = broker_ssl
         self._on_sent = on_sent
         self._deliveries: dict[str, _Delivery] = {}
@@ -188,13 +198,18 @@ class Notifier:
 
     def _is_connected(self, address: str) -> bool:
         connection = self._connections.get(address)
-        return connection is not None and not connection.is_closed
+        return (
+            connection is not None and not connection.is_closed and connection.label == self._dial_at(address)
+        )
 
     async def _connection(self, address: str) -> Connection:
         if self._is_connected(address):
             return self._connections[address]
-        host, _, port = address.rpartition(":")
+        self.forget(address)  # it is closed, or leads to whom the address was lent
+        dialled = self._dial_at(address)
+        host, _, port = dialled.rpartition(":")
         connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl)
+        connection.label = dialled
         if self._is_connected(address):
             connection.close()  # somebody else's dial was quicker
             return self._connections[address]

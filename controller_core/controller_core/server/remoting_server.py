@@ -78,6 +78,7 @@ class RemotingServer:
 
     def _on_connection(self, connection: Connection) -> None:
         channel_id = next(self._channel_ids)
+        self._hearing.channel_opened(channel_id, connection.peer)
         connection.on_request = partial(self._on_request, channel_id)
         connection.on_closed(lambda _connection, reason: self._on_closed(channel_id, reason))
 

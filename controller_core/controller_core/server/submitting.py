@@ -81,9 +81,10 @@ class Submitting:
         *,
         alive_of: AliveOf,
         may_notify: Callable[[], bool],
+        dial_at: Callable[[str], str] = str,
         broker_ssl: ssl.SSLContext | None = None,
     ) -> None:
-        self.notifier = Notifier(self._noticed, broker_ssl)
+        self.notifier = Notifier(self._noticed, dial_at, broker_ssl)
         self.changes = RoleChanges(self.notifier)
         self.guards = WriteGuards(
             state=state,

@@ -77,6 +77,7 @@ class GroupFacts:
         members: SyncStateSet, ascending.
         others: (id, address, alive) of every registered replica, ascending.
         preceding: the SyncStateSet before the last election, while nobody has joined the master that it made; without a master only.
+        master_direct: where the master's own process is met, while its address may lead to another; None if that is not known.
     """
 
     master_id: int | None
@@ -85,12 +86,22 @@ class GroupFacts:
     members: tuple[int, ...]
     others: tuple[tuple[int, str, bool], ...]
     preceding: tuple[int, ...] = ()
+    master_direct: str | None = None
 
 
 def master_of(group: GroupFacts | None) -> HostPort | None:
-    """Return where the group's master is; None if there is none, or nobody said."""
+    """Return where clients come to the group's master; None if there is none, or nobody said."""
+    return _place((group and group.master_address) or "")
+
+
+def master_itself(group: GroupFacts) -> HostPort | None:
+    """Return where the master's own process is met, whoever its address leads to; None if there is none."""
+    return _place(group.master_direct or group.master_address or "")
+
+
+def _place(address: str) -> HostPort | None:
     try:
-        return host_port((group and group.master_address) or "")
+        return host_port(address)
     except ConfigError:
         return None
 
@@ -121,6 +132,7 @@ def broker_facts(
 def group_facts(info: ReplicasInfo) -> GroupFacts:
     """Read one group of the answer to 1006."""
     everyone: Sequence[ReplicaIdentity] = (*info.in_sync_replicas, *info.not_in_sync_replicas)
+    direct = {replica.broker_id: replica.direct_address for replica in everyone}
     return GroupFacts(
         master_id=info.master_broker_id or None,
         master_address=info.master_address or None,
@@ -130,6 +142,7 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
             sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
         ),
         preceding=tuple(sorted(info.preceding_sync_state_set or ())),
+        master_direct=direct.get(info.master_broker_id or 0),
     )
 
 

@@ -13,7 +13,8 @@ same id would hold the confirm offset back and let the SyncStateSet shrink when 
 here is seen there within one round of its select, at most a second.
 
 The HA address is asked from the master itself (request 906), which gives none until it has become master; so the first
-answer with an address is also the sign to connect.
+answer with an address is also the sign to connect. Where the master itself is met, the controllers know: where addresses are lent to
+other brokers, the one that a new master announced may lead to its dead predecessor, as long as nobody has joined the new one.
 
 Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
 """
@@ -47,6 +48,8 @@ REDIAL_S: Final = 0.2
 """How long the first connection is asked, the second twice as long and so on: where addresses are lent to other brokers, a
 connection stays with whom it reached; and a busy JVM may need longer for one answer."""
 REDIAL_S_MAX: Final = 2.0
+LOOK_AGAIN_S: Final = 0.2
+"""Between two questions where a master is met: a thousand groups may look for theirs at once."""
 SAME_ROLE_WAIT_S: Final = 1.0
 CONNECT_AGAIN_S: Final = 0.1
 STAY_AWAY_S: Final = 3.0
@@ -74,8 +77,13 @@ class Follower:
         wake_syncer: Callable[[], None] | None,
         before_link: Callable[[], Awaitable[None]],
         link_ended: Callable[[], None],
+        met_at: Callable[[Role], Awaitable[str]],
     ) -> None:
-        """Take the parts; `before_link` must be done before a master may hear an ack, `link_ended` hurries polls."""
+        """Take the parts.
+
+        `before_link` must be done before a master may hear an ack, `link_ended` hurries polls, and `met_at` says where a master's
+        own process is met now, by what the controllers know.
+        """
         self.link: HaLink | None = None
         self._config: Final = config
         self._store: Final = store
@@ -84,6 +92,7 @@ class Follower:
         self._metrics: Final = metrics
         self._wake_syncer: Final = wake_syncer
         self._before_link: Final = before_link
+        self._met_at: Final = met_at
         self._room: Final = asyncio.Event()
         self._refused: Final = asyncio.Event()
         self._link_ended: Final = link_ended
@@ -212,18 +221,20 @@ class Follower:
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
-        patience_s = REDIAL_S
+        patience_s, looked_s, address = REDIAL_S, -LOOK_AGAIN_S, ""
         while True:
+            if self._loop.time() - looked_s >= LOOK_AGAIN_S:
+                looked_s, address = self._loop.time(), await self._met_at(role)
             try:
-                connection = await connect(*host_port(role.master_address or ""), CONNECT_TIMEOUT_S)
+                connection = await connect(*host_port(address), CONNECT_TIMEOUT_S)
             except (ChannelError, ConfigError) as error:
-                _log.debug("906 to %s: %s", role.master_address, error)
+                _log.debug("906 to %s: %s", address, error)
             else:
                 try:
                     async with asyncio.timeout(patience_s):
                         return await self._ask_until_told(connection, command)
                 except (TimeoutError, ChannelError, RemotingProtocolError, ConfigError) as error:
-                    _log.debug("906 to %s: %s", role.master_address, error)
+                    _log.debug("906 to %s: %s", address, error)
                 finally:
                     connection.close()
                 patience_s = min(REDIAL_S_MAX, 2 * patience_s)

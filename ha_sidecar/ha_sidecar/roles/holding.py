@@ -41,7 +41,7 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.companion_facts import GroupFacts, master_of
+from ha_sidecar.roles.companion_facts import GroupFacts, master_itself, master_of
 from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.events import EventLog
 from ha_sidecar.roles.held_clients import WAKES_MAX, HeldClients
@@ -96,7 +96,7 @@ async def is_settled(
     if now is not None:
         if not is_succeeded(before, now):
             return False
-        if (successor := master_of(now)) is not None:
+        if (successor := master_itself(now)) is not None:
             on_successor(successor)
     serves = await _serves(address, before)
     if serves and now is None:

@@ -1,4 +1,4 @@
-"""The questions that companion, handover and seed ask: a broker what it is, the controllers what they say of its group.
+"""The questions that companion, handover, seed and log replica ask: a broker what it is, the controllers what they say of its group.
 
 Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """

@@ -20,6 +20,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from controller_core.channel import ChannelError, Connection, Server, serve
+from controller_core.channel.asking import AskError
 from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -41,9 +42,10 @@ from ha_sidecar.roles.follower import Follower
 from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.identity import IdentityFiles
 from ha_sidecar.roles.keeping import keep_metadata, retain
+from ha_sidecar.roles.looking import ask_group
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.serving import HaServer
-from ha_sidecar.roles.view import GroupView
+from ha_sidecar.roles.view import GroupView, Role
 from ha_sidecar.transfer.served_log import MasterConfig
 
 RETRY_S: Final = 0.1
@@ -51,6 +53,8 @@ POLL_S: Final = 1.0
 POLL_JOINING_S: Final = 0.2
 """While connected and not yet in the set."""
 POLL_HURRIED_S: Final = 0.02
+LOOK_WITHIN_S: Final = 0.1
+"""How long the controllers are asked where a master is met: nearly always it is where it announced."""
 HURRY_S: Final = 5.0
 """How long polls are hurried after an HA link ended: longer than any election takes."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5
@@ -107,6 +111,7 @@ class Replica:
                 syncer.wake if config.ack_after == "sync" else None,
                 self._beat_answered,
                 self._hurry,
+                self._met_at,
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
             await self._run_tasks(
@@ -228,6 +233,17 @@ class Replica:
             await asyncio.wait_for(self._poll_now.wait(), wait_s)
         except TimeoutError:
             return
+
+    async def _met_at(self, role: Role) -> str:
+        """Return where the process of a master is met, by the controllers' word; without it the address that it announced."""
+        announced = role.master_address or ""
+        try:
+            async with asyncio.timeout(LOOK_WITHIN_S):
+                facts = await ask_group(self._controllers, self._config.group)
+        except (TimeoutError, ControllersUnavailableError, AskError, RemotingProtocolError) as error:
+            _log.debug("where the master is met: %s", error)
+            return announced
+        return (facts.master_direct if facts.master_id == role.master_id else None) or announced
 
     async def _choose_beating(self) -> None:
         """Under RocketMQ's own controller: stop beating while the set is one broker and this replica.

@@ -120,6 +120,8 @@ def controller_conf(owner: Owner) -> str:
         "controllerStorePath": CONTROLLER_STORE,
         "enableElectUncleanMaster": "false",
         "notifyBrokerRoleChanged": "true",
+        # The address of a broker that was replaced leads to its successor for a while, also when it is elected again meanwhile.
+        "directAddresses": "true",
         "namespace": owner.namespace,
     }
     return "".join(f"{key}={value}\n" for key, value in values.items())

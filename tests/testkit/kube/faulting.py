@@ -23,7 +23,9 @@ KILL: Final = "kill"
 DELETE: Final = "delete"
 FREEZE: Final = "freeze"
 CUT: Final = "cut"
-FAULTS: Final = (KILL, DELETE, FREEZE, CUT)
+AGAIN: Final = "again"
+"""The master is killed, and as soon as the group is whole its successor is too: by then the first one's address still leads to it."""
+FAULTS: Final = (KILL, DELETE, FREEZE, CUT, AGAIN)
 NODE_FAULT_S: Final = 12.0
 """How long a node stays harmed: longer than any failover, shorter than an eviction."""
 PLAIN_NODE_FAULT_S: Final = 30.0
@@ -44,7 +46,7 @@ class Cost:
 
     Attributes:
         fault: one of `FAULTS`.
-        gap_ms: the longest time between two acknowledged sends.
+        gap_ms: the longest time between two acknowledged sends; of two kills, the longer one.
         failed: sends that failed after the client's own retries.
         acknowledged: sends that were promised.
         lost: promised sends that could not be read afterwards.
@@ -105,10 +107,15 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     """
     before = await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
-    harmed_node = nodes[before.master]
-    elsewhere = nodes.get(f"{group.name}-log-0", harmed_node)
-    watch = EndpointWatch(group.cluster, before.master)
+    elsewhere = nodes.get(f"{group.name}-log-0", nodes[before.master])
+    killed: list[str] = []
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
+        if fault == AGAIN:
+            await asyncio.sleep(BEFORE_S)
+            killed.append(before.master)
+            before = await _succeeded(group, before)
+        harmed_node = nodes[before.master]
+        watch = EndpointWatch(group.cluster, before.master)
         async with watch.watching(), without_provisioner():
             await asyncio.sleep(BEFORE_S)
             fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
@@ -116,7 +123,8 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
             await asyncio.sleep(AFTER_S)
             after = await group.until_epoch_above(before.epoch)
         held = await _held(group, before, fault_ns)
-        await _renew(group.cluster, before.master, fault)
+        if fault in {KILL, AGAIN}:
+            await _renew(group.cluster, *killed, before.master)
         cost, sends = await _account(load, fault, group.until_whole)
     phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
@@ -145,15 +153,30 @@ async def measured_plain(group: PlainGroup, image: str, fault: str, number: int)
         await asyncio.sleep(BEFORE_S)
         await inject(group, before.master, fault, harmed_node, PLAIN_NODE_FAULT_S)
         await asyncio.sleep(PLAIN_AFTER_S)
-        await _renew(group.cluster, before.master, fault)
+        if fault == KILL:
+            await _renew(group.cluster, before.master)
         cost, _ = await _account(load, f"{fault}, plain", group.until_whole)
     return cost
 
 
-async def _renew(cluster: Cluster, pod: str, fault: str) -> None:
-    """Replace a killed pod: a container that was killed a few times is started again minutes later only."""
-    if fault == KILL:
-        await cluster.kubectl("delete", "pod", pod, "--grace-period=1", "--wait=false")
+async def _succeeded(group: Group, before: GroupView) -> GroupView:
+    """Kill the master; return the whole group with its successor, to which its address leads.
+
+    Raises:
+        KubeError: the address was given back before the group was whole.
+    """
+    await inject(group, before.master, KILL, "", 0.0)
+    await group.until_epoch_above(before.epoch)
+    after = await group.until_whole()
+    if await group.served_by(before.master) != after.master:
+        raise KubeError(f"{before.master} has its address back already")
+    return after
+
+
+async def _renew(cluster: Cluster, *pods: str) -> None:
+    """Replace killed pods, one after the other: a container that was killed a few times is started again minutes later only."""
+    for pod in pods:
+        await cluster.kubectl("delete", "pod", pod, "--grace-period=1", timeout_s=60.0)
 
 
 async def nodes_of_pods(cluster: Cluster) -> dict[str, str]:

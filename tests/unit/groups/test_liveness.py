@@ -123,6 +123,22 @@ def test_a_request_of_an_unheard_broker_makes_it_alive() -> None:
     assert table.is_alive(ONE)
 
 
+def test_an_address_leads_to_the_living_member_that_announced_it_last() -> None:
+    table = LivenessTable()
+    table.beat(ONE, 7, 0, address="a:1")
+    table.beat(TWO, 8, 0, address="b:1")
+    assert [entry and entry.key for entry in map(table.at, ("a:1", "b:1", "c:1"))] == [ONE, TWO, None]
+    table.touch(ONE, 7, 1, address="c:1")
+    assert [entry and entry.key for entry in map(table.at, ("a:1", "c:1"))] == [None, ONE]
+    table.beat(THREE, 9, 1, address="b:1")
+    table.channel_closed(8, 2)
+    third = table.at("b:1")
+    assert third is not None
+    assert third.key == THREE, "the end of who had it before takes nothing from it"
+    table.channel_closed(9, 3)
+    assert table.at("b:1") is None
+
+
 def test_a_table_that_slept_itself_gives_the_overdue_a_grace() -> None:
     table = LivenessTable()
     table.beat(ONE, 7, 0, timeout_ms=100)

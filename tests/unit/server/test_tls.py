@@ -270,7 +270,7 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.cert, pair.key)
         broker = await serve("127.0.0.1", 0, lambda _made: None, tls=ServerTls(context, plain_allowed=False))
-        notifier = Notifier(lambda _notice: None, client.context)
+        notifier = Notifier(lambda _notice: None, broker_ssl=client.context)
         try:
             address = f"127.0.0.1:{broker.port}"
             if reached:

@@ -221,3 +221,16 @@ async def test_the_setting_reaches_the_handshake(hand: HandMaster, tmp_path: Pat
     async with following(tmp_path, FILE_BYTES, sync_from_last_file=True) as ours:
         await ours.led_by(hand.port, epoch=1)
         assert await asyncio.to_thread(hand.accept) == Handshake(OUR_ID, sync_from_last_file=True)
+
+
+async def test_a_master_is_asked_where_it_is_met_and_not_where_its_address_leads(
+    hand: HandMaster, tmp_path: Path
+) -> None:
+    async with following(tmp_path, FILE_BYTES) as follower:
+        with socket.create_server(("127.0.0.1", 0)) as dead:
+            await follower.led_by(hand.port, epoch=1, lent=f"127.0.0.1:{dead.getsockname()[1]}")
+            await asyncio.to_thread(serve_the_log, hand)
+            await follower.reach(END)
+            dead.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                dead.accept()

@@ -40,9 +40,10 @@ def test_controllers_name_a_successor_by_a_later_epoch_and_a_copy_if_one_was_to_
     [
         (BEFORE, False),
         (replace(BEFORE, master_epoch=4, members=(2, 3), master_address="s:2"), True),
+        (replace(BEFORE, master_epoch=4, members=(2, 3), master_address="here:1", master_direct="s:2"), True),
         (None, True),
     ],
-    ids=["no successor", "a successor", "no controller answers"],
+    ids=["no successor", "a successor", "one whose address leads here", "no controller answers"],
 )
 async def test_a_successor_is_left_alone_until_the_controllers_name_it(
     now: GroupFacts | None, is_asked: bool

@@ -22,6 +22,7 @@ from ha_sidecar.roles.metadata import BY_CODE, read
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.retaining import Retaining
 from ha_sidecar.roles.view import GroupView, Role
+from testkit.following import announced
 
 WAIT_S = 30.0
 TOPICS = b'{"topicConfigTable":{"T":{}}}'
@@ -51,7 +52,7 @@ def follower_of(directory: Path, store: ReplicaStore, view: GroupView) -> Follow
 
     metrics = ReplicaMetrics(("c", "g", "2"), lambda: Numbers(0, 0, 0, False, 0, 0, 0))
     return Follower(
-        config_of(directory), store, view, EventLog("c", "g"), metrics, None, nothing, lambda: None
+        config_of(directory), store, view, EventLog("c", "g"), metrics, None, nothing, lambda: None, announced
     )
 
 

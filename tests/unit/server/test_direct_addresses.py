@@ -1,0 +1,137 @@
+"""Where an announced address leads to another broker, the one that announced it is told and asked at its own host."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_core.channel import Connection, Server, serve
+from controller_core.channel.errors import CallTimeoutError
+from controller_core.remoting.bodies import BrokerReplicasInfo, ReplicaIdentity, encode_names
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from testkit.fake_broker import FakeBroker
+from testkit.one_node import OneNode
+
+LENT_HOST = "127.0.0.2"
+WITHIN_S = 60.0
+DIRECT = pytest.mark.parametrize("given", [{"directAddresses": "true"}])
+
+
+class Tenant:
+    """Whom another broker's address was lent to."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.dialled = asyncio.Event()
+        self._server: Server | None = None
+
+    async def take(self, port: int) -> None:
+        """Listen at that port of the address."""
+        self._server = await serve(LENT_HOST, port, self._on_connection)
+
+    async def leave(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _on_connection(self, connection: Connection) -> None:
+        self.dialled.set()
+        connection.on_request = self._on_request
+
+    def _on_request(self, _connection: Connection, request: RemotingCommand) -> None:
+        self.heard.put_nowait(request)
+
+
+class LentBroker(FakeBroker):
+    """A broker that announces an address which a tenant has."""
+
+    def __init__(self, one: OneNode) -> None:
+        super().__init__([one.remoting], "b1", beat_interval_s=0.05)
+        self.tenant = Tenant()
+
+    @property
+    def address(self) -> str:
+        """What it announces; it listens at the same port of its own host."""
+        return f"{LENT_HOST}:{self._port}"
+
+    @property
+    def host_itself(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def _port(self) -> int:
+        return int(super().address.rpartition(":")[2])
+
+    async def start(self, *, register: bool = True) -> None:
+        """Listen, have the tenant listen too, and register."""
+        await super().start(register=False)
+        await self.tenant.take(self._port)
+        if register:
+            await self.register()
+            self._beating = asyncio.create_task(self._beat_for_ever())
+
+
+@pytest.fixture
+async def lent(one: OneNode) -> AsyncIterator[LentBroker]:
+    broker = LentBroker(one)
+    await broker.start()
+    yield broker
+    await broker.die()
+    await broker.tenant.leave()
+
+
+async def _identity(broker: FakeBroker) -> ReplicaIdentity:
+    answer = await broker.call(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names(["b1"]))
+    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table["b1"]
+    (found,) = (*info.in_sync_replicas, *info.not_in_sync_replicas)
+    return found
+
+
+@DIRECT
+async def test_a_new_master_is_told_at_its_own_host(lent: LentBroker) -> None:
+    await lent.elect()
+    notice = await lent.wait_notice(1)
+    assert notice.header.master_address == lent.address, "clients are told what it announced"
+    assert not lent.tenant.dialled.is_set()
+
+
+async def test_without_the_setting_it_is_told_where_it_announced(lent: LentBroker) -> None:
+    await lent.elect()
+    request = await asyncio.wait_for(lent.tenant.heard.get(), WITHIN_S)
+    assert request.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED
+    assert lent.notices == []
+
+
+@DIRECT
+async def test_the_controllers_tell_where_it_is_met(lent: LentBroker) -> None:
+    found = await _identity(lent)
+    assert (found.broker_address, found.direct_address) == (lent.address, lent.host_itself)
+
+
+@DIRECT
+async def test_who_is_met_where_it_announced_has_no_other_address(one: OneNode) -> None:
+    async with one.broker() as broker:
+        assert (await _identity(broker)).direct_address is None
+
+
+async def test_without_the_setting_nobody_is_told_of_another_address(lent: LentBroker) -> None:
+    assert (await _identity(lent)).direct_address is None
+
+
+@DIRECT
+async def test_a_connection_to_the_tenant_is_left_once_the_broker_is_heard(one: OneNode) -> None:
+    notifier = one.controller._submitting.notifier
+    ask = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext())
+    broker = LentBroker(one)
+    await broker.start(register=False)
+    with pytest.raises(CallTimeoutError):
+        await notifier.ask(broker.address, ask, 0.05)
+    assert broker.tenant.heard.get_nowait().code == ask.code
+    await broker.register()
+    answer = await notifier.ask(broker.address, ask, WITHIN_S)
+    assert (answer.code, broker.tenant.heard.qsize()) == (ResponseCode.SUCCESS, 0)
+    await broker.die()
+    await broker.tenant.leave()
