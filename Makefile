@@ -65,7 +65,7 @@ e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three no
 e2e-full: .venv/.ready ## the same, and what takes longer: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again")
+bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
 	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
 
 bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups

@@ -25,17 +25,21 @@ FREEZE: Final = "freeze"
 CUT: Final = "cut"
 AGAIN: Final = "again"
 """The master is killed, and as soon as the group is whole its successor is too: by then the first one's address still leads to it."""
-FAULTS: Final = (KILL, DELETE, FREEZE, CUT, AGAIN)
+ROLL: Final = "roll"
+"""No fault: a setting is changed, for which every broker is replaced, the master last."""
+FAULTS: Final = (KILL, DELETE, FREEZE, CUT, AGAIN, ROLL)
 NODE_FAULT_S: Final = 12.0
 """How long a node stays harmed: longer than any failover, shorter than an eviction."""
 PLAIN_NODE_FAULT_S: Final = 30.0
 """The same beside plain RocketMQ, whose brokers are dead after 10 s and a scan of 5 s."""
 PLAIN_AFTER_S: Final = 45.0
 """Until a default client has polled its route, every 30 s, and sends again."""
+ROLLED_WITHIN_S: Final = 300.0
 BEFORE_S: Final = 4.0
 AFTER_S: Final = 8.0
 RATE: Final = 200
 THREADS: Final = 4
+_THREADS_KEY: Final = "sendMessageThreadPoolNums"
 _CONTROLLER_PORT: Final = 9880
 _COMPANION_PORT: Final = 9882
 
@@ -108,11 +112,10 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     before = await group.until_at_home()
     nodes = await nodes_of_pods(group.cluster)
     elsewhere = nodes.get(f"{group.name}-log-0", nodes[before.master])
-    killed: list[str] = []
+    first = before.master
     async with _client(group.cluster, image, name_server, f"load-{fault}-{number}", elsewhere) as load:
         if fault == AGAIN:
             await asyncio.sleep(BEFORE_S)
-            killed.append(before.master)
             before = await _succeeded(group, before)
         harmed_node = nodes[before.master]
         watch = EndpointWatch(group.cluster, before.master)
@@ -121,11 +124,15 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
             fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
-            after = await group.until_epoch_above(before.epoch)
+            after = await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
+            if fault == ROLL:
+                await asyncio.sleep(AFTER_S)
         held = await _held(group, before, fault_ns)
         if fault in {KILL, AGAIN}:
-            await _renew(group.cluster, *killed, before.master)
+            await _renew(group.cluster, before.master)
         cost, sends = await _account(load, fault, group.until_whole)
+    if fault == AGAIN:
+        await _renew(group.cluster, first)
     phases = await _phases(group, after, sends, fault_ns) | held
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
@@ -173,10 +180,9 @@ async def _succeeded(group: Group, before: GroupView) -> GroupView:
     return after
 
 
-async def _renew(cluster: Cluster, *pods: str) -> None:
-    """Replace killed pods, one after the other: a container that was killed a few times is started again minutes later only."""
-    for pod in pods:
-        await cluster.kubectl("delete", "pod", pod, "--grace-period=1", timeout_s=60.0)
+async def _renew(cluster: Cluster, pod: str) -> None:
+    """Replace a killed pod: a container that was killed a few times is started again minutes later only."""
+    await cluster.kubectl("delete", "pod", pod, "--grace-period=1", timeout_s=60.0)
 
 
 async def nodes_of_pods(cluster: Cluster) -> dict[str, str]:
@@ -211,9 +217,12 @@ async def _account(
 
 async def inject(group: Group | PlainGroup, master: str, fault: str, node: str, node_fault_s: float) -> int:
     """Do the fault, and for nodes undo it; return when it was done."""
-    if fault == KILL:
+    if fault in {KILL, AGAIN}:
         return kill_java_of(master) if tool() else await group.kill_java(master)
     now_ns = time.time_ns()
+    if fault == ROLL and isinstance(group, Group):
+        await _change(group)
+        return now_ns
     if fault == DELETE:
         await group.cluster.kubectl("delete", "pod", master, "--wait=false")
         return now_ns
@@ -221,6 +230,14 @@ async def inject(group: Group | PlainGroup, master: str, fault: str, node: str, 
         now_ns = time.time_ns()
         await asyncio.sleep(node_fault_s)
     return now_ns
+
+
+async def _change(group: Group) -> None:
+    """Give the group another number of threads than it has."""
+    config = (await group.cluster.get("brokergroup", group.name))["spec"].get("config", {})
+    threads = "7" if config.get(_THREADS_KEY) == "6" else "6"
+    patch = json.dumps({"spec": {"config": {_THREADS_KEY: threads}}})
+    await group.cluster.kubectl("patch", "brokergroup", group.name, "--type=merge", f"--patch={patch}")
 
 
 async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: int) -> dict[str, float]:
