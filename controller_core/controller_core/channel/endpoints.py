@@ -115,6 +115,7 @@ class Server:
         if self._listener is not None:
             await self._listener.close()
         if self._server is not None:
+            await _accept_no_more(self._server)
             self._server.close()
         open_now = list(self.connections)
         for connection in open_now:
@@ -160,6 +161,17 @@ class Server:
         self.connections.add(connection)
         connection.on_closed(lambda closed, _reason: self.connections.discard(closed))
         self._on_connection(connection)
+
+
+async def _accept_no_more(server: asyncio.Server) -> None:
+    """Stop accepting, and let what was accepted in this turn of the loop become a connection.
+
+    A server that is closed in between fails to make it (`Server._attach` of Python 3.11), and nobody closes its socket.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
 
 
 async def serve(

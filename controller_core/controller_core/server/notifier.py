@@ -166,7 +166,8 @@ class Notifier:
                 delivery.changed.clear()
                 sent = await self._send(address, delivery)
                 try:
-                    await asyncio.wait_for(delivery.changed.wait(), patience_s if sent else _REDIAL_S)
+                    async with asyncio.timeout(patience_s if sent else _REDIAL_S):
+                        await delivery.changed.wait()
                     patience_s = RESEND_S
                 except TimeoutError:
                     patience_s *= 2 if sent else 1

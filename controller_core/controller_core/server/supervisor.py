@@ -244,7 +244,8 @@ class Supervisor:
 
 async def _wait(stop: asyncio.Event, pause_s: float) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), pause_s)
+        async with asyncio.timeout(pause_s):
+            await stop.wait()
 
 
 def _passes(error: Exception) -> bool:

@@ -128,7 +128,8 @@ class Follower:
             return True
         link.part()
         try:
-            end = await asyncio.wait_for(asyncio.shield(ended), PARTED_WITHIN_S)
+            async with asyncio.timeout(PARTED_WITHIN_S):
+                end = await asyncio.shield(ended)
         except TimeoutError:
             return False
         return not end.lingers
@@ -142,7 +143,8 @@ class Follower:
         """Return as soon as the log refuses what a master sends, or after `timeout_s`."""
         self._refused.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._refused.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._refused.wait()
 
     def set_room(self, has_room: bool) -> None:
         """Learn whether the disk has room; without it the link ends and no other one begins."""

@@ -103,7 +103,8 @@ class HttpServer:
                 after = event["sequence"]
             if not events:
                 try:
-                    await asyncio.wait_for(self._events.wait_change(), FOLLOW_IDLE_S)
+                    async with asyncio.timeout(FOLLOW_IDLE_S):
+                        await self._events.wait_change()
                 except TimeoutError:
                     await response.write(b"\n")
 

@@ -194,7 +194,8 @@ class Replica:
         """Return when the leader has answered a heartbeat of ours, or takes too long."""
         command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext())
         try:
-            await asyncio.wait_for(self._controllers.call(command), BEAT_ANSWER_TIMEOUT_S)
+            async with asyncio.timeout(BEAT_ANSWER_TIMEOUT_S):
+                await self._controllers.call(command)
         except (ControllersUnavailableError, TimeoutError) as error:
             # Replication goes on without controllers; only changes of the set have to wait for them.
             _log.warning("no controller answers a heartbeat: %s", error)
@@ -229,10 +230,9 @@ class Replica:
             return
         self._poll_now.clear()
         wait_s = POLL_S if self._view.in_sync else POLL_JOINING_S
-        try:
-            await asyncio.wait_for(self._poll_now.wait(), wait_s)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._poll_now.wait()
 
     async def _met_at(self, role: Role) -> str:
         """Return where the process of a master is met, by the controllers' word; without it the address that it announced."""

@@ -47,7 +47,8 @@ class Link:
             self._dial.add_done_callback(_note_failure)
         dial = self._dial
         try:
-            return await asyncio.wait_for(asyncio.shield(dial), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(dial)
         except TimeoutError:
             raise ConnectError(f"{address} did not accept within {timeout_s} s") from None
         except asyncio.CancelledError:

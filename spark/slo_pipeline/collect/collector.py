@@ -120,7 +120,8 @@ class Collector:
             is_new = False
             while not is_new:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), TARGETS_POLL_S)
+                    async with asyncio.timeout(TARGETS_POLL_S):
+                        await changed.wait()
                 is_new = self._read_listed() or changed.is_set()
 
     def _read_listed(self) -> bool:

@@ -299,3 +299,16 @@ async def test_a_fleet_that_returns_at_once_is_accepted_in_a_few_turns_of_the_lo
         each.close()
     await server.close()
     assert turns < 100
+
+
+async def test_who_is_accepted_as_the_port_closes_is_disconnected() -> None:
+    server = await serve("127.0.0.1", 0, lambda _: None)
+    with socket.create_connection(("127.0.0.1", server.port)) as dialled:
+        # The first turn finds the port readable, the second accepts; the connection would be made in the third.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        await server.close()
+        dialled.setblocking(False)
+        async with asyncio.timeout(LIMIT_S):
+            with suppress(ConnectionResetError):
+                assert await asyncio.get_running_loop().sock_recv(dialled, 1) == b""

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from ha_sidecar.roles.link import HaLink, LinkEnd
 from ha_sidecar.roles.replica import Replica
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
+from testkit.lent_broker import LentBroker
 from testkit.messages import log_bytes
-from testkit.one_node import one_node
+from testkit.one_node import OneNode, one_node
 from testkit.ports import free_ports
 
 FILE_BYTES = 4096
@@ -30,10 +32,13 @@ WAIT_S = 30.0
 
 @dataclass
 class Running:
-    """A replica and a connection to it."""
+    """A replica, its controller, and a connection to it."""
 
     config: ReplicaConfig
     connection: Connection
+    controller: OneNode
+    replica: Replica
+    work: "asyncio.Future[None]"
 
     async def ask(self, code: int) -> RemotingCommand:
         """Ask it one thing."""
@@ -43,13 +48,15 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def replica(directory: Path, *, serves: bool = True) -> AsyncIterator[Running]:
+async def replica(
+    directory: Path, *, serves: bool = True, given: Mapping[str, str] | None = None
+) -> AsyncIterator[Running]:
     store = ReplicaStore(directory / "store", FILE_BYTES)
     store.adopt(EpochList.of((3, 0)))
     store.log.append(0, [memoryview(LOG)])
     store.log.sync()
     port, http_port, ha_port = free_ports(3)
-    async with one_node(directory / "controller", {}) as node:
+    async with one_node(directory / "controller", given or {}) as node:
         config = ReplicaConfig(
             cluster="c1",
             group="g",
@@ -60,14 +67,15 @@ async def replica(directory: Path, *, serves: bool = True) -> AsyncIterator[Runn
             store=directory / "store",
             mapped_file_bytes=FILE_BYTES,
         )
-        running = asyncio.ensure_future(Replica(config, store).run())
+        made = Replica(config, store)
+        running = asyncio.ensure_future(made.run())
         connection = await dial("127.0.0.1", port)
         try:
             # It answers before all of its ports are open; it registers after that.
             async with asyncio.timeout(WAIT_S):
                 while node.machine.state.get(GroupKey("c1", "g")) is None:  # noqa: ASYNC110 - a state has no event
                     await asyncio.sleep(0.01)
-            yield Running(config, connection)
+            yield Running(config, connection, node, made, running)
         finally:
             connection.close()
             running.cancel()
@@ -174,3 +182,31 @@ async def test_a_replica_answers_with_the_metadata_that_it_keeps_and_refuses_the
             RemotingCommand.request(RequestCode.GET_ALL_CONSUMER_OFFSET), WAIT_S
         )
         assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_a_master_s_ha_address_is_asked_where_its_heartbeats_come_from(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ha:
+        ha.setblocking(False)
+        async with replica(tmp_path, given={"directAddresses": "true"}) as running:
+            master = LentBroker(running.controller, "g")
+            master.ha_address = f"127.0.0.1:{ha.getsockname()[1]}"
+            await master.start()
+            await master.elect()
+            async with asyncio.timeout(WAIT_S):
+                linked, _ = await asyncio.get_running_loop().sock_accept(ha)
+            linked.close()
+            assert not master.tenant.dialled.is_set()
+            await master.die()
+            await master.tenant.leave()
+
+
+async def test_a_replica_that_is_told_to_stop_in_the_moment_its_link_ends_stops(tmp_path: Path) -> None:
+    async with replica(tmp_path) as running:
+        waiting = running.replica._poll_now._waiters  # type: ignore[attr-defined]  # nothing else tells that it waits
+        async with asyncio.timeout(WAIT_S):
+            while not waiting:  # noqa: ASYNC110 - a poll has no event for its end
+                await asyncio.sleep(0.001)
+        running.replica._hurry()
+        running.work.cancel()
+        await asyncio.wait([running.work], timeout=WAIT_S)
+        assert running.work.cancelled()
