@@ -58,7 +58,7 @@ MUTANTS = (
         "raft/quorum/majority.py",
         "return sorted(indexes)[count - (count // 2 + 1)]",
         "return sorted(indexes)[-1 if count < 4 else count - count // 2]",
-        schedules=60,
+        schedules=200,
     ),
     Mutant(
         "a vote is sent before it is on disk",
