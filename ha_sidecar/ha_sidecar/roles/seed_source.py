@@ -156,38 +156,33 @@ async def _group(controllers: Controllers, group: str) -> GroupFacts:
 
 
 async def _ha_address(address: str) -> HostPort | None:
-    try:
-        asker = Asker(host_port(address))
-        try:
-            answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
-        finally:
-            asker.close()
+    async def ask(asker: Asker) -> HostPort | None:
+        answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
         ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
         return host_port(ha_address) if ha_address else None
-    except (AskError, RemotingProtocolError, ConfigError) as error:
-        _log.info("%s gives no HA address: %s", address, error)
-        return None
+
+    return await _told(address, "HA address", ask)
 
 
 async def _log_end(address: str) -> tuple[int, int] | None:
-    try:
-        asker = Asker(host_port(address))
-        try:
-            return await ask_log_end(asker)
-        finally:
-            asker.close()
-    except (AskError, RemotingProtocolError, ConfigError) as error:
-        _log.info("%s does not tell where its log ends: %s", address, error)
-        return None
+    return await _told(address, "end of its log", ask_log_end)
 
 
 async def _metadata(address: str) -> metadata.Snapshot | None:
+    async def ask(asker: Asker) -> metadata.Snapshot | None:
+        return await metadata.fetch(asker) or None
+
+    return await _told(address, "metadata", ask)
+
+
+async def _told(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
+    """Ask a member over a connection of its own; None if it does not answer, or in a way that cannot be read."""
     try:
         asker = Asker(host_port(address))
         try:
-            return await metadata.fetch(asker) or None
+            return await ask(asker)
         finally:
             asker.close()
     except (AskError, RemotingProtocolError, ConfigError) as error:
-        _log.info("%s gives no metadata: %s", address, error)
+        _log.info("%s does not tell its %s: %s", address, what, error)
         return None

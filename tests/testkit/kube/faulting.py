@@ -124,9 +124,10 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
             fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
             # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
             await asyncio.sleep(AFTER_S)
-            after = await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
             if fault == ROLL:
+                await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)
                 await asyncio.sleep(AFTER_S)
+            after = await group.until_epoch_above(before.epoch)
         held = await _held(group, before, fault_ns)
         if fault in {KILL, AGAIN}:
             await _renew(group.cluster, before.master)
