@@ -43,19 +43,20 @@ unread() {
   done
 }
 kill -STOP "${broker[@]}"
-before=unknown
-for _ in {1..8}; do
+before=unknown same=0
+for _ in {1..12}; do
   sleep 0.025
   now=$(unread)
-  if [ "$now" = "$before" ]; then break; fi
-  before=$now
+  if [ "$now" != "$before" ]; then before=$now same=0; continue; fi
+  same=$((same + 1))
+  if [ $same = 4 ]; then break; fi
 done
 kill -KILL "${broker[@]}"
 """
 )
 """Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order.
 
-At once: as soon as its clients ask nothing more without an answer to what they asked, 0.2 s later at most. A client that begins a
+At once: as soon as its clients have asked nothing more for 0.1 s, 0.3 s later at most. A client that begins a
 send in the moment in which its connection ends forgets what else is under way on it, and that waits for 3 s then
 (docs/benchmarks.md); one that waits for answers begins nothing. A process that stands still gives none, and what comes for it stays with the kernel.
 """

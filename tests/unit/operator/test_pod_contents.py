@@ -179,7 +179,7 @@ async def test_a_broker_stands_still_until_its_clients_ask_nothing_more_and_is_k
         assert ran.stdin is not None
         assert ran.stdout is not None
         async with asyncio.timeout(10):
-            for asked in (b"one", b"more", b"last", b""):
+            for asked in (b"one", b"", b"", b"", b"more", b"", b"", b"", b""):
                 assert await ran.stdout.readline() == b"look\n"
                 assert leaving.state() == "T"
                 client.send(asked)
