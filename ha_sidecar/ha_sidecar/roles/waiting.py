@@ -20,9 +20,8 @@ from typing import Final
 
 from ha_sidecar.roles.config import HostPort
 
-REACHED_WITHIN_S: Final = 2.5
-"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before, and
-kube-proxy lets a second pass between two changes of its rules. It costs clients nothing: the broker serves them until then."""
+REACHED_WITHIN_S: Final = 0.4
+"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before."""
 PROBE_AGAIN_S: Final = 0.01
 DIAL_WITHIN_S: Final = 0.1
 BACKLOG: Final = 1024

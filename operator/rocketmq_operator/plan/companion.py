@@ -29,37 +29,14 @@ HELD_AFTER_S: Final = 0.3
 _START_WAIT_S: Final = 0.2
 _START_WAITS_MAX: Final = 25
 _LEAVE: Final = (
-    f"companion={names.COMPANION_HTTP_PORT} port={names.BROKER_PORT:04X}\n"
-    r"""exec 3<>/dev/tcp/127.0.0.1/$companion && printf 'POST /v1/leave HTTP/1.0\r\n\r\n' >&3 && answer=$(cat <&3) || exit 0
-case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
-broker=()
+    f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
+    "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
+    """case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
 for process in /proc/[0-9]*; do
-  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then broker+=("${process#/proc/}"); fi
-done
-if [ ${#broker[@]} = 0 ]; then exit 0; fi
-unread() {
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ own other state bytes _; do
-    case $own/$state in *:$port/01) echo "$other $bytes" ;; esac
-  done
-}
-kill -STOP "${broker[@]}"
-before=unknown same=0
-for _ in {1..12}; do
-  sleep 0.025
-  now=$(unread)
-  if [ "$now" != "$before" ]; then before=$now same=0; continue; fi
-  same=$((same + 1))
-  if [ $same = 4 ]; then break; fi
-done
-kill -KILL "${broker[@]}"
-"""
+  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -KILL "${process#/proc/}"; fi
+done"""
 )
-"""Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order.
-
-At once: as soon as its clients have asked nothing more for 0.1 s, 0.3 s later at most. A client that begins a
-send in the moment in which its connection ends forgets what else is under way on it, and that waits for 3 s then
-(docs/benchmarks.md); one that waits for answers begins nothing. A process that stands still gives none, and what comes for it stays with the kernel.
-"""
+"""Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order."""
 
 
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
