@@ -5,7 +5,10 @@ run, 100 where all nodes share two busy processors, and a client's three tries a
 address is led elsewhere before it: the operator lets a master's address lead to this port as soon as its pod is to go. Who has a
 connection to the broker keeps it and is served; who makes a new one waits here, and is held like the others when the broker is gone.
 
-Never: takes a connection while the broker lives, or keeps it from being killed for longer than `REACHED_WITHIN_S`.
+Each node of a cluster learns by itself where an address leads, and none changes its rules twice within a second. Who dials anew by old
+rules meets the dying process's own port, is refused or reset, and its sends fail; so the broker serves on for `ALL_NODES_S` more.
+
+Never: takes a connection while the broker lives, or keeps it from being killed for longer than both of these times.
 
 Source: Kubernetes "EndpointSlices" (ports are the slice's own, whatever its Service says).
 """
@@ -20,8 +23,12 @@ from typing import Final
 
 from ha_sidecar.roles.config import HostPort
 
-REACHED_WITHIN_S: Final = 0.4
-"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before."""
+REACHED_WITHIN_S: Final = 2.5
+"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before, and
+kube-proxy lets a second pass between two changes of its rules. It costs clients nothing: the broker serves them until then."""
+ALL_NODES_S: Final = 1.0
+"""From when this node's rules lead here until those of all nodes do: theirs were seen up to 0.14 s later. And a kube-proxy that has
+just changed its rules would be a second late with the way to the successor, too."""
 PROBE_AGAIN_S: Final = 0.01
 DIAL_WITHIN_S: Final = 0.1
 BACKLOG: Final = 1024
@@ -67,7 +74,7 @@ class WaitingRoom:
             self.listener = None
 
     async def reached(self, address: HostPort) -> bool:
-        """Dial the address that clients dial until that leads here; False if it does not in time."""
+        """Dial the address that clients dial until that leads here, from all nodes by then; False if it does not in time."""
         until_s = time.monotonic() + REACHED_WITHIN_S
         dialled: list[asyncio.StreamWriter] = []
         try:
@@ -77,6 +84,7 @@ class WaitingRoom:
                         dialled.append((await asyncio.open_connection(*address))[1])
                 # Somebody waits: whoever it is, this is where the address leads.
                 if select.select([listener], [], [], 0)[0]:
+                    await asyncio.sleep(ALL_NODES_S)
                     return True
                 await asyncio.sleep(PROBE_AGAIN_S)
         finally:

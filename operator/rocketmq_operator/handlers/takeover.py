@@ -41,8 +41,8 @@ RECONNECT_MAX_S: Final = 5.0
 WRITE_TRIES_MAX: Final = 3
 HELD_AFTER_EVENT_S: Final = 1.5
 """From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
-HELD_AFTER_DELETION_S: Final = 3.0
-"""From the deletion of the master's pod until clients have another: it hands over before it ends."""
+HELD_AFTER_DELETION_S: Final = 5.0
+"""From the deletion of the master's pod until clients have another: it waits until its address leads elsewhere, or hands over, before it ends."""
 STANDBY_S: Final = 0.25
 """What the acting operator has in advance: it needs a tenth of that when it lives."""
 _LOG: Final = logging.getLogger(__name__)

@@ -33,10 +33,17 @@ _LEAVE: Final = (
     "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
     """case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
 for process in /proc/[0-9]*; do
-  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -KILL "${process#/proc/}"; fi
+  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then
+    kill -STOP "${process#/proc/}"; sleep 0.05; kill -KILL "${process#/proc/}"
+  fi
 done"""
 )
-"""Asks how to end, and ends the broker at once where that is the answer; else Kubernetes' signal stops it in good order."""
+"""Asks how to end, and ends the broker where that is the answer; else Kubernetes' signal stops it in good order.
+
+Why it stands still first: a client that begins a send in the moment in which its connection ends forgets what else is under way on
+it, and that waits for its own 3 s (docs/benchmarks.md). Threads that send one after the other all wait for answers by then. What
+comes for a process that stands still stays with the kernel, and what was not answered is not promised.
+"""
 
 
 def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:

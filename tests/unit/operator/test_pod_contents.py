@@ -53,11 +53,21 @@ class Leaving:
         writer.write(f"HTTP/1.0 200 OK\r\n\r\n{body}\n".encode())
         writer.close()
 
-    async def run(self, command: str) -> int:
-        """Run the command against this process alone; return its status."""
+    async def start(self, command: str) -> asyncio.subprocess.Process:
+        """Run the command against this process alone."""
         text = command.replace(f"/{names.COMPANION_HTTP_PORT}", f"/{self.port}")
         text = text.replace("/proc/[0-9]*", f"/proc/{self.java.pid}")
-        ran = await asyncio.create_subprocess_exec("bash", "-c", text)
+        return await asyncio.create_subprocess_exec(
+            *("bash", "-c", text), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+
+    def stands_still(self) -> bool:
+        """Wait until the process does something else than run; say whether that is to stand still."""
+        return os.WIFSTOPPED(os.waitpid(self.java.pid, os.WUNTRACED)[1])
+
+    async def run(self, command: str) -> int:
+        """Run the command; return its status."""
+        ran = await self.start(command)
         return await asyncio.wait_for(ran.wait(), 10)
 
 
@@ -151,6 +161,18 @@ async def leaving(tmp_path: Path) -> AsyncIterator[Leaving]:
 
 async def test_a_broker_that_is_to_end_at_once_is_killed(leaving: Leaving) -> None:
     assert await leaving.run(await _leave_command()) == 0
+    assert leaving.java.wait(5) == -signal.SIGKILL
+
+
+async def test_a_broker_that_is_to_end_at_once_stands_still_before_it_is_killed(leaving: Leaving) -> None:
+    command = await _leave_command()
+    assert command.count("sleep 0.05") == 1
+    ran = await leaving.start(command.replace("sleep 0.05", "echo still; read -r"))
+    assert ran.stdout is not None
+    async with asyncio.timeout(10):
+        assert await ran.stdout.readline() == b"still\n"
+        assert await asyncio.to_thread(leaving.stands_still)
+        await ran.communicate(b"go on\n")
     assert leaving.java.wait(5) == -signal.SIGKILL
 
 

@@ -13,6 +13,12 @@ from testkit.held import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is
 from testkit.ports import free_port
 
 
+@pytest.fixture
+def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other node has to learn where the address leads."""
+    monkeypatch.setattr(waiting, "ALL_NODES_S", 0.0)
+
+
 async def refused(port: int) -> None:
     """Dial until nobody listens there."""
     async with asyncio.timeout(WITHIN_S):
@@ -65,6 +71,7 @@ async def test_nobody_waits_any_more_when_clients_were_let_go(place: Place) -> N
     await refused(place.hold_port)
 
 
+@pytest.mark.usefixtures("one_node")
 async def test_an_address_that_leads_to_the_room_is_reached() -> None:
     room = WaitingRoom(free_port())
     room.open()
@@ -86,6 +93,20 @@ async def test_an_address_that_leads_elsewhere_is_not_reached_and_keeps_nobody_w
     room.close()
 
 
+async def test_a_broker_serves_on_until_the_address_leads_to_the_room_from_every_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "ALL_NODES_S", 0.3)
+    room = WaitingRoom(free_port())
+    room.open()
+    assert room.listener is not None
+    started_s = time.monotonic()
+    assert await room.reached(("127.0.0.1", room.listener.getsockname()[1]))
+    assert time.monotonic() - started_s >= 0.3
+    room.close()
+
+
+@pytest.mark.usefixtures("one_node")
 async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room() -> None:
     room = WaitingRoom(free_port())
     room.open()
