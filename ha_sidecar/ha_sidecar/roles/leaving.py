@@ -1,18 +1,23 @@
 """How a broker whose pod is about to stop should end: in good order, or at once.
 
-    a slave, or a broker that does not answer                                       stop
+    a slave, while another is master                                                kill
     a master whose every acknowledged message lies on a broker that can succeed it   kill
     any other master                                                                hand over, then kill
+    a broker that does not answer, or one of a group without a master                stop
 
 Why kill: the end of a killed process is seen at once, by controllers and by clients, whose own retries then meet the new
 master. A broker that handed over and stops in good order keeps its clients' connections for two seconds and more (its
 network threads are quiet for so long before they close them), and refuses everything that comes over them meanwhile.
 Nothing is lost by it: what was acknowledged has its copies, and what was written lies with the kernel, not with the process.
+And a slave that stops in good order takes nothing in for 3 s before it ends its connection to the master, which waits for it: the first
+packet of that time is dropped without a word, and only a second one ends the connection. A client that sends one message after
+the other makes no second one, and waits.
 
-The second line holds when the broker acknowledges only what its whole SyncStateSet has, takes the set for what the
+The second line of the table holds when the broker acknowledges only what its whole SyncStateSet has, takes the set for what the
 controllers take it for, and another broker of it lives. This only decides: who asked does the killing.
 
-Source: NettyRemotingServer.shutdown, MessageStoreConfig.java 5.5.0.
+Source: NettyRemotingServer.shutdown, DefaultMessageStore.shutdown and appendToCommitLog, AutoSwitchHAClient.HAClientReader,
+MessageStoreConfig.java 5.5.0.
 """
 
 import asyncio
@@ -67,8 +72,10 @@ async def leave(config: CompanionConfig) -> LeaveResult:
             own, group, has_copies = await _look(config)
     except TimeoutError:
         return LeaveResult(Ending.STOP, "broker or controllers do not say what it is")
-    if not own.broker_id or group.master_id != own.broker_id:
-        return LeaveResult(Ending.STOP, f"broker {own.broker_id} is not master")
+    if not own.broker_id or group.master_id is None:
+        return LeaveResult(Ending.STOP, "the group has no master, or does not know the broker")
+    if group.master_id != own.broker_id:
+        return LeaveResult(Ending.KILL, f"broker {group.master_id} is master")
     if has_copies:
         return LeaveResult(
             Ending.KILL, "all that it acknowledged lies on a broker that can succeed it", is_master=True

@@ -1,5 +1,6 @@
 """How a broker should end when its pod stops: at once where nothing can be lost by it, in good order otherwise."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -63,10 +64,25 @@ async def test_a_master_that_only_a_log_replica_follows_stops_in_good_order(answ
     assert (decided.how, "successor" in decided.reason) == (Ending.STOP, True)
 
 
-async def test_a_slave_stops_in_good_order(answering_group: Any) -> None:
-    await master_of_copies(answering_group)
+async def test_a_slave_is_killed_as_its_master_would_wait_for_one_that_stops_in_good_order(
+    answering_group: Any,
+) -> None:
+    master = await master_of_copies(answering_group)
     slave = await answering_group.add()
-    assert (await leave(answering_group.config(slave))).how is Ending.STOP
+    decided = await leave(answering_group.config(slave))
+    assert (decided.how, decided.is_master) == (Ending.KILL, False)
+    assert master.is_master
+
+
+async def test_a_slave_of_a_group_without_a_master_stops_in_good_order(answering_group: Any) -> None:
+    master = await master_of_copies(answering_group)
+    slave = await answering_group.add(in_sync=False)
+    assert (await leave(answering_group.config(slave))).how is Ending.KILL
+    await master.die()
+    async with asyncio.timeout(5):
+        while (decided := await leave(answering_group.config(slave))).how is Ending.KILL:
+            continue  # the controller has not seen the end of its connection
+    assert "no master" in decided.reason
 
 
 async def test_a_broker_that_says_nothing_stops_in_good_order(
