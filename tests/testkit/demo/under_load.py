@@ -33,7 +33,12 @@ class UnderLoad:
 
 @asynccontextmanager
 async def under_load(
-    directory: Path, *, relayed: bool = False, rate: int = 500, settings: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    relayed: bool = False,
+    rate: int = 500,
+    threads: int = 4,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[UnderLoad]:
     """Run the cluster with `rate` sends a second, from the 500th acknowledgement on; end it afterwards.
 
@@ -41,12 +46,13 @@ async def under_load(
         directory: everything is written below it.
         relayed: see `DemoCluster`.
         rate: sends a second.
+        threads: senders, each waiting for its answer.
         settings: see `DemoCluster`.
     """
     release = await jars()
     progress = Progress()
     cluster = DemoCluster(release, directory, progress, relayed=relayed, settings=settings)
-    load_settings = LoadSettings(threads=4, rate=rate, poll_name_server_ms=200)
+    load_settings = LoadSettings(threads=threads, rate=rate, poll_name_server_ms=200)
     load = LoadClient(release, cluster.name_server.address, _TOPIC, directory / "load", load_settings)
     try:
         await cluster.start()
