@@ -19,11 +19,11 @@ async def _gap_s(running: UnderLoad, how: signal.Signals) -> float:
     """End the slave, and start it again; return the longest time without an acknowledgement until then."""
     master_address = (await wait_whole(running.cluster))["master_address"]
     slave = next(broker for broker in running.cluster.brokers if broker.address != master_address)
-    before = running.load.sends()[-1].end_ns
+    before_ns = running.load.sends()[-1].end_ns
     slave.process.signal(how)
     await slave.process.wait(ENDS_WITHIN_S)
     await running.load.wait_for_acknowledged(20, ENDS_WITHIN_S, after_ns=time.time_ns())
-    sends = [send for send in running.load.sends() if send.end_ns >= before]
+    sends = [send for send in running.load.sends() if send.end_ns >= before_ns]
     await slave.start()
     return summarise(sends).longest_gap_s
 

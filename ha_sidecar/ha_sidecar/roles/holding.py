@@ -235,6 +235,8 @@ class ClientHold:
             self._successor = None
             self._settled.clear()
             listener = self._bound() if self._before is not None else None
+            # What was expected is over, for a slave, who has no clients to hold, as for a master.
+            self._is_expected = False
             if listener is not None:
                 with contextlib.closing(self._room):
                     self._hold(listener)
@@ -254,7 +256,6 @@ class ClientHold:
     def _bound(self) -> socket.socket | None:
         """Take the port as soon as the process has lost it; None if it has not."""
         until_s = time.monotonic() + (EXPECTED_WITHIN_S if self._is_expected else BIND_WITHIN_S)
-        self._is_expected = False
         tried_s = time.monotonic()
         while time.monotonic() < until_s:
             try:

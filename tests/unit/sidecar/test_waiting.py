@@ -3,14 +3,31 @@
 import asyncio
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.roles import waiting
+from ha_sidecar.roles.config import HostPort
 from ha_sidecar.roles.waiting import WaitingRoom
 from testkit.held import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 from testkit.ports import free_port
+
+
+@pytest.fixture
+def room() -> Iterator[WaitingRoom]:
+    """A room that is open."""
+    made = WaitingRoom(free_port())
+    made.open()
+    yield made
+    made.close()
+
+
+def address_of(room: WaitingRoom) -> HostPort:
+    """Return where who waits in an open room has dialled."""
+    assert room.listener is not None
+    return ("127.0.0.1", room.listener.getsockname()[1])
 
 
 @pytest.fixture
@@ -72,52 +89,36 @@ async def test_nobody_waits_any_more_when_clients_were_let_go(place: Place) -> N
 
 
 @pytest.mark.usefixtures("one_node")
-async def test_an_address_that_leads_to_the_room_is_reached() -> None:
-    room = WaitingRoom(free_port())
-    room.open()
-    assert room.listener is not None
-    assert await room.reached(("127.0.0.1", room.listener.getsockname()[1]))
-    room.close()
+async def test_an_address_that_leads_to_the_room_is_reached(room: WaitingRoom) -> None:
+    assert await room.reached(address_of(room))
 
 
 @pytest.mark.parametrize("answers_there", [True, False], ids=["the broker's", "nobody's"])
 async def test_an_address_that_leads_elsewhere_is_not_reached_and_keeps_nobody_waiting(
-    answers_there: bool, monkeypatch: pytest.MonkeyPatch
+    answers_there: bool, room: WaitingRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "REACHED_WITHIN_S", 0.1)
-    room = WaitingRoom(free_port())
-    room.open()
     with socket.create_server(("127.0.0.1", 0)) as broker:
         port = broker.getsockname()[1] if answers_there else free_port()
         assert not await room.reached(("127.0.0.1", port))
-    room.close()
 
 
 async def test_a_broker_serves_on_until_the_address_leads_to_the_room_from_every_node(
-    monkeypatch: pytest.MonkeyPatch,
+    room: WaitingRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "ALL_NODES_S", 0.3)
-    room = WaitingRoom(free_port())
-    room.open()
-    assert room.listener is not None
     started_s = time.monotonic()
-    assert await room.reached(("127.0.0.1", room.listener.getsockname()[1]))
+    assert await room.reached(address_of(room))
     assert time.monotonic() - started_s >= 0.3
-    room.close()
 
 
 @pytest.mark.usefixtures("one_node")
-async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room() -> None:
-    room = WaitingRoom(free_port())
-    room.open()
-    assert room.listener is not None
-    port = room.listener.getsockname()[1]
+async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room(room: WaitingRoom) -> None:
     asked = asyncio.ensure_future(room.reached(("127.0.0.1", free_port())))
     await asyncio.sleep(0)
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    _, writer = await asyncio.open_connection(*address_of(room))
     assert await asked, "a client's own connection shows it as well"
     writer.close()
-    room.close()
 
 
 async def test_without_a_port_nobody_waits_and_nothing_is_waited_for() -> None:
