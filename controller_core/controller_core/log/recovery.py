@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from controller_core.log.errors import LogCorruptError
+from controller_core.log.errors import LogBoundsError, LogCorruptError
 from controller_core.log.files import Files
 from controller_core.log.records import (
     FORMAT_VERSION,
@@ -37,6 +37,7 @@ from controller_core.log.records import (
 )
 from controller_core.log.snapshots import read_newest
 from controller_core.log.view import StoredState
+from controller_core.raft.bounds import STORED_INDEX_MAX, STORED_TERM_MAX
 from controller_core.raft.types import NO_NODE, Entry, HardState, Snapshot, Term
 
 SECTOR_BYTES = 512
@@ -129,6 +130,7 @@ class Replay:
     def start(self, path: str, head: Record, *, is_first: bool) -> None:
         """Go to the next file; the first file's head says where the log begins."""
         self._path = path
+        _check_bounds(path, head)
         if is_first:
             self._base_index, self._base_term = head.index, head.term
 
@@ -136,8 +138,9 @@ class Replay:
         """Take one record.
 
         Raises:
-            LogCorruptError: an entry leaves a gap after the one before it.
+            LogCorruptError: an entry leaves a gap after the one before it, or a number is over its bound.
         """
+        _check_bounds(self._path, record)
         match record.type:
             case RecordType.ENTRY:
                 self._take_entry(record)
@@ -285,6 +288,22 @@ def _sector_lost(data: bytes, start: int, end: int) -> bool:
             return True
         start, boundary = boundary, boundary + SECTOR_BYTES
     return False
+
+
+def _check_bounds(path: str, record: Record) -> None:
+    """Refuse a record whose term or index leaves no room to go on.
+
+    Raises:
+        LogBoundsError: it does.
+    """
+    commit = record.hard_state().commit if record.type is RecordType.HARD_STATE else 0
+    for what, value, value_max in (
+        ("term", record.term, STORED_TERM_MAX),
+        ("index", record.index, STORED_INDEX_MAX),
+        ("commit index", commit, STORED_INDEX_MAX),
+    ):
+        if value > value_max:
+            raise LogBoundsError(path, record.offset, what, value, value_max)
 
 
 def _take_head(replay: Replay, segments: list[Segment], records: list[Record], path: str, name: str) -> str:

@@ -21,8 +21,9 @@ from pathlib import Path
 import google_crc32c
 import msgspec
 
-from controller_core.log.errors import LogCorruptError
+from controller_core.log.errors import LogBoundsError, LogCorruptError
 from controller_core.log.files import Files, durable_write
+from controller_core.raft.bounds import STORED_INDEX_MAX, STORED_TERM_MAX
 from controller_core.raft.types import ConfState, LogIndex, Snapshot, Term
 
 SNAPSHOT_MAGIC = b"RHSN"
@@ -94,7 +95,7 @@ def read_newest(files: Files, directory: Path, names: list[str]) -> Snapshot:
     """Return the newest snapshot among `names`; index 0 when there is none.
 
     Raises:
-        LogCorruptError: the newest file is damaged, or its name and content disagree.
+        LogCorruptError: the newest file is damaged, its name and content disagree, or a number is over its bound.
     """
     found = snapshot_names(names)
     if not found:
@@ -103,4 +104,8 @@ def read_newest(files: Files, directory: Path, names: list[str]) -> Snapshot:
     snapshot = decode_snapshot(files.read(path), str(path))
     if snapshot_name(snapshot.index) != found[-1]:
         raise LogCorruptError(str(path), 0, f"the snapshot of {found[-1]}", f"that of index {snapshot.index}")
+    if snapshot.index > STORED_INDEX_MAX:
+        raise LogBoundsError(str(path), 0, "index", snapshot.index, STORED_INDEX_MAX)
+    if snapshot.term > STORED_TERM_MAX:
+        raise LogBoundsError(str(path), 0, "term", snapshot.term, STORED_TERM_MAX)
     return snapshot

@@ -12,6 +12,7 @@ followers that are a little late without sending them everything.
 from dataclasses import dataclass, field
 
 from controller_core.log.errors import LogMisuseError
+from controller_core.raft.bounds import STORED_INDEX_MAX, STORED_TERM_MAX
 from controller_core.raft.storage import CompactedError, UnavailableError
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
 
@@ -106,8 +107,10 @@ class LogView:
         """Take what must be durable out of a `Ready`, checked against the log as it is now.
 
         Raises:
-            LogMisuseError: the entries would leave a gap, or overwrite what a snapshot replaced.
+            LogMisuseError: the entries would leave a gap or overwrite what a snapshot replaced, or a term or index is over
+                the bound up to which this log can be opened again.
         """
+        _check_bounds(ready)
         last: int = self.last_index()
         if ready.snapshot is not None:
             if ready.snapshot.index <= self._snapshot.index:
@@ -173,3 +176,15 @@ def _within(entries: list[Entry], bytes_max: int) -> list[Entry]:
         if total > bytes_max and position > 0:
             return entries[:position]
     return entries
+
+
+def _check_bounds(ready: Ready) -> None:
+    state, snapshot, last = ready.hard_state, ready.snapshot, ready.entries[-1:]
+    terms = [0 if state is None else state.term, 0 if snapshot is None else snapshot.term]
+    indices = [0 if state is None else state.commit, 0 if snapshot is None else snapshot.index]
+    term = max(terms + [entry.term for entry in last])
+    index = max(indices + [entry.index for entry in last])
+    if term > STORED_TERM_MAX or index > STORED_INDEX_MAX:
+        raise LogMisuseError(
+            f"term {term} and index {index}, the log takes at most {STORED_TERM_MAX} and {STORED_INDEX_MAX}"
+        )

@@ -117,6 +117,26 @@ class Raft:
         # Under leases: what we owe to the leader we answered last. After a start we may have forgotten whom.
         self.vote_refused_until_tick = 0
 
+    def load(self, hard_state: HardState) -> None:
+        """Take over the hard state of storage and the caller's applied index.
+
+        The stored commit index may be behind: it is not worth an fsync. What a snapshot holds, and what the caller has
+        applied, is committed whatever it says.
+        """
+        last = self.log.last_index()
+        committed = max(hard_state.commit, self.log.committed, self.config.applied)
+        invariant(
+            committed <= last,
+            "committed past the stored log: was it truncated?",
+            committed=committed,
+            last=last,
+        )
+        self.log.committed, self.term, self.vote = committed, hard_state.term, hard_state.vote
+        if self.config.applied > self.log.applied:
+            self.log.applied_to(self.config.applied, 0)
+        if self.has_lease_option() and self.term > 0:
+            self.vote_refused_until_tick = self.config.election_ticks
+
     # -- what observers and the Ready are told
 
     def soft_state(self) -> SoftState:

@@ -23,6 +23,18 @@ class PeerMessageError(RaftError):
     """A message from outside that no correct peer sends; drop it."""
 
 
+class RefusedMessageError(PeerMessageError):
+    """A message that no member of the cluster sends: its sender is not one, or is broken (see `peer_checks`).
+
+    Attributes:
+        reason: one word, for counting.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class LocalMessageError(PeerMessageError):
     """A message type that never travels between nodes came in as if from one."""
 

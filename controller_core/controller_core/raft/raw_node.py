@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2, encode_conf_change
 from controller_core.raft.config import Config
 from controller_core.raft.core import Raft
-from controller_core.raft.errors import LocalError, LocalMessageError, PeerNotFoundError, invariant
+from controller_core.raft.errors import LocalError, LocalMessageError, PeerNotFoundError
 from controller_core.raft.membership import apply_conf_change, note_applied, restore_membership
 from controller_core.raft.reads import lease_ticks_left
 from controller_core.raft.replication import forget_uncommitted
@@ -35,7 +35,6 @@ from controller_core.raft.types import (
     ConfState,
     Entry,
     EntryType,
-    HardState,
     LogIndex,
     Message,
     MessageType,
@@ -115,7 +114,7 @@ class RawNode:
         raft = Raft(config, storage)
         hard_state, conf_state = storage.initial_state()
         restore_membership(raft, conf_state)
-        _load(raft, hard_state)
+        raft.load(hard_state)
         raft.become_follower(raft.term, 0)
         self._raft = raft
         self._accepted: _Accepted | None = None
@@ -319,6 +318,21 @@ class RawNode:
         return LogIndex(self._raft.log.committed)
 
     @property
+    def commit_term(self) -> Term:
+        """The term of the entry at the commit index; 0 where there is none."""
+        return Term(self._raft.log.term_or_zero(self._raft.log.committed))
+
+    @property
+    def last_index(self) -> LogIndex:
+        """The index of the last entry of the log, or of the snapshot it follows."""
+        return LogIndex(self._raft.log.last_index())
+
+    @property
+    def vote(self) -> NodeId:
+        """Whom this node voted for in the present term, 0 for nobody."""
+        return NodeId(self._raft.vote)
+
+    @property
     def hears_leader(self) -> bool:
         """Whether the leader that is known has shown itself lately, or is this node.
 
@@ -375,21 +389,3 @@ class RawNode:
         if ready.committed_entries:
             last = ready.committed_entries[-1].index
             raft.log.accept_applying(last, entries_size_bytes(ready.committed_entries))
-
-
-def _load(raft: Raft, hard_state: HardState) -> None:
-    """Take over the hard state of storage and the caller's applied index.
-
-    The stored commit index may be behind: it is not worth an fsync. What a snapshot holds, and what the caller has
-    applied, is committed whatever it says.
-    """
-    last = raft.log.last_index()
-    committed = max(hard_state.commit, raft.log.committed, raft.config.applied)
-    invariant(
-        committed <= last, "committed past the stored log: was it truncated?", committed=committed, last=last
-    )
-    raft.log.committed, raft.term, raft.vote = committed, hard_state.term, hard_state.vote
-    if raft.config.applied > raft.log.applied:
-        raft.log.applied_to(raft.config.applied, 0)
-    if raft.has_lease_option() and raft.term > 0:
-        raft.vote_refused_until_tick = raft.config.election_ticks

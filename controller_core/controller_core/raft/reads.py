@@ -59,7 +59,9 @@ def take_heartbeat_context(raft: Raft, progress: Progress, context: bytes) -> by
     if not raft.has_lease_option():
         return context
     if len(context) >= STAMP_BYTES:
-        progress.lease_tick = max(progress.lease_tick, int.from_bytes(context[:STAMP_BYTES], "big"))
+        # No answer can be to a heartbeat that has not left yet: a later tick would make a lease out of nothing.
+        tick = min(int.from_bytes(context[:STAMP_BYTES], "big"), raft.tick_count)
+        progress.lease_tick = max(progress.lease_tick, tick)
     return context[STAMP_BYTES:]
 
 

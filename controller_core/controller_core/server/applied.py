@@ -14,7 +14,7 @@ from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import ConfState, Entry, EntryType, Snapshot
 from controller_core.server.callers import Callers
 from controller_core.server.conf_changes import ConfChanges
-from controller_core.server.member_book import MemberBook, unwrap, wrap
+from controller_core.server.member_book import MemberBook, MemberBookError, unwrap, wrap
 from controller_core.server.node_types import StateMachine
 from controller_core.server.snapshotting import Moment
 
@@ -45,6 +45,16 @@ class Applied:
         self.book, data = unwrap(snapshot.data)
         if data:
             self._machine.restore(data)
+
+    def snapshot_problem(self, snapshot: Snapshot) -> str | None:
+        """Say why a snapshot cannot replace what is applied here; None if it can."""
+        try:
+            _, data = unwrap(snapshot.data)
+        except MemberBookError as error:
+            return str(error)
+        if data:
+            return self._machine.problem_with(snapshot.index, data)
+        return "it holds no state" if self.index else None
 
     def moment(self) -> Moment:
         """Return what a snapshot of now holds."""

@@ -15,7 +15,7 @@ a leader before this node's port closes.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
@@ -181,6 +181,10 @@ class Controller:
     def set_hindrance(self, hindrance: Callable[[], str | None]) -> None:
         """Have the status say what keeps this node out of its cluster, when it hears no leader."""
         self._view.hindrance = hindrance
+
+    def set_peer_refusals(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Have the metrics show what the peers' port refused."""
+        self._view.peer_refusals = counts
 
     async def start(self) -> None:
         """Join the others and open the ports.

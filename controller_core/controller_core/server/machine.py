@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from controller_core.groups import commands
+from controller_core.groups.errors import SnapshotDecodeError
 from controller_core.groups.replies import Outcome
+from controller_core.groups.snapshots import decode_image
 from controller_core.groups.state import GroupsState
 
 
@@ -46,6 +48,19 @@ class GroupsMachine:
         """Replace the state by a snapshot's."""
         self.state.restore(data)
         self._ring()
+
+    def problem_with(self, index: int, data: bytes) -> str | None:
+        """Say why the state in a snapshot at `index` cannot replace this one; None if it can."""
+        try:
+            image = decode_image(data)
+        except SnapshotDecodeError as error:
+            return str(error)
+        state = self.state
+        if not state.applied_index <= image.applied_index <= index:
+            return f"its state is of index {image.applied_index}, expected {state.applied_index} to {index}"
+        if image.last_sequence < state.history.last_sequence:
+            return f"its last event is {image.last_sequence}, this node has {state.history.last_sequence}"
+        return None
 
     async def news(self) -> None:
         """Wait until events were added after this call."""

@@ -19,6 +19,7 @@ from controller_core.server.node_types import (
     ProposalLostError,
 )
 from controller_core.server.peer_list import Peer, PeerListError, parse_peers
+from controller_core.server.peer_rules import store_fingerprint
 from controller_core.server.views import Json
 
 CHANGE_WITHIN_S: Final = 4.0
@@ -54,7 +55,7 @@ class MembersView:
             "leader": peer.raft_id == status.leader_id,
             "address": peer.address,
             "http_address": f"{peer.host}:{self._settings.http_port(peer)}",
-            "incarnation": self._members.incarnation(peer.raft_id) or None,
+            "incarnation": store_fingerprint(self._members.incarnation(peer.raft_id)) or None,
             "match_index": None if progress is None else progress.match,
             "lag_entries": None if progress is None else max(status.commit_index - progress.match, 0),
             "active": None if progress is None else progress.recent_active or peer.raft_id == status.node_id,

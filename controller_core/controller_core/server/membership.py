@@ -35,7 +35,7 @@ from controller_core.server.node_types import (
 )
 from controller_core.server.peer_codec import Greeting, Refusal, Reply
 from controller_core.server.peer_list import PEERS_MAX, Peer
-from controller_core.server.peer_rules import Identity, Known
+from controller_core.server.peer_rules import Identity, Known, store_fingerprint
 from controller_core.server.replacing import ReplacementError, replacement
 
 PROMOTE_LAG_MAX_ENTRIES: Final = 1_000
@@ -108,9 +108,9 @@ class Membership:
         self._follow()
 
     @property
-    def incarnation(self) -> str:
-        """This node's own store; what the members say that this node has may be another one."""
-        return self._own.incarnation
+    def store(self) -> str:
+        """The fingerprint of this node's own store; what the members say that this node has may be another one."""
+        return store_fingerprint(self._own.incarnation)
 
     def _follow(self) -> None:
         self.members.update(self._node.conf_state, self._node.book)

@@ -7,8 +7,8 @@ outside the protocol count as `other`, groups are as many as the cluster has.
 Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as suffix.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
@@ -59,6 +59,7 @@ class NodeNumbers:
     Attributes:
         role: one of the `ROLE_` numbers.
         log_state: one of `LOG_STATES`.
+        peer_refusals: connections closed on the peers' port for what came in, by reason.
     """
 
     role: int
@@ -69,6 +70,7 @@ class NodeNumbers:
     learners: int = 0
     log_state: str = "ok"
     port: PortNumbers = PortNumbers(0, 0)
+    peer_refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 class Metrics:
@@ -196,6 +198,14 @@ class _Gauges(Collector):
         ):
             yield GaugeMetricFamily(f"rmqha_controller_{name}", text, value=value)
         yield from _port_families(node.port)
+        refusals = CounterMetricFamily(
+            "rmqha_peer_refused_messages",
+            "Connections of the peers' port closed for what came in, by reason.",
+            labels=("reason",),
+        )
+        for reason, count in sorted(node.peer_refusals.items()):
+            refusals.add_metric((reason,), count)
+        yield refusals
         log_state = GaugeMetricFamily(
             "rmqha_controller_log_state", "1 for the state that the log on disk is in.", labels=("state",)
         )

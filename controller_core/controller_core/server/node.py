@@ -25,8 +25,9 @@ from collections.abc import Callable
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeV2
 from controller_core.raft.errors import PeerMessageError, RaftError
 from controller_core.raft.errors import ProposalDroppedError as RaftDroppedError
+from controller_core.raft.peer_checks import PeerChecks
 from controller_core.raft.raw_node import RawNode
-from controller_core.raft.types import ConfState, Message, MessageType, Ready, StateType
+from controller_core.raft.types import ConfState, Message, MessageType, Ready
 from controller_core.server.applied import Applied
 from controller_core.server.callers import Callers
 from controller_core.server.conf_changes import ConfChanges
@@ -34,6 +35,7 @@ from controller_core.server.handover import best_successor, came_about
 from controller_core.server.log_writer import LogWriter
 from controller_core.server.member_book import MemberBook
 from controller_core.server.node_types import (
+    ROLE_NUMBERS,
     NodeConfig,
     NodeStatus,
     NotLeaderError,
@@ -48,12 +50,6 @@ from controller_core.server.ticker import Ticker
 
 TRANSFER_ELECTION_TIMEOUTS = 2
 """How long a transfer of leadership is waited for; the core gives it up after one."""
-_ROLE_NUMBERS = {
-    StateType.FOLLOWER: 2,
-    StateType.CANDIDATE: 1,
-    StateType.PRE_CANDIDATE: 1,
-    StateType.LEADER: 3,
-}
 _EARLY = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
 _ASKS_FOR_A_VOTE = frozenset((MessageType.VOTE, MessageType.PRE_VOTE))
 
@@ -78,6 +74,7 @@ class Node:
         self._transport = transport
         self._applied = Applied(state_machine, store.snapshot())
         self._raw = RawNode(config.core_config(self._applied.index), store)
+        self._checks = PeerChecks(self._raw, config.node_id, self._applied.snapshot_problem)
         self._callers = Callers(self._raw, os.urandom(8))
         self._changes = ConfChanges(self._raw)
         self._ticker = Ticker(config.tick_ms / 1000, config.ticks_at_once_max, self._tick)
@@ -216,7 +213,7 @@ class Node:
     @property
     def role(self) -> int:
         """0 for a node that has ended, 1 candidate, 2 follower, 3 leader."""
-        return 0 if self._ended() else _ROLE_NUMBERS[self._raw.status().role]
+        return 0 if self._ended() else ROLE_NUMBERS[self._raw.status().role]
 
     @property
     def term(self) -> int:
@@ -253,7 +250,7 @@ class Node:
         raw = self._raw.status()
         return NodeStatus(
             node_id=self.config.node_id,
-            role=0 if self._ended() else _ROLE_NUMBERS[raw.role],
+            role=0 if self._ended() else ROLE_NUMBERS[raw.role],
             term=raw.term,
             leader_id=self.leader_id,
             is_leader=self.is_leader,
@@ -269,9 +266,14 @@ class Node:
     # -- what the transport and the clock tell
 
     def receive(self, message: Message) -> None:
-        """Feed a message from another node; rubbish is dropped and logged."""
+        """Feed a message from another node.
+
+        Raises:
+            RefusedMessageError: no member sends it; nothing happened.
+        """
         if self._ended():
             return
+        self._checks.check(message)
         if message.type in _ASKS_FOR_A_VOTE and not self._applied.conf_state.voters:
             return  # A node without a membership has no vote, whoever asks.
         try:

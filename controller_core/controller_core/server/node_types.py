@@ -9,7 +9,7 @@ from controller_core.log.view import Batch
 from controller_core.raft.config import Config, ReadOnlyOption
 from controller_core.raft.storage import Storage
 from controller_core.raft.tracker.progress import ProgressStatus
-from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot
+from controller_core.raft.types import ConfState, LogIndex, Message, Ready, Snapshot, StateType
 
 TICK_MS = 10
 ELECTION_TIMEOUT_MS = 300
@@ -19,6 +19,14 @@ ENTRIES_KEPT = 1_000
 PROPOSALS_MAX = 20_000
 INFLIGHT_BYTES_MAX = 8 * 1024 * 1024
 """Entries on their way to one follower: 1 Gbit/s filled over 64 ms, and all that a deaf follower costs in memory."""
+
+ROLE_NUMBERS = {
+    StateType.FOLLOWER: 2,
+    StateType.CANDIDATE: 1,
+    StateType.PRE_CANDIDATE: 1,
+    StateType.LEADER: 3,
+}
+"""What a node's status shows for its role; 0 is a node that has ended."""
 
 
 class NotLeaderError(Exception):
@@ -69,6 +77,10 @@ class StateMachine(Protocol):
         """Replace the state by what `snapshot` returned here or on another node."""
         ...
 
+    def problem_with(self, index: int, data: bytes) -> str | None:
+        """Say why `data`, from a snapshot at `index`, cannot replace the state; None if it can."""
+        ...
+
 
 class Store(Storage, Protocol):
     """The log with both of its sides: what `DiskStore` and `MemoryStore` have in common."""
@@ -110,7 +122,11 @@ class Receiver(Protocol):
     """What a transport tells the node."""
 
     def receive(self, message: Message) -> None:
-        """Take a message from another node."""
+        """Take a message from another node.
+
+        Raises:
+            RefusedMessageError: no member sends such a message; nothing happened.
+        """
         ...
 
     def peer_unreachable(self, node_id: int) -> None:

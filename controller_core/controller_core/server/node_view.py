@@ -5,7 +5,7 @@ node, and none of them knows it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from controller_core.groups.history import EventsPage
@@ -66,6 +66,8 @@ class NodeView:
         """Says what keeps this node out of its cluster, if anything does."""
         self.port_numbers: Callable[[], PortNumbers] = lambda: PortNumbers(0, 0)
         """Counts the connections of the remoting port."""
+        self.peer_refusals: Callable[[], Mapping[str, int]] = dict
+        """Counts by reason what the peers' port refused."""
         self.failure: BaseException | None = None
         self._node = node
         self._machine = machine
@@ -92,6 +94,7 @@ class NodeView:
             learners=len(status.conf_state.learners),
             log_state=self._log_state(),
             port=self.port_numbers(),
+            peer_refusals=self.peer_refusals(),
         )
 
     def _log_state(self) -> str:
@@ -178,7 +181,7 @@ class NodeView:
             "clock_id": self._clock.clock_id,
             "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],
             "learners": [f"n{learner - 1}" for learner in status.conf_state.learners],
-            "incarnation": None if self._membership is None else self._membership.incarnation or None,
+            "incarnation": None if self._membership is None else self._membership.store or None,
             "log_state": self._log_state(),
             "peers": [self._peer_json(peer, status) for peer in self._members.peers()],
         }

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
 from controller_core.server.node_types import Receiver
 from controller_core.server.peer_codec import (
@@ -41,6 +42,8 @@ SEND_BUFFER_MAX_BYTES: Final = 32 * 1024 * 1024
 SILENT_MAX_MS: Final = 1_500
 """How long sent bytes may stay unacknowledged before the connection counts as dead."""
 GREETING_MAX_S: Final = 2.0
+FORM: Final = "form"
+"""Reason that a connection is closed for bytes that are no greeting or message; the others are those of `raft.peer_checks`."""
 _DRAINED_BELOW_BYTES: Final = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -171,7 +174,17 @@ class IncomingLink(asyncio.Protocol):
         judge: Callable[[Greeting], Reply],
         receiver: Receiver,
         made: Callable[["IncomingLink"], None],
+        refused: Callable[[object, str, str], None],
     ) -> None:
+        """Serve one connection.
+
+        Args:
+            own_id: Raft id of this node.
+            judge: answers a greeting.
+            receiver: takes the messages.
+            made: called when the connection is there.
+            refused: called with the peer's address, a reason of one word and a text, when what came in ends the connection.
+        """
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self.greeting: Greeting | None = None
@@ -180,6 +193,7 @@ class IncomingLink(asyncio.Protocol):
         self._judge = judge
         self._receiver = receiver
         self._made = made
+        self._refused = refused
         self._messages = MessageReader()
         self._frames = FrameReader(GREETING_MAX_BYTES)
         self._transport: asyncio.Transport | None = None
@@ -198,13 +212,20 @@ class IncomingLink(asyncio.Protocol):
         """Take the greeting, then messages; anything else ends the connection."""
         try:
             for frame in self._frames.feed(data):
+                if self._transport is not None and self._transport.is_closing():
+                    return
                 if self.greeting is not None:
                     self._take_message(frame, self.greeting.from_id)
                 elif not self._take_greeting(frame):
                     return
         except PeerProtocolError as error:
-            _log.warning("closing the connection from %s: %s", self._peername, error)
-            self.close()
+            self._refuse(FORM, error)
+        except RefusedMessageError as error:
+            self._refuse(error.reason, error)
+
+    def _refuse(self, reason: str, error: Exception) -> None:
+        self._refused(self._peername, reason, str(error))
+        self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits."""
@@ -244,7 +265,7 @@ class IncomingLink(asyncio.Protocol):
         return True
 
     def _expire(self) -> None:
-        _log.warning("closing the connection from %s: no greeting in %s s", self._peername, GREETING_MAX_S)
+        self._refused(self._peername, FORM, f"no greeting in {GREETING_MAX_S} s")
         self.close()
 
 

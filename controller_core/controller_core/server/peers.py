@@ -9,6 +9,9 @@ Who the peers are changes while the node runs (`set_peers`). A connection that w
 
 A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled again, more
 slowly: the other side may be corrected without restarting this one.
+
+What comes in and is not what a member sends ends its connection. It is counted by reason, and logged once for each
+reason and sender's host (`peer_refusals`).
 """
 
 import asyncio
@@ -19,11 +22,14 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.names import Resolver
 from controller_core.server.node_types import Receiver
 from controller_core.server.peer_codec import PART_BYTES, Greeting, Refusal, Reply, encode_message
 from controller_core.server.peer_links import IncomingLink, OutgoingLink, PeerRefusedError
+from controller_core.server.peer_refusals import PeerRefusals
 from controller_core.server.peer_rules import Address, Identity, Known, judge
 
 DIAL_PAUSE_MIN_S: Final = 0.02
@@ -35,6 +41,8 @@ REFUSED_PAUSE_S: Final = 1.0
 """Before a peer that refused is dialled again."""
 INCOMING_MAX: Final = 256
 """Connections on the peers' port; a cluster has one from each peer."""
+REFUSED_NODES_MAX: Final = 256
+"""Ids whose refused greeting is remembered, to log it once; then all are forgotten."""
 
 _EXCLUDING: Final = frozenset({Refusal.UNKNOWN, Refusal.INCARNATION})
 
@@ -74,6 +82,8 @@ class PeerTransport:
         """Whether this node belongs to no cluster yet, so that only who knows its store may connect."""
         self.has_log: Callable[[], bool] = lambda: True
         """Says whether anything is in the cluster's log, as far as this node knows."""
+        self.refusals = PeerRefusals()
+        """What came in on the peers' port and was refused."""
         self._own = Identity(cluster, node_id, incarnation, address)
         self._node_id = node_id
         self._port = peers[node_id][1]
@@ -210,7 +220,9 @@ class PeerTransport:
     def _accept(self) -> IncomingLink:
         if self._receiver is None:
             raise RuntimeError("the transport is not started")
-        return IncomingLink(self._node_id, self._take_greeting, self._receiver, self._made)
+        return IncomingLink(
+            self._node_id, self._take_greeting, self._receiver, self._made, self.refusals.note
+        )
 
     def _made(self, link: IncomingLink) -> None:
         # Not before: of a TLS handshake that fails, a protocol hears nothing at all.
@@ -227,13 +239,21 @@ class PeerTransport:
         reply = self._judge(greeting)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
-            return self._own.reply(why=Refusal.FOUNDING) if fresh else reply
+            answer = self._own.reply(why=Refusal.FOUNDING) if fresh else reply
+            # Whoever dials in TLS has shown a certificate of the members' authority.
+            is_proven = self._server_ssl is not None
+            return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
             self._refused.pop(greeting.from_id, None)
             if seen := self._seen.get(greeting.from_id):
                 seen.set()
             asyncio.get_running_loop().call_soon(self.on_greeted, greeting)
-        elif self._refused.get(greeting.from_id) != reply.reason:
+            return reply
+        if reply.why == Refusal.EMPTY and (seen := self._seen.get(greeting.from_id)):
+            seen.set()  # It may have been told to add this node, and knows our store once we dial.
+        if self._refused.get(greeting.from_id) != reply.reason:
+            if len(self._refused) >= REFUSED_NODES_MAX:
+                self._refused.clear()
             self._refused[greeting.from_id] = reply.reason
             _log.warning("refused node %d: %s", greeting.from_id, reply.reason)
         return reply

@@ -47,7 +47,8 @@ from controller_core.server.trouble_page import TroublePage
 EXIT_LOG: Final = 3
 DISK_PAUSE_MIN_S: Final = 0.5
 DISK_PAUSE_MAX_S: Final = 10.0
-INCARNATION_BYTES: Final = 8
+INCARNATION_BYTES: Final = 16
+"""A store's incarnation is what a member proves itself by: too long to be guessed, or found from its fingerprint."""
 _PROBE_BYTES: Final = 4_096
 _PASSING: Final = frozenset(
     {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ETIMEDOUT, errno.ESTALE}
@@ -176,6 +177,7 @@ class Supervisor:
                 with_majority=settings.found_with_majority,
             )
         controller.set_hindrance(lambda: _hindrance(members, founding, transport))
+        controller.set_peer_refusals(lambda: transport.refusals.counts)
         return _Run(node, controller, transport, founding)
 
     async def _until_ended(self, run: _Run, stop: asyncio.Event) -> int | None:

@@ -16,6 +16,7 @@ from random import Random
 
 from controller_core.log.errors import LogCorruptError, LogFailedError, LogFullError
 from controller_core.log.store import DiskStore
+from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import (
     ConfState,
     HardState,
@@ -351,9 +352,12 @@ class ControllerHost:
             )
 
     def deliver(self, message: Message) -> None:
-        """Take a message from another node."""
+        """Take a message from another node; all are honest, so only a snapshot may be refused, by a node that restarted."""
         if self._transport is not None and self._transport.receiver is not None:
-            self._transport.receiver.receive(message)
+            try:
+                self._transport.receiver.receive(message)
+            except RefusedMessageError as error:
+                self._invariants.require(error.reason == "leader", f"{self.name} refuses {message}: {error}")
 
     def _snapshot_sent(self, node_id: int, ok: bool) -> None:
         if self._transport is not None and self._transport.receiver is not None:

@@ -26,7 +26,8 @@ from controller_core.raft.confchange.changes import (
     decode_conf_change,
 )
 from controller_core.raft.config import Config, ReadOnlyOption
-from controller_core.raft.errors import PeerNotFoundError, ProposalDroppedError
+from controller_core.raft.errors import PeerNotFoundError, ProposalDroppedError, RefusedMessageError
+from controller_core.raft.peer_checks import PeerChecks
 from controller_core.raft.raw_node import RawNode
 from controller_core.raft.types import (
     ConfState,
@@ -49,6 +50,8 @@ DELAY_MAX = 3.0
 COMPACT_EVERY = 15
 """Entries applied between two snapshots of a node."""
 
+_FORWARDED = (MessageType.PROP, MessageType.TRANSFER_LEADER)
+"""What these nodes pass to their leader, and controllers do not."""
 _FREE = frozenset((MessageType.APP, MessageType.HEARTBEAT, MessageType.SNAP))
 """Messages of a leader that need not wait for its own write."""
 
@@ -132,11 +135,26 @@ class SimNode:
 
     def receive(self, message: Message) -> None:
         """Take a message off the network."""
-        if not self.alive:
+        if not self.alive or not self._passes(message):
             return
         with suppress(ProposalDroppedError, PeerNotFoundError):
             self.raw.step(message)
         self.work()
+
+    def _passes(self, message: Message) -> bool:
+        """Say whether the node's own checks let a message pass; all here are honest, so only one reason may refuse any.
+
+        A node that restarted knows no leader, and waits for more of it than a snapshot.
+        """
+        if message.type in _FORWARDED:
+            return True
+        try:
+            PeerChecks(self.raw, self.id).check(message)
+        except RefusedMessageError as error:
+            if error.reason != "leader":
+                raise
+            return False
+        return True
 
     def work(self) -> None:
         """Begin the next write if there is something to do and no write is under way."""

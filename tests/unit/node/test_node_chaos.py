@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from controller_core.log.memory import MemoryStore
+from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.node import Node, NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.node_types import NodeConfig, Receiver
@@ -50,7 +51,8 @@ class Network:
     def _deliver(self, message: Message) -> None:
         receiver = self.receivers.get(message.to)
         if receiver is not None and frozenset((message.from_, message.to)) not in self.cut:
-            receiver.receive(message)
+            with contextlib.suppress(RefusedMessageError):  # A snapshot, after a restart.
+                receiver.receive(message)
 
 
 class NetworkTransport:
