@@ -87,7 +87,7 @@ class FakeBroker:
             if connection is None or connection.is_closed:
                 host, _, port = address.rpartition(":")
                 with contextlib.suppress(ChannelError):
-                    self._connections[address] = await connect(host, int(port), _DIAL_TIMEOUT_S)
+                    self._connections[address] = await connect(host.strip("[]"), int(port), _DIAL_TIMEOUT_S)
 
     async def register(self, controller: int = 0) -> RemotingCommand:
         """Claim an id if it has none (1012, 1013) and register (1003); return the answer to 1003."""

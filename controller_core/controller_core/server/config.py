@@ -23,6 +23,7 @@ from typing import Any, cast
 from controller_core.server.config_keys import (
     DERIVED_KEYS,
     INERT_DEFAULTS,
+    NAME_SERVER_KEYS,
     ConfigError,
     KeyInfo,
     bool_key,
@@ -54,7 +55,8 @@ class Settings:
         "controllerDLegerPeers",
         None,
         "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that brokers and "
-        "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial.",
+        "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial. A host is a name, an "
+        "IPv4 address, or an IPv6 address in [], as n0-[::1]:9878.",
     )
     self_id: str = text_key(
         "controllerDLegerSelfId",
@@ -81,7 +83,8 @@ class Settings:
     bind_address: str = text_key(
         "bindAddress",
         "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
-        "Address all three ports listen on. A host name or an IP address.",
+        "Address all three ports listen on. A host name or an IP address; with the default, a node whose own entry of the "
+        "peers is an IPv6 address listens on all of IPv6.",
     )
     elect_unclean_master: bool = bool_key(
         "enableElectUncleanMaster",
@@ -267,6 +270,13 @@ class Settings:
         """This node's own entry of the peers."""
         return next(peer for peer in self.peers if peer.name == self.self_id)
 
+    @property
+    def listen_host(self) -> str:
+        """Where the ports listen: `bindAddress`; all of IPv6 where that is the default and the own address is IPv6."""
+        bind = self.bind_address.removeprefix("[").removesuffix("]")
+        is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
+        return "::" if is_default and self.self_peer.host.startswith("[") else bind
+
     def raft_port(self, peer: Peer) -> int:
         """Return the port of Raft's traffic of `peer`."""
         own = self.raft_listen_port or self.self_peer.port + RAFT_PORT_OFFSET
@@ -312,7 +322,7 @@ def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
             raise ConfigError(info.key, None, f"is required. {info.meaning}")
         values[field.name] = parse_value(info, text)
     settings = Settings(**values)
-    known = infos.keys() | INERT_DEFAULTS.keys() | DERIVED_KEYS
+    known = infos.keys() | INERT_DEFAULTS.keys() | DERIVED_KEYS | NAME_SERVER_KEYS
     warnings = [f"unknown key {key!r} is ignored" for key in sorted(properties) if key not in known]
     warnings += _listen_port_warnings(settings, properties.get("listenPort"))
     return settings, tuple(warnings)

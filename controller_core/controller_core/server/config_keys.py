@@ -98,6 +98,48 @@ INERT_DEFAULTS: dict[str, str] = {
     "writeBufferLowWaterMark": "0",
 }
 DERIVED_KEYS = frozenset({"listenPort"})
+NAME_SERVER_KEYS = frozenset(
+    # Why: with enableControllerInNamesrv, name server and controller share one file.
+    [
+        "clientRequestThreadPoolNums",
+        "clientRequestThreadPoolQueueCapacity",
+        "clusterTest",
+        "defaultThreadPoolNums",
+        "defaultThreadPoolQueueCapacity",
+        "deleteTopicWithBrokerRegistration",
+        "enableAllTopicList",
+        "enableControllerInNamesrv",
+        "enableTopicList",
+        "kvConfigPath",
+        "needWaitForService",
+        "notifyMinBrokerIdChanged",
+        "orderMessageEnable",
+        "productEnvName",
+        "returnOrderTopicConfigToBroker",
+        "supportActingMaster",
+        "unRegisterBrokerQueueCapacity",
+        "waitSecondsForService",
+        "channelNotActiveInterval",
+        "clientAsyncSemaphoreValue",
+        "clientCallbackExecutorThreads",
+        "clientChannelMaxIdleTimeSeconds",
+        "clientCloseSocketIfTimeout",
+        "clientOnewaySemaphoreValue",
+        "clientPooledByteBufAllocatorEnable",
+        "clientSocketRcvBufSize",
+        "clientSocketSndBufSize",
+        "clientWorkerThreads",
+        "connectTimeoutMillis",
+        "disableCallbackExecutor",
+        "disableNettyWorkerGroup",
+        "enableReconnectForGoAway",
+        "enableTransparentRetry",
+        "maxReconnectIntervalTimeSeconds",
+        "socksProxyConfig",
+        "useTLS",
+    ]
+)
+"""Keys of NamesrvConfig and NettyClientConfig (5.4.0) that the controller has none of; without effect, and not listed."""
 
 
 def parse_value(info: KeyInfo, text: str) -> bool | int | str:

@@ -210,12 +210,12 @@ class Controller:
             task.add_done_callback(self._task_ended)
         tls = self._tls
         await self._remoting.start(
-            settings.bind_address, self._self.port, None if tls is None else tls.remoting()
+            settings.listen_host, self._self.port, None if tls is None else tls.remoting()
         )
         http_port = settings.http_port(self._self)
         if tls is not None:
             self._http.server_ssl = context_of(tls.http_server)
-        await self._http.start(settings.bind_address, http_port)
+        await self._http.start(settings.listen_host, http_port)
         _log.info(
             "this node serves",
             extra=bind(address=self._self.address, http_port=http_port),

@@ -139,6 +139,6 @@ def read_file(path: Path) -> dict[str, str]:
         ConfigError: the file cannot be read or is no properties text.
     """
     try:
-        return properties.parse(path.read_text(encoding="utf-8"))
+        return properties.parse_file(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError("-c", str(path), str(error)) from error

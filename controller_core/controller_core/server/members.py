@@ -71,7 +71,7 @@ class Members:
 
     def raft_address(self, peer: Peer) -> Address:
         """Return where a controller's Raft traffic goes."""
-        return peer.host, self._settings.raft_port(peer)
+        return peer.dial_host, self._settings.raft_port(peer)
 
 
 def to_peer(raft_id: int, address: str) -> Peer | None:

@@ -10,10 +10,15 @@ This module never knows what a key means (`config` does) and never opens a file.
 Source: java.util.Properties.load (Java 17 API), RocketMQ MixAll.properties2String 5.4.0, string2Properties 5.4.0.
 """
 
+import codecs
+import re
+import string
 from collections.abc import Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS = 4
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""Java's line ends; `str.splitlines` knows more, which are bytes of Latin-1."""
 
 
 class PropertiesError(ValueError):
@@ -36,6 +41,17 @@ def parse(text: str) -> dict[str, str]:
     return result
 
 
+def parse_file(data: bytes) -> dict[str, str]:
+    r"""Return the keys and values of a file as java.util.Properties.load(InputStream) reads it: Latin-1, no byte is invalid.
+
+    A UTF-8 byte order mark at the start is skipped; Java would take it for a part of the first key.
+
+    Raises:
+        PropertiesError: a `\u` escape is not followed by four hexadecimal digits.
+    """
+    return parse(data.removeprefix(codecs.BOM_UTF8).decode("latin-1"))
+
+
 def write(values: Mapping[str, str]) -> str:
     r"""Return `key=value\n` lines sorted by key, the form of RocketMQ's remoting bodies."""
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
@@ -43,7 +59,7 @@ def write(values: Mapping[str, str]) -> str:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     pending, first_number = "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(_LINE_END.split(text), start=1):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -89,7 +105,7 @@ def _unescape(text: str) -> str:
         position += 1
         if escaped == "u":
             digits = text[position : position + _UNICODE_DIGITS]
-            if len(digits) < _UNICODE_DIGITS:
+            if len(digits) < _UNICODE_DIGITS or not set(digits) <= set(string.hexdigits):
                 raise ValueError(f"incomplete \\u escape in {text!r}")
             parts.append(chr(int(digits, 16)))
             position += _UNICODE_DIGITS

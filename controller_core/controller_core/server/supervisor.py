@@ -30,6 +30,7 @@ from controller_core.server.clock import Clock
 from controller_core.server.config import Settings
 from controller_core.server.controller import Controller
 from controller_core.server.founding import Founding
+from controller_core.server.java_stores import java_store
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.logs import bind
 from controller_core.server.machine import GroupsMachine
@@ -126,6 +127,9 @@ class Supervisor:
 
     def _open_now(self) -> DiskStore:
         settings = self._live.settings
+        for directory in (settings.store_directory.parent, settings.store_directory):
+            if text := java_store(directory):
+                _log.warning(text)
         store = DiskStore.open(
             settings.store_directory,
             owner=f"{settings.group}/{settings.self_id}",
@@ -156,7 +160,7 @@ class Supervisor:
             {peer.raft_id: members.raft_address(peer) for peer in settings.peers},
             incarnation=own.incarnation,
             address=own.address,
-            bind_host=settings.bind_address,
+            bind_host=settings.listen_host,
             server_ssl=context_of(self._tls.peer_server),
             client_ssl=context_of(self._tls.peer_client),
         )

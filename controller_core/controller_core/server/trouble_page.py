@@ -34,7 +34,7 @@ class TroublePage:
         settings = self._settings
         with contextlib.suppress(OSError):
             await web.TCPSite(
-                self._runner, settings.bind_address, settings.http_port(settings.self_peer)
+                self._runner, settings.listen_host, settings.http_port(settings.self_peer)
             ).start()
 
     async def close(self) -> None:

@@ -153,3 +153,27 @@ async def test_a_log_that_must_not_be_opened_ends_the_process_at_once(tmp_path: 
 def _damage(directory: Path) -> None:
     for segment in directory.glob("raft-n0/*.wal"):
         segment.write_bytes(b"x" * 100)
+
+
+async def test_two_nodes_at_bracketed_ipv6_addresses_found_a_cluster_and_serve(tmp_path: Path) -> None:
+    runs = [free_ports(3) for _ in range(2)]
+    peers = ";".join(f"n{number}-[::1]:{run[0]}" for number, run in enumerate(runs))
+    stop = asyncio.Event()
+    running = []
+    for number in range(2):
+        given = {
+            "controllerDLegerGroup": "unit",
+            "controllerDLegerPeers": peers,
+            "controllerDLegerSelfId": f"n{number}",
+            "controllerStorePath": str(tmp_path),
+        }
+        node = Supervisor(LiveConfig(load(given)[0], given), TroubledFiles())
+        running.append(asyncio.create_task(node.run(stop)))
+    try:
+        for number, run in enumerate(runs):
+            await Supervised(TroubledFiles(), "", f"[::1]:{run[2]}", running[number]).until_ready(200)
+        async with FakeBroker([f"[::1]:{run[0]}" for run in runs], "b1") as broker:
+            assert broker.broker_id == 1
+    finally:
+        stop.set()
+        assert await asyncio.wait_for(asyncio.gather(*running), WITHIN_S) == [0, 0]
