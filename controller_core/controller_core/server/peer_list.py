@@ -99,7 +99,7 @@ def _check_host(entry: str, host: str) -> None:
             raise PeerListError(
                 f"entry {entry!r} has the host {host!r}, expected an IPv6 address in []"
             ) from None
-    elif ":" in host and set(host) <= set("0123456789abcdefABCDEF:."):
+    elif ":" in host and set(host) <= set("0123456789abcdefABCDEF:.[]"):
         raise PeerListError(
             f"entry {entry!r} has the host {host!r}, expected one port, and an IPv6 address in []"
         )
