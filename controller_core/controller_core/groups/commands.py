@@ -4,22 +4,35 @@ A command goes straight into the log, without a read before it, and is judged wh
 the entry alone. What a decision needs and the state cannot know is captured by the leader when it proposes: who is
 alive and how far each log goes, the time, why an election starts. So each node, and each replay, comes to the same end.
 
-On the log a command is one version byte and a msgpack map with its kind under `kind`. Unknown kinds, unknown fields and
-unknown versions are refused (`CommandDecodeError`), never skipped: an older node that ignored what a newer one wrote
-would silently go its own way.
+On the log a command is one version byte and a msgpack map with its kind under `kind`. Whatever does not decode is of
+one of two sorts, which follow from the bytes alone:
+
+    a version byte up to `VERSION_RESERVED_MAX`, an unknown kind, field      a later release wrote it and applies it:
+    or cause in an otherwise readable map                                    `NewerCommandError`, and the node stops
+    more than `COMMAND_BYTES_MAX` bytes, another first byte, bytes that      no release applies it: `CommandDecodeError`,
+    are no map, a known field of a wrong type or out of its range            and every node passes over it
+
+So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release that changes
+which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.
 
 This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections`, `cleaning` and `write_guards`.
 """
 
 from enum import StrEnum
+from typing import get_args
 
 import msgspec
 
-from controller_core.groups.errors import CommandDecodeError
+from controller_core.groups.errors import CommandDecodeError, CommandTooLargeError, NewerCommandError
+from controller_core.remoting.header import JavaInt, JavaLong
 
 COMMAND_VERSION = 1
+VERSION_RESERVED_MAX = 31
+"""First bytes above `COMMAND_VERSION` up to this one are left to later releases."""
 COMMAND_BYTES_MAX = 1 << 20
-"""A command names members of one group; a megabyte is thousands of members, and far more than any group has."""
+"""Bytes of an encoded command, in the log and before it is proposed: 15 times the largest that a group of
+`GROUP_MEMBERS_MAX` members makes."""
+
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
 DEFAULT_ELECTION_PRIORITY = (1 << 31) - 1
@@ -54,10 +67,10 @@ class LiveBroker(msgspec.Struct, frozen=True):
         priority: lower wins, after epoch and offset.
     """
 
-    id: int
-    epoch: int = UNKNOWN_EPOCH
-    max_offset: int = UNKNOWN_OFFSET
-    priority: int = DEFAULT_ELECTION_PRIORITY
+    id: JavaLong
+    epoch: JavaInt = UNKNOWN_EPOCH
+    max_offset: JavaLong = UNKNOWN_OFFSET
+    priority: JavaInt = DEFAULT_ELECTION_PRIORITY
 
 
 class Suspicion(msgspec.Struct, frozen=True):
@@ -93,7 +106,7 @@ class ApplyBrokerId(Command, frozen=True, kw_only=True, tag="ApplyBrokerId"):
         log_replica: the id belongs to a log replica, which is never elected.
     """
 
-    broker_id: int
+    broker_id: JavaLong
     check_code: str
     log_replica: bool = False
 
@@ -105,10 +118,10 @@ class RegisterBroker(Command, frozen=True, kw_only=True, tag="RegisterBroker"):
         alive: ids of the group's members that are alive; the answer names the master only if it is one of them.
     """
 
-    broker_id: int
+    broker_id: JavaLong
     address: str
     log_replica: bool = False
-    alive: tuple[int, ...] = ()
+    alive: tuple[JavaLong, ...] = ()
 
 
 class AlterSyncStateSet(Command, frozen=True, kw_only=True, tag="AlterSyncStateSet"):
@@ -120,11 +133,11 @@ class AlterSyncStateSet(Command, frozen=True, kw_only=True, tag="AlterSyncStateS
         alive: ids of the group's members that are alive.
     """
 
-    master_id: int
-    master_epoch: int
-    members: tuple[int, ...]
-    set_epoch: int
-    alive: tuple[int, ...]
+    master_id: JavaLong
+    master_epoch: JavaInt
+    members: tuple[JavaLong, ...]
+    set_epoch: JavaInt
+    alive: tuple[JavaLong, ...]
 
 
 class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
@@ -137,7 +150,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         replaced_epoch: the master epoch that a guarded election is to end; it counts in no other. None for any.
     """
 
-    requester_id: int | None = None
+    requester_id: JavaLong | None = None
     designate: bool = False
     cause: Cause
     alive: tuple[LiveBroker, ...]
@@ -213,22 +226,67 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _DECODER: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 
 
+_FIELDS = {
+    str(kind.__struct_config__.tag): frozenset(("kind", *kind.__struct_encode_fields__))
+    for kind in get_args(AnyCommand)
+}
+_CAUSES = frozenset(Cause)
+
+
 def encode(command: AnyCommand) -> bytes:
-    """Write a command as the payload of one log entry."""
-    return bytes([COMMAND_VERSION]) + _ENCODER.encode(command)
+    """Write a command as the payload of one log entry.
+
+    Raises:
+        CommandTooLargeError: it has more than `COMMAND_BYTES_MAX` bytes, or a value that no log entry can hold.
+    """
+    kind = type(command).__name__
+    try:
+        data = bytes([COMMAND_VERSION]) + _ENCODER.encode(command)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise CommandTooLargeError(f"command {kind} has a value that cannot be encoded: {error}") from error
+    if len(data) > COMMAND_BYTES_MAX:
+        raise CommandTooLargeError(
+            f"command {kind} has {len(data)} bytes, at most {COMMAND_BYTES_MAX} are allowed"
+        )
+    return data
 
 
 def decode(data: bytes) -> AnyCommand:
     """Read the payload of one log entry.
 
     Raises:
-        CommandDecodeError: these bytes are no command of a version that this code knows.
+        NewerCommandError: these bytes look like a command of a later release.
+        CommandDecodeError: these bytes are not a command of any release.
     """
     if not data or len(data) > COMMAND_BYTES_MAX:
         raise CommandDecodeError(f"a command of {len(data)} bytes; 1 to {COMMAND_BYTES_MAX} are possible")
+    if COMMAND_VERSION < data[0] <= VERSION_RESERVED_MAX:
+        raise NewerCommandError(f"command version {data[0]} is unknown; this node knows {COMMAND_VERSION}")
     if data[0] != COMMAND_VERSION:
-        raise CommandDecodeError(f"command version {data[0]} is unknown; this node knows {COMMAND_VERSION}")
+        raise CommandDecodeError(f"the first byte {data[0]:#04x} is not a command version")
+    body = memoryview(data)[1:]
     try:
-        return _DECODER.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CommandDecodeError(f"a command of {len(data)} bytes cannot be read: {error}") from error
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        sort = NewerCommandError if _looks_newer(body) else CommandDecodeError
+        raise sort(f"a command of {len(data)} bytes cannot be read: {error}") from error
+
+
+def _looks_newer(body: memoryview) -> bool:
+    """Say whether the bytes are a readable command with a kind, a field or a cause that this release does not know."""
+    try:
+        fields = msgspec.msgpack.decode(body, type=dict[str, msgspec.Raw])
+        kind = _text(fields.get("kind"))
+        cause = _text(fields.get("cause"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if not kind.isidentifier():
+        return False
+    unknown_cause = cause.isidentifier() and cause not in _CAUSES
+    return kind not in _FIELDS or bool(fields.keys() - _FIELDS[kind]) or unknown_cause
+
+
+def _text(field: msgspec.Raw | None) -> str:
+    """Return a field's text; an empty one if it is absent or another type."""
+    value = "" if field is None else msgspec.msgpack.decode(field)
+    return value if isinstance(value, str) else ""

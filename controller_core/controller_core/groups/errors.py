@@ -13,11 +13,23 @@ class GroupsUsageError(GroupsError):
     """The caller broke a rule of this package: our own fault."""
 
 
-class CommandDecodeError(GroupsError):
-    """A log entry's payload is no command that this version knows.
+class CommandTooLargeError(GroupsError):
+    """A command does not fit a log entry; it must not be proposed."""
 
-    A node that meets one must stop applying: to skip an entry that other nodes apply would make their states differ.
+
+class CommandDecodeError(GroupsError):
+    """A log entry's payload is not a command of any release: every node passes over it."""
+
+
+class NewerCommandError(CommandDecodeError):
+    """A log entry's payload looks like a command of a later release.
+
+    A node that meets one must stop applying: nodes of that release apply the entry, so their states would differ.
     """
+
+
+class CommandApplyError(GroupsError):
+    """A command cannot be applied to this state: every node passes over it, and the state is as it was before."""
 
 
 class SnapshotDecodeError(GroupsError):

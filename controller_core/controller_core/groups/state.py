@@ -28,7 +28,7 @@ from controller_core.groups.commands import (
     RegisterBroker,
 )
 from controller_core.groups.elections import elect_master
-from controller_core.groups.errors import AmbiguousGroupError, GroupsUsageError
+from controller_core.groups.errors import AmbiguousGroupError, CommandApplyError, GroupsUsageError
 from controller_core.groups.failovers import record_times
 from controller_core.groups.group import Change, EpochFloor, Group, group_ext
 from controller_core.groups.history import History
@@ -42,6 +42,9 @@ EPOCH_FLOORS_MAX = 10_000
 """How many forgotten groups are remembered, so that a new group of the same name goes on from their epochs."""
 
 _NO_FLOOR = EpochFloor(0, 0)
+_UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a pure function raises for its arguments alone. Not: MemoryError, RecursionError, OSError, which are of one process."""
+_REASON_CHARS_MAX = 200
 
 
 class GroupsState:
@@ -73,17 +76,19 @@ class GroupsState:
             term: the entry's term.
 
         Raises:
+            CommandApplyError: the command does not fit the state; only the applied index has changed.
             GroupsUsageError: the index was applied before; state and log no longer belong together.
         """
-        if index <= self.applied_index:
-            raise GroupsUsageError(f"entry {index} comes after {self.applied_index} was applied")
-        self._digest = None
-        self.applied_index = index
-        self.applied_term = term
+        self.skip(index, term)
         try:
             key, change = self._change(command, index, term)
         except AmbiguousGroupError as error:
             return Outcome(ambiguous(error, _ambiguous_ext(command)))
+        except _UNFIT as error:
+            reason = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
+            raise CommandApplyError(
+                f"command {type(command).__name__} cannot be applied: {reason}"
+            ) from error
         self._put(key, change)
         events = tuple(
             self.history.add_event(key, fact, index, term, number) for number, fact in enumerate(change.facts)
@@ -91,6 +96,18 @@ class GroupsState:
         for record in change.failovers:
             self.history.add_failover(record)
         return Outcome(change.reply, change.notices, events)
+
+    def skip(self, index: int, term: int) -> None:
+        """Pass over one entry of the log: it counts as applied and changes nothing else.
+
+        Raises:
+            GroupsUsageError: the index was applied before; state and log no longer belong together.
+        """
+        if index <= self.applied_index:
+            raise GroupsUsageError(f"entry {index} comes after {self.applied_index} was applied")
+        self._digest = None
+        self.applied_index = index
+        self.applied_term = term
 
     def _change(self, command: AnyCommand, index: int, term: int) -> tuple[GroupKey, Change]:
         key = GroupKey(command.cluster, command.broker_name)

@@ -1,8 +1,9 @@
 """What one node has applied: the state machine, and beside it the membership and who the members are.
 
 All three are functions of the log up to `index`, the same on every node, and travel together in a snapshot. A change of
-membership that does not fit has no effect, on every node alike. An entry that cannot be decoded or applied is an error
-that ends the node: going on without what the others applied would make the states differ for ever.
+membership that does not fit has no effect, on every node alike. The state machine passes over a command that no node can
+apply (`machine`). A change of membership that cannot be read ends the node: nodes that disagree about who votes could
+elect two leaders. Only this code writes such entries, from values that were checked before.
 """
 
 import logging

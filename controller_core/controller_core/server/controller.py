@@ -48,7 +48,7 @@ class Controller:
     """One node.
 
     Attributes:
-        failed: done, with the reason, when the node must end by itself: its log failed, or an entry was not applicable.
+        failed: done, with the reason, when the node must end by itself: its log failed, or holds an entry of a later release.
         hearing: who is alive, as this node hears it.
         failover: the elections that this node holds while it leads.
     """

@@ -1,14 +1,24 @@
-"""A stopped node's store as rows for people: what the log holds, with commands spelt out."""
+"""A stopped node's store as rows for people: what the log holds, with commands spelt out.
+
+An entry that is not a command of this release says so: `NO EFFECT` for one that every node passes over, `LATER RELEASE`
+for one at which this release stops (`machine`). A command that decodes and does not fit the state is found by the index
+that the node's log names.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from controller_core.groups import commands
-from controller_core.groups.errors import CommandDecodeError
+from controller_core.groups.errors import CommandDecodeError, NewerCommandError
 from controller_core.log.inspect import Inspected, inspect_store
+from controller_core.raft.types import EntryType
+from controller_core.remoting.text_bounds import one_line
+
+VALUE_CHARS_MAX: Final = 4_096
+"""Characters of one field that are shown."""
 
 
 def rows(directory: Path) -> Iterator[dict[str, Any]]:
@@ -32,13 +42,23 @@ def rows(directory: Path) -> Iterator[dict[str, Any]]:
 def _text(row: Inspected) -> str:
     if row.kind != "ENTRY" or not row.data:
         return row.text
+    if row.text != EntryType.NORMAL.name:
+        return row.text
     try:
         command = commands.decode(row.data)
-    except CommandDecodeError:
-        return row.text
+    except NewerCommandError as error:
+        return f"LATER RELEASE: {one_line(str(error))}"
+    except CommandDecodeError as error:
+        return f"NO EFFECT: {one_line(str(error))}"
     fields = msgspec.to_builtins(command)
     kind = fields.pop("kind", type(command).__name__)
     fields.pop("stamp", None)
     return f"{kind} " + " ".join(
-        f"{name}={value}" for name, value in fields.items() if value not in (None, "")
+        f"{name}={_value(value)}" for name, value in fields.items() if value not in (None, "")
     )
+
+
+def _value(value: object) -> str:
+    """Return a field's value on one line, cut if it is long."""
+    text = one_line(str(value))
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(text)} characters)"

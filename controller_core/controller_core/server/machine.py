@@ -1,17 +1,41 @@
 """The state machine as the node drives it: log bytes in, outcomes out, and a bell for those who wait for news.
 
 The state is replicated and pure; this adapter decodes entries, hands them to it, and tells local observers afterwards.
-An entry that cannot be decoded ends the node: skipping what others apply would make the states differ for ever.
+
+A committed entry stays in the log for ever, so an entry that ends a node ends it again at each start, and ends all the
+others too. Whether the node passes over such an entry or ends depends on one question: does every node come to the same
+result from the same log?
+
+| what happens | depends on | the node |
+|---|---|---|
+| the entry is not a command of any release (`CommandDecodeError`) | its bytes | passes over it |
+| the command does not fit the state (`CommandApplyError`) | its bytes and the state | passes over it |
+| the entry looks like a command of a later release (`NewerCommandError`) | this node's release | ends: the others apply it |
+| no memory, too deep a recursion, a failed disk, an observer that fails, any other exception | this process | ends: the others apply it |
+
+Passing over an entry changes nothing but the applied index, so all nodes keep the same digest, also through snapshots.
+It is logged as an error with index and term and counted (`skipped`). The counts of nodes that started at the same time
+must be equal; if they differ, one release applies what another does not. A caller that waits for the entry gets code 1.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from controller_core.groups import commands
-from controller_core.groups.errors import SnapshotDecodeError
-from controller_core.groups.replies import Outcome
+from controller_core.groups.errors import (
+    CommandApplyError,
+    CommandDecodeError,
+    NewerCommandError,
+    SnapshotDecodeError,
+)
+from controller_core.groups.replies import Outcome, Reply
 from controller_core.groups.snapshots import decode_image
 from controller_core.groups.state import GroupsState
+from controller_core.remoting.codes import ResponseCode
+from controller_core.server.logs import bind
+
+_log = logging.getLogger(__name__)
 
 
 class GroupsMachine:
@@ -19,6 +43,8 @@ class GroupsMachine:
 
     def __init__(self) -> None:
         self.state = GroupsState()
+        self.skipped = 0
+        """Entries that this process has passed over."""
         self._observers: list[Callable[[Outcome], None]] = []
         self._bell: asyncio.Event | None = None
         """There while somebody waits: most entries are applied with nobody listening."""
@@ -28,17 +54,34 @@ class GroupsMachine:
         self._observers.append(observer)
 
     def apply(self, index: int, term: int, data: bytes) -> Outcome:
-        """Apply one entry.
+        """Apply one entry, or pass over it if no node can.
 
         Raises:
-            CommandDecodeError: the entry is none that this version knows; the node must stop.
+            NewerCommandError: the entry is of a later release; the node must stop.
         """
-        outcome = self.state.apply(commands.decode(data), index, term)
+        try:
+            command = commands.decode(data)
+        except NewerCommandError:
+            raise
+        except CommandDecodeError as error:
+            self.state.skip(index, term)
+            return self._skipped(index, term, len(data), error)
+        try:
+            outcome = self.state.apply(command, index, term)
+        except CommandApplyError as error:
+            return self._skipped(index, term, len(data), error)
         for observer in self._observers:
             observer(outcome)
         if outcome.events:
             self._ring()
         return outcome
+
+    def _skipped(self, index: int, term: int, size_bytes: int, error: Exception) -> Outcome:
+        self.skipped += 1
+        _log.error(
+            "a log entry has no effect: %s", error, extra=bind(index=index, term=term, size_bytes=size_bytes)
+        )
+        return Outcome(Reply(ResponseCode.SYSTEM_ERROR, None, f"log entry {index} has no effect: {error}"))
 
     def snapshot(self) -> bytes:
         """Return the state as bytes."""

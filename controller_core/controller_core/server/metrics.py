@@ -60,6 +60,7 @@ class NodeNumbers:
         role: one of the `ROLE_` numbers.
         log_state: one of `LOG_STATES`.
         peer_refusals: connections closed on the peers' port for what came in, by reason.
+        skipped_entries: committed entries that this process has passed over because no node can apply them.
     """
 
     role: int
@@ -69,6 +70,7 @@ class NodeNumbers:
     voters: int = 0
     learners: int = 0
     log_state: str = "ok"
+    skipped_entries: int = 0
     port: PortNumbers = PortNumbers(0, 0)
     peer_refusals: Mapping[str, int] = field(default_factory=dict)
 
@@ -111,7 +113,7 @@ class Metrics:
         self._elections.labels(result, cause).inc()
 
     def commit(self, result: str) -> None:
-        """Count one proposed command: `applied`, `not_leader`, `dropped` or `lost`."""
+        """Count one proposed command: `applied`, `not_leader`, `dropped`, `lost` or `refused` as too large."""
         self._commits.count(result)
 
     def text(self) -> bytes:
@@ -197,6 +199,11 @@ class _Gauges(Collector):
             ("learners", "Controllers that receive the log and do not vote.", node.learners),
         ):
             yield GaugeMetricFamily(f"rmqha_controller_{name}", text, value=value)
+        yield CounterMetricFamily(
+            "rmqha_controller_skipped_entries",
+            "Committed log entries without effect, since no node can apply them.",
+            value=node.skipped_entries,
+        )
         yield from _port_families(node.port)
         refusals = CounterMetricFamily(
             "rmqha_peer_refused_messages",

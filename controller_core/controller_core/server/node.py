@@ -12,7 +12,7 @@ once or queued, and rings a bell; the task then works off one Ready after the ot
 So one fsync carries every command that arrived while the one before it ran, and followers write while the leader does.
 A batch that only moves the commit index is not written at all: it rides with the next one, since losing it costs
 nothing but replaying. A full disk is waited out; ticks go on, so a leader that cannot write loses its quorum's ear and
-its office. A failed disk, an entry that cannot be applied or a broken invariant ends the node: `on_fatal` says why.
+its office. A failed disk, an entry of a later release or a broken invariant ends the node: `on_fatal` says why.
 
 Never here: what commands mean, and sockets.
 """
@@ -129,13 +129,11 @@ class Node:
         """Put a command into the log; the future is what applying it here gave.
 
         Raises:
-            ValueError: the command is empty; Raft keeps empty entries for itself.
+            ValueError: the command is empty or too large (`Proposals.add`).
             NotLeaderError: this node does not lead; nothing happened.
             ProposalDroppedError: too many commands wait, or leadership is being handed over; nothing happened.
             ProposalLostError: as the future's error: leadership was lost meanwhile; whether it will be applied is unknown.
         """
-        if not data:
-            raise ValueError("a command must not be empty")
         self._check_leads()
         if len(self._callers.proposals) >= self.config.proposals_max:
             raise ProposalDroppedError(f"{self.config.proposals_max} commands are waiting")

@@ -17,6 +17,8 @@ HEARTBEAT_INTERVAL_MS = 50
 SNAPSHOT_ENTRIES = 10_000
 ENTRIES_KEPT = 1_000
 PROPOSALS_MAX = 20_000
+ENTRY_BYTES_MAX = 1 << 20
+"""Bytes of one command in the log; a larger one is never proposed."""
 INFLIGHT_BYTES_MAX = 8 * 1024 * 1024
 """Entries on their way to one follower: 1 Gbit/s filled over 64 ms, and all that a deaf follower costs in memory."""
 

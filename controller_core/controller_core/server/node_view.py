@@ -93,6 +93,7 @@ class NodeView:
             voters=len(status.conf_state.voters),
             learners=len(status.conf_state.learners),
             log_state=self._log_state(),
+            skipped_entries=self._machine.skipped,
             port=self.port_numbers(),
             peer_refusals=self.peer_refusals(),
         )
@@ -177,6 +178,7 @@ class NodeView:
             "commit_index": status.commit_index,
             "applied_index": status.applied_index,
             "snapshot_index": status.snapshot_index,
+            "skipped_entries": self._machine.skipped,
             "groups": len(self._machine.state),
             "clock_id": self._clock.clock_id,
             "voters": [f"n{voter - 1}" for voter in status.conf_state.voters],

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from controller_core.raft.types import Entry
-from controller_core.server.node_types import ProposalLostError
+from controller_core.server.node_types import ENTRY_BYTES_MAX, ProposalLostError
 
 Waiting = tuple[bytes, asyncio.Future[object]]
 
@@ -37,7 +37,13 @@ class Proposals:
         return len(self._queue) + len(self._unplaced) + len(self._placed)
 
     def add(self, data: bytes) -> asyncio.Future[object]:
-        """Queue a command for the next batch."""
+        """Queue a command for the next batch.
+
+        Raises:
+            ValueError: the command is empty, which Raft keeps for itself, or larger than `ENTRY_BYTES_MAX`.
+        """
+        if not 0 < len(data) <= ENTRY_BYTES_MAX:
+            raise ValueError(f"a command of {len(data)} bytes, expected 1 to {ENTRY_BYTES_MAX}")
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._queue.append((data, future))
         return future

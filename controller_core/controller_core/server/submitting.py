@@ -18,11 +18,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
+from controller_core.groups.errors import CommandTooLargeError
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome, Reply, RoleNotice
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.errors import shown
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
 from controller_core.server.metrics import Metrics
@@ -106,6 +108,8 @@ class Submitting:
     def submit(self, command: AnyCommand) -> Coroutine[Any, Any, Outcome]:
         """Propose a command, return what applying it led to, and tell brokers of a new master.
 
+        A command that no log entry can hold is refused (2005) and not proposed.
+
         Raises:
             NotLeaderError: this node does not lead; nothing happened.
             ProposalDroppedError: the log could not take it; nothing happened.
@@ -175,7 +179,15 @@ class Submitting:
 
     async def _propose(self, command: AnyCommand) -> Outcome:
         try:
-            outcome = await self._node.propose(commands.encode(command))
+            data = commands.encode(command)
+        except CommandTooLargeError as error:
+            self._metrics.commit("refused")
+            _log.error(
+                "a command is not proposed: %s", error, extra=bind(broker_group=shown(command.broker_name))
+            )
+            return Outcome(Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, None, str(error)))
+        try:
+            outcome = await self._node.propose(data)
         except NotLeaderError:
             self._metrics.commit("not_leader")
             raise

@@ -80,7 +80,7 @@ async def test_a_follower_refuses_and_names_the_leader() -> None:
 async def test_an_empty_command_is_our_mistake() -> None:
     async with NodeCluster(1) as cluster:
         leader = await cluster.leader()
-        with pytest.raises(ValueError, match="empty"):
+        with pytest.raises(ValueError, match="0 bytes"):
             await leader.node.propose(b"")
 
 
