@@ -23,6 +23,7 @@ Source: DefaultBrokerHeartbeatManager.java, BrokerLiveInfo.java of 5.4.0; contro
 """
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller_core.groups.commands import (
@@ -276,13 +277,14 @@ class LivenessTable:
         """Tell whether a member is in the table."""
         return key in self._members
 
-    def alive(self, key: GroupKey) -> tuple[LiveBroker, ...]:
-        """Return a group's living members as commands carry them, by ascending id."""
-        return tuple(entry.as_live_broker() for _, entry in sorted(self._groups.get(key, {}).items()))
+    def alive(self, key: GroupKey, ids: Iterable[int] | None = None) -> tuple[LiveBroker, ...]:
+        """Return a group's living members as commands carry them, by ascending id.
 
-    def alive_ids(self, key: GroupKey) -> tuple[int, ...]:
-        """Return the ids of a group's living members, ascending."""
-        return tuple(sorted(self._groups.get(key, ())))
+        With `ids`, only those: whoever decides gives the registered ids, since anybody may beat in any other name.
+        """
+        members = self._groups.get(key, {})
+        wanted = members if ids is None else (broker_id for broker_id in ids if broker_id in members)
+        return tuple(members[broker_id].as_live_broker() for broker_id in sorted(wanted))
 
     def keys_of_channel(self, channel_id: int) -> tuple[ReplicaKey, ...]:
         """Return whose latest heartbeat came by a connection."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import uvloop
 
+from controller_core.remoting.text_bounds import one_line
 from controller_core.server import cli_client, cli_members
 from controller_core.server.bench import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.config import ConfigError, reference_lines
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(text: str, status: int) -> int:
-    sys.stderr.write(f"controller-core: {text}\n")
+    sys.stderr.write(f"controller-core: {one_line(text)}\n")
     return status
 
 

@@ -12,8 +12,13 @@ from argparse import Namespace
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
+
+from controller_core.remoting.errors import shown
+from controller_core.remoting.text_bounds import NAME_BYTES_MAX, one_line, text_problem
 
 REQUEST_TIMEOUT_S: Final = 5.0
 REDIRECTS_MAX: Final = 3
@@ -103,7 +108,7 @@ async def watch(arguments: Namespace) -> None:
 
 async def elect(arguments: Namespace) -> None:
     """Designate a group's master."""
-    path = f"/v1/groups/{arguments.cluster}/{arguments.group}/elect"
+    path = f"/v1/groups/{_segment('CLUSTER', arguments.cluster)}/{_segment('GROUP', arguments.group)}/elect"
     value = await first("POST", path, arguments, {"brokerId": arguments.broker_id})
     if arguments.output == "json":
         show_json(value)
@@ -174,7 +179,8 @@ async def request(
     """
     token = getattr(arguments, "token", "")
     sent_headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = f"{_base(address, arguments)}{path}"
+    # Why encoded: yarl would take a quoted name apart, and resolve the dots in it.
+    url = URL(f"{_base(address, arguments)}{path}", encoded=True)
     limits = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=limits, headers=sent_headers) as session:
         # Why by hand: aiohttp drops the token when a redirect leads to another host, and the leader is one.
@@ -184,13 +190,27 @@ async def request(
             ) as response:
                 value: dict[str, Any] = await response.json()
                 if response.status == 307:
-                    url = response.headers["Location"]
+                    url = URL(response.headers["Location"], encoded=True)
                     continue
                 if not response.ok:
                     about = f" ({value['field']}: {value['value']})" if value.get("field") else ""
                     raise ClientError(f"{value.get('error', response.reason)}{about}", response.status)
                 return value
     raise ClientError("the nodes disagree about who leads; try again")
+
+
+def _segment(argument: str, name: str) -> str:
+    """Return a name as one segment of a URL's path.
+
+    Raises:
+        ClientError: no group has such a name, or no path can hold it.
+    """
+    problem = "is empty" if not name else text_problem(name, NAME_BYTES_MAX)
+    if name in {".", ".."}:
+        problem = "is a relative path"
+    if problem is not None:
+        raise ClientError(f"{argument} {shown(name)} {problem}")
+    return quote(name, safe="")
 
 
 def _base(address: str, arguments: Namespace) -> str:
@@ -243,6 +263,6 @@ def show_json(value: object) -> None:
 
 
 def show(line: str, stream: Any = None) -> None:  # noqa: ANN401 - any text stream
-    """Print one line."""
-    (stream or sys.stdout).write(line + "\n")
+    """Print one line; control characters of what a node sent are escaped, so it stays one."""
+    (stream or sys.stdout).write(one_line(line) + "\n")
     (stream or sys.stdout).flush()

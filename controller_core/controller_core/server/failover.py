@@ -232,7 +232,7 @@ def _notices(group: Group, hearing: Hearing) -> tuple[RoleNotice, ...]:
     if group.master_id is None:
         return ()
     master_id, address = group.master_id, group.master_address or ""
-    alive = sorted(hearing.table.alive_ids(group.key), key=lambda member: (member != master_id, member))
+    alive = (broker.id for broker in hearing.table.alive(group.key, group.replicas))
     return tuple(
         RoleNotice(
             key=group.key,
@@ -244,6 +244,5 @@ def _notices(group: Group, hearing: Hearing) -> tuple[RoleNotice, ...]:
             set_epoch=group.set_epoch,
             sync_state_set=group.sync_state_set,
         )
-        for member in alive
-        if member in group.replicas
+        for member in sorted(alive, key=lambda member: (member != master_id, member))
     )

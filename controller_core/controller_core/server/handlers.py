@@ -9,7 +9,8 @@
 `handle` is called on the event loop for each request. What can be answered from memory is answered at once, without a
 task: polls and heartbeats are nearly all of the traffic. The rest is returned as a coroutine for the server to run.
 
-A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws.
+A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws. So is a text
+or a list that passes its bound (`request_bounds`).
 
 Never here: what is right. Commands are judged when applied (`groups.state`), reads by `groups.reads`.
 
@@ -40,6 +41,7 @@ from controller_core.server.live_config import LiveConfig, UpdateRefusedError
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.peer_list import Peer, format_peers
 from controller_core.server.prepared import PreparedAnswers
+from controller_core.server.request_bounds import check_names, check_set, check_texts, full_group
 from controller_core.server.requests import CommandMaker
 from controller_core.server.role_changes import RoleChanges
 
@@ -148,8 +150,9 @@ class Handlers:
             The answer; a coroutine of the answer; or None for a oneway request that is done.
 
         Raises:
-            RemotingProtocolError: a header or body is not what the request needs.
+            RemotingProtocolError: a header or body is not what the request needs, or passes a bound.
         """
+        check_texts(request, self._knows)
         local = self._local.get(request.code)
         if local is not None:
             return local(channel_id, request)
@@ -266,9 +269,11 @@ class Handlers:
         return reads.get_replica_info(self._machine.state, name, cluster)
 
     def _get_sync_state_data(self, _channel_id: int, request: RemotingCommand) -> Reply:
+        names = decode_names(request.body)
+        check_names(names)
         return reads.get_sync_state_data(
             self._machine.state,
-            decode_names(request.body),
+            names,
             self._hearing.table.is_alive,
             self._direct_address,
         )
@@ -315,8 +320,10 @@ class Handlers:
 
     # Writes of the leader: to the command, or to a refusal that needs no entry.
 
-    def _apply_broker_id(self, _channel_id: int, request: RemotingCommand) -> AnyCommand:
-        return self._maker.apply_broker_id(headers.ApplyBrokerIdRequestHeader.from_ext(request.ext))
+    def _apply_broker_id(self, _channel_id: int, request: RemotingCommand) -> AnyCommand | Reply:
+        header = headers.ApplyBrokerIdRequestHeader.from_ext(request.ext)
+        group = self._machine.state.find_one(header.broker_name, header.cluster_name)
+        return full_group(group, header) or self._maker.apply_broker_id(header)
 
     def _register_broker(self, _channel_id: int, request: RemotingCommand) -> AnyCommand:
         return self._maker.register_broker(
@@ -329,7 +336,9 @@ class Handlers:
         if group := self._find(header.broker_name, cluster):
             key = ReplicaKey(*group, header.master_broker_id)
             self._submitter.saw_epoch(key, header.master_epoch, is_beat=False)
-        return self._maker.alter_sync_state_set(header, SyncStateSet.decode(request.body), cluster)
+        wanted = SyncStateSet.decode(request.body)
+        check_set(wanted)
+        return self._maker.alter_sync_state_set(header, wanted, cluster)
 
     def _elect_master(self, channel_id: int, request: RemotingCommand) -> AnyCommand | Reply:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
@@ -366,6 +375,9 @@ class Handlers:
     def _find(self, broker_name: str, cluster: str) -> GroupKey | None:
         group = self._machine.state.find_one(broker_name, cluster)
         return None if group is None else group.key
+
+    def _knows(self, broker_name: str, cluster: str) -> bool:
+        return self._find(broker_name, cluster) is not None
 
 
 def _own_channel(channel_id: int, request: RemotingCommand) -> int:

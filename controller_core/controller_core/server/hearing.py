@@ -13,12 +13,15 @@ that ends here is not the broker's, so it only revives a broker that is not aliv
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from controller_core.groups.commands import LiveBroker
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.group import Group
+from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, Death, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
+from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX
 from controller_core.server.clock import Clock
 from controller_core.server.views import Beat
 
@@ -91,20 +94,17 @@ class Hearing:
             self.on_deaths(deaths)
 
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
-        """Return the living members of a group; of an unknown or ambiguous one, nobody."""
-        key = self._key_of(cluster, broker_name)
-        return () if key is None else self.table.alive(key)
+        """Return the registered members of a group that are alive, by ascending id.
+
+        Nobody for an unknown or ambiguous group. A heartbeat of an id that nobody claimed counts for nothing: what commands
+        capture must not be for a stranger to choose.
+        """
+        group = self._state.find_one(broker_name, cluster)
+        return () if group is None else self.table.alive(group.key, captured(group))
 
     def alive_ids_of(self, cluster: str, broker_name: str) -> tuple[int, ...]:
         """Return the ids of those that `alive_of` returns, ascending."""
-        key = self._key_of(cluster, broker_name)
-        return () if key is None else self.table.alive_ids(key)
-
-    def _key_of(self, cluster: str, broker_name: str) -> GroupKey | None:
-        if cluster:
-            return GroupKey(cluster, broker_name)
-        group = self._state.find_one(broker_name)
-        return None if group is None else group.key
+        return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster that a connection's heartbeats named for this group; empty if they named none."""
@@ -142,6 +142,13 @@ class Hearing:
             return TICK_S
         # Why + 1: a beat exactly at its deadline is in time, so nobody is overdue before the next millisecond.
         return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))
+
+
+def captured(group: Group) -> Iterable[int]:
+    """Return the ids whose life commands capture: all, or of a group that outgrew its bound the SyncStateSet first."""
+    if len(group.replicas) <= GROUP_MEMBERS_MAX:
+        return group.replicas
+    return islice(dict.fromkeys((*group.sync_state_set, *group.replicas)), GROUP_MEMBERS_MAX)
 
 
 def _ignore(_value: Iterable[object]) -> None:

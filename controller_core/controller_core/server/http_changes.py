@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 
+from controller_core.remoting.errors import shown
+from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 from controller_core.server import views
 from controller_core.server.http_errors import HttpError, json_response
 
@@ -24,6 +26,9 @@ _POLL_S: Final = 0.02
 MEMBER_ACTIONS: Final = ("add", "promote", "remove", "replace")
 REPLACED_MAX: Final = 64
 """Names in each list of a replacement."""
+MEMBER_BYTES_MAX: Final = ADDRESS_BYTES_MAX + 8
+"""Bytes of a controller as `n3-host:port`, or of its name."""
+_JAVA_LONG_MAX: Final = 2**63 - 1
 
 T = TypeVar("T")
 
@@ -106,14 +111,19 @@ class Changes:
         if redirect := await self._redirect(request):
             return redirect
         broker_id = _body_field(await _body(request), "brokerId", int)
-        cluster, name = request.match_info["cluster"], request.match_info["name"]
+        if not 0 <= broker_id <= _JAVA_LONG_MAX:
+            raise HttpError(
+                400, f"must be from 0 to {_JAVA_LONG_MAX}", field="brokerId", value=shown(broker_id)
+            )
+        cluster = _bounded("cluster", request.match_info["cluster"], NAME_BYTES_MAX)
+        name = _bounded("group", request.match_info["name"], NAME_BYTES_MAX)
         return json_response(await self._controller.designate(cluster, name, broker_id))
 
     async def _transfer(self, request: web.Request) -> web.StreamResponse:
         self._authorize(request)
         if redirect := await self._redirect(request):
             return redirect
-        to = _body_field(await _body(request), "to", str)
+        to = _bounded("to", _body_field(await _body(request), "to", str), MEMBER_BYTES_MAX)
         return json_response(await self._controller.transfer(to))
 
     async def _snapshot(self, request: web.Request) -> web.StreamResponse:
@@ -132,7 +142,7 @@ class Changes:
             meant = _body_field(body, "replace", dict)
             value = await self._controller.replace_members(_names(meant, "add"), _names(meant, "remove"))
             return await self._redirect(request) or _handed_on() if value is None else json_response(value)
-        member = _body_field(body, actions[0], str)
+        member = _bounded(actions[0], _body_field(body, actions[0], str), MEMBER_BYTES_MAX)
         value = await self._controller.change_members(actions[0], member)
         # A leader that was to be removed has handed leadership over: the next one removes it.
         return await self._redirect(request) or json_response(value)
@@ -209,8 +219,10 @@ def _names(meant: dict[str, Any], field: str) -> tuple[str, ...]:
         or len(value) > REPLACED_MAX
         or not all(isinstance(one, str) for one in value)
     ):
-        raise HttpError(400, f"must be a list of at most {REPLACED_MAX} names", field=field, value=value)
-    return tuple(value)
+        raise HttpError(
+            400, f"must be a list of at most {REPLACED_MAX} names", field=field, value=shown(value)
+        )
+    return tuple(_bounded(field, one, MEMBER_BYTES_MAX) for one in value)
 
 
 def _handed_on() -> web.Response:
@@ -218,9 +230,16 @@ def _handed_on() -> web.Response:
     return HttpError(503, "leadership was handed over and came back; try again").response()
 
 
+def _bounded(field: str, text: str, bytes_max: int) -> str:
+    """Return a text that keeps its bound; another one is refused."""
+    if (problem := text_problem(text, bytes_max)) is not None:
+        raise HttpError(400, problem, field=field, value=shown(text))
+    return text
+
+
 def _body_field(body: dict[str, Any], name: str, kind: type[T]) -> T:
     value = body.get(name)
     # Why the second test: JSON's true is an int to Python.
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise HttpError(400, f"must be given as {kind.__name__}", field=name, value=value)
+        raise HttpError(400, f"must be given as {kind.__name__}", field=name, value=shown(value))
     return value

@@ -24,10 +24,12 @@ import msgspec
 
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeType, ConfChangeV2
 from controller_core.raft.types import ConfState
+from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
 
 _MAGIC: Final = b"RMQHAMB1"
 _SIZE_BYTES: Final = 4
-CONTEXT_MAX_BYTES: Final = 4_096
+INCARNATION_BYTES_MAX: Final = 64
+"""Bytes of the text that tells one store from another."""
 
 
 class MemberBookError(ValueError):
@@ -93,6 +95,19 @@ class MemberBook:
         for raft_id in gone - {*state.voters, *state.voters_outgoing, *state.learners, *state.learners_next}:
             members.pop(raft_id, None)
         return MemberBook(members)
+
+
+def member_problem(member: Member) -> str | None:
+    """Return why a member must not be written into the book; None if each of its texts keeps its bound."""
+    fields = (
+        ("name", member.name, NAME_BYTES_MAX),
+        ("address", member.address, ADDRESS_BYTES_MAX),
+        ("incarnation", member.incarnation, INCARNATION_BYTES_MAX),
+    )
+    for field, text, bytes_max in fields:
+        if (problem := text_problem(text, bytes_max)) is not None:
+            return f"{field} {problem}"
+    return None
 
 
 def encode_member(member: Member) -> bytes:

@@ -22,7 +22,7 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeType, 
 from controller_core.raft.tracker.progress import ProgressState
 from controller_core.raft.types import NodeId
 from controller_core.server.logs import bind
-from controller_core.server.member_book import Member, encode_member
+from controller_core.server.member_book import Member, encode_member, member_problem
 from controller_core.server.members import Members
 from controller_core.server.node import Node
 from controller_core.server.node_types import (
@@ -224,6 +224,8 @@ class Membership:
             await asyncio.sleep(_POLL_S)
 
     async def _change(self, kind: ConfChangeType, raft_id: int, member: Member | None) -> None:
+        if member is not None and (problem := member_problem(member)) is not None:
+            raise MembershipError(problem, "member", member.name)
         context = b"" if member is None else encode_member(member)
         await self._put(ConfChange(kind, NodeId(raft_id), context), f"n{raft_id - 1}")
         _log.info("the membership has changed", extra=bind(change=kind.name, node=f"n{raft_id - 1}"))
@@ -260,7 +262,8 @@ class Membership:
             if raft_id in said:
                 incarnation, address = said[raft_id]
                 member = Member(f"n{raft_id - 1}", address, incarnation)
-                if self._node.book.get(raft_id) != member:
+                # What a peer says of itself goes into the log of all: never beyond the bounds.
+                if self._node.book.get(raft_id) != member and member_problem(member) is None:
                     return raft_id, member
         return None
 

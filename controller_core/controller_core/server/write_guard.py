@@ -49,6 +49,7 @@ from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.errors import shown
 from controller_core.server import properties
 from controller_core.server.asking_brokers import TROUBLE, Ask, RefusedError, must
 from controller_core.server.clock import Clock
@@ -58,6 +59,8 @@ from controller_core.server.node_types import NotLeaderError, ProposalDroppedErr
 SETTING: Final = "minInSyncReplicas"
 OUT_OF_REACH: Final = 1_000
 """More copies than any group has members; a write that asks for so many is refused before it is written."""
+SETTING_DIGITS_MAX: Final = 9
+"""Digits of a setting that is noted; the broker's answer is a text that the broker chose."""
 DRAINED_WITHIN_S: Final = 1.0
 """How long slaves may need for the rest of the log; with all else, mqadmin's 3 s are not used up."""
 DRAIN_PAUSE_S: Final = 0.01
@@ -294,7 +297,12 @@ class WriteGuards:
             held = await self._settings_at(address)
             if not _announces(held, address):
                 raise RefusedError(f"another broker answers at {address}")
-        return int(held.get(SETTING, ""))
+        text = held.get(SETTING, "")
+        if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
+            raise ValueError(
+                f"{SETTING}={shown(text)} is not a whole number of at most {SETTING_DIGITS_MAX} digits"
+            )
+        return int(text)
 
     async def _settings_at(self, address: str) -> dict[str, str]:
         answer = await must(self._ask, address, RequestCode.GET_BROKER_CONFIG)

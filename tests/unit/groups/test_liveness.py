@@ -50,7 +50,7 @@ def test_a_closed_connection_is_a_death_at_once() -> None:
     table.beat(ONE, 7, 5)
     table.beat(TWO, 8, 6)
     assert table.channel_closed(7, 9) == [Death(ONE, Cause.CONNECTION_CLOSED, last_beat_ms=5, at_ms=9)]
-    assert table.alive_ids(KEY) == (2,)
+    assert [broker.id for broker in table.alive(KEY)] == [2]
     assert table.channel_closed(7, 10) == []
 
 
@@ -220,7 +220,8 @@ class LivenessAgainstNaive(RuleBasedStateMachine):
     @invariant()
     def agree(self) -> None:
         """Compare who lives, and until when."""
-        assert self.table.alive_ids(KEY) == tuple(sorted(key.broker_id for key in self.naive))
+        alive = [broker.id for broker in self.table.alive(KEY)]
+        assert alive == sorted(key.broker_id for key in self.naive)
         deadlines = [deadline_ms for _, deadline_ms in self.naive.values()]
         assert self.table.next_deadline_ms() == min(deadlines, default=None)
         assert len(self.table) == len(self.naive)

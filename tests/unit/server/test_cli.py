@@ -109,3 +109,73 @@ async def test_bench_measures_each_workload_and_leaves_nothing_behind(
         assert result["requests"] > 0
         assert result["p50_ms"] <= result["p99_ms"] <= result["max_ms"]
     assert len(one.machine.state) == 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "..%2f", "a b", "a?b#c", "%", "\u6ce8"])
+async def test_a_name_in_a_command_never_leads_to_another_path(
+    one: OneNode, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    async with one.broker() as other, one.broker(group=name) as broker:
+        await other.elect()
+        await broker.elect()
+        status, printed, problem = await _run(capsys, "elect", "--http", one.http, "c1", name, "1")
+        assert (status, problem) == (0, "")
+        assert f"c1/{name}: broker 1 is master" in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (".", "is a relative path"),
+        ("..", "is a relative path"),
+        ("", "is empty"),
+        ("a\nb", "has the control character U+000A"),
+        ("x" * 300, "has 300 bytes, at most 255 are allowed"),
+    ],
+)
+async def test_a_name_that_no_path_holds_is_refused_with_one_line(
+    capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    for arguments in ((name, "b1", "1"), ("c1", name, "1")):
+        status, _, problem = await _run(capsys, "elect", "--http", "127.0.0.1:1", *arguments)
+        assert (status, problem.count("\n")) == (1, 1)
+        assert words in problem
+
+
+async def test_a_name_with_a_new_line_does_not_split_what_is_printed(
+    one: OneNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamp = commands.Stamp(utc_ns=1, monotonic_ns=1, clock_id="c")
+    claim = commands.ApplyBrokerId(
+        cluster="c1", broker_name="b1\nc9/forged\x1b[2J", stamp=stamp, broker_id=1, check_code="h\n:1;1"
+    )
+    await one.node.propose(commands.encode(claim))
+    for command, lines in (("groups", 2), ("watch", 1)):
+        more = ("--no-follow",) if command == "watch" else ()
+        _, printed, _ = await _run(capsys, command, "--http", one.http, *more)
+        assert printed.count("\n") == lines
+        assert r"c1/b1\nc9/forged\x1b[2J" in printed
+        assert "\x1b" not in printed
+
+
+def test_inspect_tells_an_entry_without_effect_from_one_of_a_later_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamp = commands.Stamp(utc_ns=1, monotonic_ns=1, clock_id="c")
+    long = commands.ApplyBrokerId(
+        cluster="c1", broker_name="x\n" * 100_000, stamp=stamp, broker_id=1, check_code="a;1"
+    )
+    store = DiskStore.open(tmp_path, Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1),))))
+    payloads = (bytes(2_000_000), bytes([commands.COMMAND_VERSION + 1]), commands.encode(long))
+    entries = tuple(Entry(Term(2), LogIndex(index), data=data) for index, data in enumerate(payloads, 2))
+    batch = store.prepare(Ready(entries=entries, hard_state=HardState(Term(2), NodeId(1)), must_sync=True))
+    store.write(batch)
+    store.commit(batch)
+    store.close()
+    assert main(["inspect", str(tmp_path)]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " ENTRY " in line]
+    assert "NO EFFECT: a command of 2000000 bytes; 1 to 1048576 are possible" in rows[0]
+    assert "LATER RELEASE: command version 2 is unknown; this node knows 1" in rows[1]
+    assert "ApplyBrokerId" in rows[2]
+    assert "(300000 characters)" in rows[2]
+    assert max(map(len, rows)) < 6_000

@@ -1,0 +1,75 @@
+"""Refuses requests whose texts or lists pass their bounds, before anything is done with them.
+
+Every request of the remoting port comes by here first, so no handler, table, command or forwarded copy meets a text of a
+size that a peer chose. The bounds are in `remoting.text_bounds`; the remark names field, length and bound.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from controller_core.groups.group import Group, group_ext
+from controller_core.groups.replies import Reply
+from controller_core.remoting.bodies import SyncStateSet
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import BodyError, HeaderError
+from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
+from controller_core.remoting.text_bounds import (
+    GROUP_MEMBERS_MAX,
+    NAME_BYTES_MAX,
+    field_problems,
+    text_problem,
+)
+
+_NAMES: Final = frozenset(("brokerName", "clusterName"))
+
+
+def check_texts(request: RemotingCommand, is_known: Callable[[str, str], bool]) -> None:
+    """Refuse a request with a header field that passes its bound.
+
+    Names in a request to clean a group (1011) may be longer if `is_known(broker_name, cluster)`: an administrator must be
+    able to remove what an older release let in.
+
+    Raises:
+        HeaderError: names the field, its length and the bound.
+    """
+    ext = request.ext
+    if ext is None:
+        return
+    for field, problem in field_problems(ext):
+        is_cleaning = request.code == RequestCode.CLEAN_BROKER_DATA and field in _NAMES
+        if not (is_cleaning and is_known(ext.get("brokerName", ""), ext.get("clusterName", ""))):
+            raise HeaderError(f"request {request.code}", field, ext[field], problem)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse the body of a 1006 with a name that no group can have.
+
+    Raises:
+        BodyError: names the length and the bound.
+    """
+    for name in names:
+        if (problem := text_problem(name, NAME_BYTES_MAX)) is not None:
+            raise BodyError("names", f"a broker name {problem}")
+
+
+def check_set(wanted: SyncStateSet) -> None:
+    """Refuse a 1001 with more ids than a group has members.
+
+    Raises:
+        BodyError: names the count and the bound.
+    """
+    count = len(wanted.sync_state_set)
+    if count > GROUP_MEMBERS_MAX:
+        raise BodyError(
+            "SyncStateSet", f"syncStateSet has {count} ids, at most {GROUP_MEMBERS_MAX} are allowed"
+        )
+
+
+def full_group(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Reply | None:
+    """Return the refusal of a claim (1013) for which the group has no room; None if it has."""
+    if group is None or len(group.replicas) < GROUP_MEMBERS_MAX or header.applied_broker_id in group.replicas:
+        return None
+    remark = f"Broker-set: {header.broker_name} has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+    ext = group_ext(header.cluster_name, header.broker_name)
+    return Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)
