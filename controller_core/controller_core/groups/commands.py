@@ -33,7 +33,6 @@ COMMAND_BYTES_MAX = 1 << 20
 """Bytes of an encoded command, in the log and before it is proposed: 15 times the largest that a group of
 `GROUP_MEMBERS_MAX` members makes."""
 
-
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
 DEFAULT_ELECTION_PRIORITY = (1 << 31) - 1
 UNKNOWN_EPOCH = -1

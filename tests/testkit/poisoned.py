@@ -1,0 +1,40 @@
+"""A store as a release without bounds left it: with a committed command that is larger than any node applies."""
+
+from pathlib import Path
+from typing import Final
+
+from controller_core.groups import commands
+from controller_core.groups.commands import ApplyBrokerId, Stamp
+from controller_core.log.store import DiskStore
+from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, NodeId, Ready, Snapshot, Term
+
+POISON_INDEX: Final = 3
+POISON_NAME_BYTES: Final = 1_200_000
+_FIXED_TEXT_BYTES_MAX: Final = 31
+
+
+def write_poisoned_store(directory: Path, owner: str, nodes: int) -> None:
+    """Write a store of one of `nodes` members: claims of the groups `before` and `behind`, the poison between them, all committed."""
+    voters = tuple(NodeId(node + 1) for node in range(nodes))
+    initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=voters))
+    incarnation = owner.replace("/", "-")
+    store = DiskStore.open(directory, initial, owner=owner, new_incarnation=incarnation)
+    payloads = (_claim("before"), _claim("x" * POISON_NAME_BYTES), _claim("behind"))
+    entries = tuple(
+        Entry(Term(2), LogIndex(index), data=data) for index, data in enumerate(payloads, POISON_INDEX - 1)
+    )
+    state = HardState(Term(2), NodeId(1), LogIndex(entries[-1].index))
+    batch = store.prepare(Ready(entries=entries, hard_state=state, must_sync=True))
+    store.write(batch)
+    store.commit(batch)
+    store.close()
+
+
+def _claim(name: str) -> bytes:
+    """Return a claim with a name of any size, as a release without bounds encoded it."""
+    stamp = Stamp(utc_ns=1, monotonic_ns=1, clock_id="older")
+    command = ApplyBrokerId(cluster="c1", broker_name="@", stamp=stamp, broker_id=1, check_code="h:1;1")
+    text = name.encode()
+    short = len(text) <= _FIXED_TEXT_BYTES_MAX
+    head = bytes([0xA0 + len(text)]) if short else b"\xdb" + len(text).to_bytes(4, "big")
+    return commands.encode(command).replace(b"\xa1@", head + text)
