@@ -6,7 +6,8 @@ to the clients' routes.) The broker keeps settings in its file, through crashes,
 broker is closed. So the value itself says what to set back: `CLOSED_BASE` and the one from before. Whatever the
 controllers set meanwhile for a switchover is below that and is set back as it was found.
 
-Each round asks all controllers and all members at the same time, and counts from when it began.
+Each round asks all controllers and all members at the same time, and counts from when it began. Which master the controllers name is
+what a majority of them vouches for; one of them alone neither closes the fence nor opens it.
 
 Source: CommitLog.asyncPutMessage, AdminBrokerProcessor.updateBrokerConfig, AbstractSendMessageProcessor.msgCheck 5.4.0.
 """
@@ -130,8 +131,7 @@ class Fencing:
             # They answer and have no leader: nobody can be elected until they have, and then they answer this too.
             _log.debug("controllers: %s", error)
             return True
-        if self._group is None or found.master_epoch >= self._group.master_epoch:
-            self._group = found
+        self._group = found
         return True
 
     async def _hear_peers(self) -> bool:

@@ -50,16 +50,16 @@ async def ask_log_end(asker: Asker) -> tuple[int, int]:
 
 
 async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
-    """Return what the controllers say of a group.
+    """Return what a majority of the controllers vouches for of a group.
 
     Raises:
-        ControllersUnavailableError: nobody leads.
+        ControllersUnavailableError: no majority vouches for an answer.
         UnknownGroupError: they know no such group.
         AskError: the leader refused.
         RemotingProtocolError: its answer cannot be read.
     """
     request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
-    answer = await controllers.call(request)
+    answer = await controllers.ask(request)
     if answer.code != ResponseCode.SUCCESS:
         raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
     info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)

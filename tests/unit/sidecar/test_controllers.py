@@ -2,11 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from controller_core.channel import Connection, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import GetMetaDataResponseHeader
-from ha_sidecar.roles.controllers import Answering, Controllers
+from ha_sidecar.roles import controllers as module
+from ha_sidecar.roles.controllers import Answering, Controllers, ControllersUnavailableError
+from testkit.scripted_controllers import Said, scripted
 
 HOST = "127.0.0.1"
 SOME_REQUEST = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA)
@@ -74,6 +78,83 @@ async def test_a_majority_is_one_of_the_controllers_that_there_are_and_not_of_th
         await controllers.stop()
         for server in servers:
             await server.close()
+
+
+async def test_a_leader_that_a_majority_named_a_moment_ago_is_asked_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "VOUCHED_S", 60.0)
+    async with scripted(3, Said(5)) as made:
+        controllers = Controllers([(HOST, one.server.port) for one in made if one.server is not None])
+        try:
+            await _opened(controllers, 3)
+            await controllers.ask(SOME_REQUEST)
+            for one in made:
+                one.asked.clear()
+            await controllers.ask(SOME_REQUEST)
+            assert [one.asked for one in made] == [[SOME_REQUEST.code], [], []]
+            made[0].said = None  # it leads no more
+            for one in made:
+                one.leader = made[1].address
+            assert (await controllers.ask(SOME_REQUEST)).code == ResponseCode.SUCCESS
+            assert made[1].asked.count(SOME_REQUEST.code) == 1
+        finally:
+            await controllers.stop()
+
+
+async def test_a_majority_of_the_controllers_decides_whose_answer_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "VOUCHED_S", 0.0)
+    async with scripted(3, Said(5)) as made:
+        controllers = Controllers([(HOST, one.server.port) for one in made if one.server is not None])
+        liar = made[0]
+        liar.said = Said(9)
+        try:
+            await _opened(controllers, 3)
+            for one in made[1:]:
+                one.leader = made[1].address
+            assert b'"masterEpoch":5' in (await controllers.ask(SOME_REQUEST)).body, "the others name another"
+            for one in made:
+                one.leader, one.leads = "elsewhere:1", False
+            assert b'"masterEpoch":5' in (await controllers.ask(SOME_REQUEST)).body, "two answers are equal"
+            made[1].said = Said(6)
+            with pytest.raises(ControllersUnavailableError, match="no majority"):
+                await controllers.ask(SOME_REQUEST)
+        finally:
+            await controllers.stop()
+
+
+async def test_one_that_claims_to_be_the_leader_that_all_name_by_another_address_does_not_win_by_being_quick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "VOUCHED_S", 0.0)
+    async with scripted(3, Said(5)) as made:
+        controllers = Controllers([(HOST, one.server.port) for one in made if one.server is not None])
+        leader, _, liar = made
+        for one in made:
+            one.leader = "elsewhere:1"
+        try:
+            await _opened(controllers, 3)
+            assert b'"masterEpoch":5' in (await controllers.ask(SOME_REQUEST)).body, "only one claims to lead"
+            liar.leads, liar.said = True, Said(9)
+            leader.delay_s = 0.05
+            assert b'"masterEpoch":5' in (await controllers.ask(SOME_REQUEST)).body
+        finally:
+            await controllers.stop()
+
+
+async def test_the_first_controller_that_is_connected_is_not_taken_for_all() -> None:
+    async with scripted(3, Said(5)) as made:
+        controllers = Controllers([(HOST, one.server.port) for one in made if one.server is not None])
+        made[0].said, made[0].count = Said(9), 1
+        for one in made[1:]:
+            one.leader = made[1].address
+        controllers.start()
+        try:
+            assert b'"masterEpoch":5' in (await controllers.ask(SOME_REQUEST)).body
+        finally:
+            await controllers.stop()
 
 
 async def test_a_connection_that_closes_while_leaders_are_asked_for_is_no_crash() -> None:

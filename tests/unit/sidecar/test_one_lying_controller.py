@@ -1,0 +1,87 @@
+"""What companions, the fence, handovers and seeds know of a group comes from a majority: one controller that lies moves none of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ha_sidecar.roles.companion import Companion
+from ha_sidecar.roles.companion_config import CompanionConfig
+from ha_sidecar.roles.config import HostPort, host_port
+from ha_sidecar.roles.controllers import Controllers
+from ha_sidecar.roles.holding import is_settled, is_succeeded
+from ha_sidecar.roles.looking import ask_group
+from ha_sidecar.roles.seed_config import SeedConfig
+from ha_sidecar.roles.seed_source import Outlook, find_outlook
+from testkit.scripted_controllers import GROUP, Said, ScriptedController, scripted
+
+HONEST = Said(5, 1, "10.0.0.1:1", members=(1, 2), alive=(1,))
+LIE = Said(2**31 - 1, 7, "10.0.0.7:1", members=(2, 3, 7), alive=(7,))
+ME = "10.0.0.2:1"
+"""The address of member 2, which is dead."""
+
+
+@pytest.fixture
+async def controllers() -> AsyncIterator[list[ScriptedController]]:
+    """Three; the first one lies, and says that it leads a group of one, the others name another leader."""
+    async with scripted(3, HONEST) as made:
+        liar, leader, follower = made
+        liar.said, liar.count = LIE, 1
+        leader.leads, leader.leader = True, leader.address
+        follower.leader = leader.address
+        yield made
+
+
+def addresses(of: list[ScriptedController]) -> tuple[HostPort, ...]:
+    return tuple(host_port(one.address) for one in of)
+
+
+async def test_what_the_others_say_of_a_group_counts(controllers: list[ScriptedController]) -> None:
+    asking = Controllers(addresses(controllers))
+    asking.start()
+    try:
+        for _ in range(5):
+            found = await ask_group(asking, GROUP)
+            assert (found.master_id, found.master_epoch, found.members) == (1, 5, (1, 2))
+    finally:
+        await asking.stop()
+
+
+async def test_held_clients_are_not_carried_to_the_liar_s_master(
+    controllers: list[ScriptedController],
+) -> None:
+    config = CompanionConfig(
+        cluster="c1", group=GROUP, broker=("127.0.0.1", 1), controllers=addresses(controllers)
+    )
+    companion, carried = Companion(config), list[HostPort]()
+    companion._controllers.start()
+    try:
+        before = await ask_group(companion._controllers, GROUP)
+        assert not await is_settled(before, companion._group_now, carried.append)
+        assert carried == []
+        for one in controllers:
+            one.said = LIE
+        now = await ask_group(companion._controllers, GROUP)
+        assert is_succeeded(before, now), "the lie would be believed of a majority"
+    finally:
+        await companion._controllers.stop()
+
+
+@pytest.mark.parametrize("lie", [LIE, Said(6, 0, "", members=(2,), alive=())])
+async def test_a_seed_takes_no_id_back_that_a_living_master_s_set_has(
+    controllers: list[ScriptedController], tmp_path: Path, lie: Said
+) -> None:
+    controllers[0].said = lie
+    config = SeedConfig(
+        cluster="c1",
+        group=GROUP,
+        store=tmp_path,
+        controllers=addresses(controllers),
+        advertise=ME,
+        reclaim=True,
+    )
+    assert await asyncio.to_thread(find_outlook, config) == Outlook(known=True, former_id=0)
+    for one in controllers:
+        one.said = Said(6, 0, "", members=(2,), alive=())
+    assert await asyncio.to_thread(find_outlook, config) == Outlook(known=True, former_id=2)
