@@ -99,14 +99,18 @@ class LogReplica:
             return [json.loads(line) for line in (await response.text()).splitlines()]
 
     async def metrics(self) -> dict[str, float]:
-        """Return its metrics by name, labels left out (every sample of a replica has the same)."""
+        """Return its metrics by name, labels left out; of samples with the same name the sum."""
         async with (
             aiohttp.ClientSession(timeout=_HTTP_TIMEOUT) as session,
             session.get(f"http://{self.http_address}/metrics") as response,
         ):
             lines = (await response.text()).splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
-        return {name.partition("{")[0]: float(value) for name, value in pairs}
+        found: dict[str, float] = {}
+        for name, value in pairs:
+            name = name.partition("{")[0]
+            found[name] = found.get(name, 0.0) + float(value)
+        return found
 
 
 async def _status(session: aiohttp.ClientSession, url: str) -> int:

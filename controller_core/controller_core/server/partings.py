@@ -66,4 +66,6 @@ class Partings:
             _log.warning("a log replica has not parted from its master", extra=bind(**who, error=str(error)))
             return
         if answer.remark:
-            _log.warning("a log replica has parted from its master", extra=bind(**who, remark=answer.remark))
+            _log.warning(
+                "a log replica was asked to part from its master", extra=bind(**who, remark=answer.remark)
+            )

@@ -6,7 +6,10 @@
     link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role stays
                     the same, try the same master again after `SAME_ROLE_WAIT_S`
     disk has no room    follow nobody until it has, see `keeping.retain`
-    log diverged    move it aside (or end, as configured) and start over
+    log diverged    move it aside (or end, as configured) and start over; `store.archive` keeps `ARCHIVES_MAX` of them
+
+The role is what a majority of the controllers confirmed (`master_watch`). A log is cut or moved aside only by what that master's own
+handshake shows, and a handshake that shows an epoch later than the confirmed one is not used.
 
 The wait is for the master's sake: while it has not noticed that the old connection is gone, a second one with the
 same id would hold the confirm offset back and let the SyncStateSet shrink when the first times out. A socket closed
@@ -182,6 +185,7 @@ class Follower:
             self._restarted_epoch(role),
             self._start_at_file,
             sync_from_last_file=self._config.sync_from_last_file,
+            confirmed_epoch=role.epoch,
         )
         self.link = HaLink(address, self._store, config, observer, self._wake_syncer)
         self.link.set_in_sync(self._view.in_sync)

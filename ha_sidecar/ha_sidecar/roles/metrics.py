@@ -1,7 +1,7 @@
 """The replica's metrics as Prometheus text, read from its parts at the moment of the scrape."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -10,6 +10,23 @@ from prometheus_client.registry import Collector
 
 SYNC_BUCKETS_S: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 _LABELS: Final = ("cluster", "group", "broker_id")
+
+
+@dataclass(slots=True)
+class NoticeCounts:
+    """What became of the notices (1008) that came.
+
+    Attributes:
+        confirmed: a majority of the controllers told the same.
+        unconfirmed: it did not.
+        known: nothing in them was new.
+        refused: they could not be read.
+    """
+
+    confirmed: int = 0
+    unconfirmed: int = 0
+    known: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +41,7 @@ class Numbers:
     slaves: int
     served: int
     has_room: bool = True
+    notices: NoticeCounts = field(default_factory=NoticeCounts)
 
 
 class ReplicaMetrics:
@@ -88,3 +106,9 @@ class _Gauges(Collector):
         served = CounterMetricFamily("rmqha_ha_served_bytes", "Log bytes sent to slaves", labels=_LABELS)
         served.add_metric(self._labels, numbers.served)
         yield served
+        notices = CounterMetricFamily(
+            "rmqha_ha_notices", "Notices of a new master, by outcome", labels=(*_LABELS, "outcome")
+        )
+        for outcome, count in asdict(numbers.notices).items():
+            notices.add_metric((*self._labels, outcome), count)
+        yield notices

@@ -14,7 +14,6 @@ Source: ReplicasManager.registerBrokerToController 5.4.0; controller requests 10
 import time
 from typing import Final
 
-from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import (
@@ -22,7 +21,6 @@ from controller_core.remoting.headers import (
     GetNextBrokerIdRequestHeader,
     GetNextBrokerIdResponseHeader,
     RegisterBrokerToControllerRequestHeader,
-    RegisterBrokerToControllerResponseHeader,
 )
 from ha_sidecar.roles.config import ReplicaConfig
 from ha_sidecar.roles.controllers import Controllers
@@ -67,10 +65,8 @@ async def take_id(controllers: Controllers, config: ReplicaConfig, files: Identi
     raise RegistrationRefusedError(f"1013: {remark}")
 
 
-async def register(
-    controllers: Controllers, config: ReplicaConfig, broker_id: int
-) -> tuple[RegisterBrokerToControllerResponseHeader, SyncStateSet | None]:
-    """Make the address known; return what the controller says of the group's master and SyncStateSet.
+async def register(controllers: Controllers, config: ReplicaConfig, broker_id: int) -> None:
+    """Make the address known. What the one controller that answers says of the master is not used: a majority is asked.
 
     Raises:
         RegistrationRefusedError: the controller does not know the id or the group.
@@ -89,8 +85,6 @@ async def register(
     )
     if answer.code != ResponseCode.SUCCESS:
         raise RegistrationRefusedError(f"1003: {answer.code} {answer.remark}")
-    members = SyncStateSet.decode(answer.body) if answer.body else None
-    return RegisterBrokerToControllerResponseHeader.from_ext(answer.ext), members
 
 
 async def _next_application(

@@ -7,6 +7,9 @@ disks before a client hears "stored". It serves no client and is never elected: 
 Order that matters: identity, registration, a heartbeat that a controller has answered, and only then the first ack.
 While a member of the set is not alive for the controller, every change of the set that contains it is refused.
 
+Who is master is what a majority of the controllers says when asked (`master_watch`); what anybody sends to this process's port, a
+notice of a new master included, is at most a reason to ask.
+
 This module owns the parts and their timers; what they do is in theirs.
 
 Source: ReplicasManager.java 5.4.0 (calls, periods).
@@ -15,7 +18,6 @@ Source: ReplicasManager.java 5.4.0 (calls, periods).
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Coroutine
 from typing import Final
 
@@ -24,10 +26,9 @@ from controller_core.channel.asking import AskError
 from controller_core.remoting.bodies import BrokerReplicasInfo, SyncStateSet, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.errors import BodyError, RemotingProtocolError
 from controller_core.remoting.headers import (
     BrokerHeartbeatRequestHeader,
-    GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
@@ -43,20 +44,17 @@ from ha_sidecar.roles.http import HttpServer
 from ha_sidecar.roles.identity import IdentityFiles
 from ha_sidecar.roles.keeping import keep_metadata, retain
 from ha_sidecar.roles.looking import ask_group
+from ha_sidecar.roles.master_watch import MasterWatch, check_notice
 from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.roles.serving import HaServer
 from ha_sidecar.roles.view import GroupView, Role
 from ha_sidecar.transfer.served_log import MasterConfig
 
 RETRY_S: Final = 0.1
-POLL_S: Final = 1.0
-POLL_JOINING_S: Final = 0.2
-"""While connected and not yet in the set."""
-POLL_HURRIED_S: Final = 0.02
 LOOK_WITHIN_S: Final = 0.1
 """How long the controllers are asked where a master is met: nearly always it is where it announced."""
-HURRY_S: Final = 5.0
-"""How long polls are hurried after an HA link ended: longer than any election takes."""
+NOTICE_BODY_BYTES_MAX: Final = 1 << 16
+"""A notice's SyncStateSet; thousands of ids fit."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5
 NEVER_FIRST_EPOCH: Final = -1
 """Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
@@ -75,8 +73,9 @@ class Replica:
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
-        self._hurry_until_s = 0.0
-        self._poll_now: Final = asyncio.Event()
+        self._watch: Final = MasterWatch(
+            config.group, self._controllers, self._view, self._learn, self._is_following
+        )
         self._beating = True
         self._partings: Final[set[asyncio.Future[None]]] = set()
         self._confirm_offset = -1
@@ -110,14 +109,14 @@ class Replica:
                 metrics,
                 syncer.wake if config.ack_after == "sync" else None,
                 self._beat_answered,
-                self._hurry,
+                self._watch.hurry,
                 self._met_at,
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
             await self._run_tasks(
                 self._follower.run(),
                 self._beat(),
-                self._poll(),
+                self._watch.run(),
                 keep_metadata(config, self._view),
                 retain(config, self._store, self._ha_server, self._follower),
             )
@@ -149,7 +148,7 @@ class Replica:
             try:
                 broker_id = await registration.take_id(self._controllers, self._config, files)
                 self._view.broker_id = broker_id
-                header, members = await registration.register(self._controllers, self._config, broker_id)
+                await registration.register(self._controllers, self._config, broker_id)
             except (
                 ControllersUnavailableError,
                 registration.RegistrationRefusedError,
@@ -158,7 +157,6 @@ class Replica:
                 _log.warning("not registered yet: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
-                self._learn(header.master_epoch, header.master_broker_id, header.master_address, members)
                 return broker_id
 
     def _heartbeat(self) -> BrokerHeartbeatRequestHeader:
@@ -200,40 +198,6 @@ class Replica:
             # Replication goes on without controllers; only changes of the set have to wait for them.
             _log.warning("no controller answers a heartbeat: %s", error)
 
-    def _hurry(self) -> None:
-        self._hurry_until_s = time.monotonic() + HURRY_S
-        self._poll_now.set()
-
-    async def _poll(self) -> None:
-        header = GetReplicaInfoRequestHeader(broker_name=self._config.group)
-        command = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, header.to_ext())
-        while True:
-            try:
-                answer = await self._controllers.call(command)
-                if answer.code == ResponseCode.SUCCESS:
-                    info = GetReplicaInfoResponseHeader.from_ext(answer.ext)
-                    members = SyncStateSet.decode(answer.body) if answer.body else None
-                    self._learn(info.master_epoch, info.master_broker_id, info.master_address, members)
-                if self._config.controller_kind == "java":
-                    await self._choose_beating()
-            except (ControllersUnavailableError, RemotingProtocolError, ChannelError) as error:
-                _log.warning("poll: %s", error)
-            await self._wait_poll()
-
-    async def _wait_poll(self) -> None:
-        if (
-            self._follower is not None
-            and self._follower.link is None
-            and time.monotonic() < self._hurry_until_s
-        ):
-            await asyncio.sleep(POLL_HURRIED_S)
-            return
-        self._poll_now.clear()
-        wait_s = POLL_S if self._view.in_sync else POLL_JOINING_S
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._poll_now.wait()
-
     async def _met_at(self, role: Role) -> str:
         """Return where the process of a master is met, by the controllers' word; without it the address that it announced."""
         announced = role.master_address or ""
@@ -257,7 +221,7 @@ class Replica:
         # Also without a master: then that broker is dead, and the set keeps it until it is back.
         alone = view.in_sync and len(others) == 1 and view.role.master_id in {None, *others}
         if alone:
-            answer = await self._controllers.call(
+            answer = await self._controllers.ask(
                 RemotingCommand.request(
                     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([self._config.group])
                 )
@@ -276,22 +240,17 @@ class Replica:
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         match request.code:
             case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
-                notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
-                if not notice.master_broker_id and notice.master_epoch is not None:
-                    task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch))
-                    self._partings.add(task)
-                    task.add_done_callback(self._partings.discard)
-                    return None
-                members = SyncStateSet.decode(request.body) if request.body else None
-                self._learn(notice.master_epoch, notice.master_broker_id, notice.master_address, members)
-                return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+                try:
+                    return self._on_notice(connection, request)
+                except RemotingProtocolError as error:
+                    self._watch.refused(error)
+                    raise
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 body = answers.epoch_cache(self._config, self._store, self._view.broker_id).encode()
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
             case RequestCode.GET_BROKER_HA_STATUS:
-                is_following = self._follower is not None and self._follower.link is not None
                 slaves = self._ha_server.slaves()
-                status = answers.ha_status(self._view, self._store, slaves, is_following=is_following)
+                status = answers.ha_status(self._view, self._store, slaves, is_following=self._is_following())
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=status.encode())
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 header = answers.ha_address(self._config, self._view, self._store)
@@ -306,31 +265,55 @@ class Replica:
                     request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark
                 )
 
+    def _on_notice(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
+        check_notice(notice)
+        if not notice.master_broker_id and notice.master_epoch is not None and not request.is_oneway:
+            task = asyncio.ensure_future(self._part(connection, request, notice.master_epoch))
+            self._partings.add(task)
+            task.add_done_callback(self._partings.discard)
+            return None
+        if len(request.body) > NOTICE_BODY_BYTES_MAX:
+            problem = f"{len(request.body)} bytes, expected at most {NOTICE_BODY_BYTES_MAX}"
+            raise BodyError(SyncStateSet.__name__, problem)
+        members = SyncStateSet.decode(request.body) if request.body else None
+        self._watch.hint(notice, members)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
     async def _part(self, connection: Connection, request: RemotingCommand, epoch: int) -> None:
-        """Leave a master that is about to be replaced, and then answer."""
-        noticed = self._follower is None or await self._follower.part(epoch)
-        _log.info("parted from the master of epoch %d%s", epoch, "" if noticed else ", which has not noticed")
-        remark = None if noticed else "the master is not known to have noticed"
+        """Leave a master that is about to be replaced, if the controllers confirm that, and then answer."""
+        if not await self._watch.is_being_replaced(epoch):
+            remark: str | None = (
+                f"no majority of the controllers confirms that the master of epoch {epoch} is replaced"
+            )
+        else:
+            noticed = self._follower is None or await self._follower.part(epoch)
+            remark = None if noticed else "the master is not known to have noticed"
+            _log.info("parted from the master of epoch %d: %s", epoch, remark or "it has noticed")
         with contextlib.suppress(ChannelError):
             connection.send(RemotingCommand.response_to(request, ResponseCode.SUCCESS, remark=remark))
 
     def _kept(self, code: int) -> bytes | None:
         return metadata.read(self._config.store, metadata.BY_CODE[code])
 
-    def _learn(
-        self,
-        epoch: int | None,
-        master_id: int | None,
-        master_address: str | None,
-        members: SyncStateSet | None,
+    async def _learn(
+        self, info: GetReplicaInfoResponseHeader, members: SyncStateSet | None, asked_at: int
     ) -> None:
-        if self._view.learn(epoch, master_id, master_address, members):
+        is_new = self._view.learn(
+            *(info.master_epoch, info.master_broker_id, info.master_address, members), asked_at=asked_at
+        )
+        if is_new:
             role = self._view.role
             _log.info("epoch %d: master %s at %s", role.epoch, role.master_id, role.master_address)
             attrs = {"master_id": str(role.master_id or ""), "master_address": role.master_address or ""}
             self._events.add("RoleChanged", role.epoch, attrs)
         if self._follower is not None and self._follower.link is not None:
             self._follower.link.set_in_sync(self._view.in_sync)
+        if self._config.controller_kind == "java":
+            await self._choose_beating()
+
+    def _is_following(self) -> bool:
+        return self._follower is not None and self._follower.link is not None
 
     # From the log.
 
@@ -374,6 +357,7 @@ class Replica:
             slaves=len(self._ha_server.slaves()),
             served=self._ha_server.sent_bytes,
             has_room=self._has_room,
+            notices=self._watch.counts,
         )
 
     def _readiness(self) -> tuple[bool, str]:

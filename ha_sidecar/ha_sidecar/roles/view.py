@@ -1,13 +1,14 @@
 """What the replica knows of its group: who is master in which epoch, and who is in the SyncStateSet.
 
-Knowledge comes by three ways (the answer to registering, polls, notices) and in any order. A role is newer when its
-epoch is; within an epoch only "no master known" can still turn into a master. A notice that a poll repeats changes
-nothing, so it never reopens a connection.
+Only answers that a majority of the controllers vouches for come here. The last such answer counts, whatever the view knew before:
+controllers that were restored from a backup may name a lower epoch. Two questions may be open at a time, and the older answer may come
+last. So the view takes an older state (a lower epoch, or another role in the same epoch) only if it learned nothing since the
+question began.
 
 A newer epoch without a master is a role too, and the old master is not followed in it: the controllers take that one for
 dead and may elect another member next, who would lack whatever the old one acknowledged with our help meanwhile.
 
-Source: ReplicasManager.changeBrokerRole 5.4.0 (only `newEpoch > masterEpoch` counts).
+Source: ReplicasManager.changeBrokerRole 5.4.0 (a broker takes only `newEpoch > masterEpoch`, from anybody).
 """
 
 import asyncio
@@ -29,7 +30,11 @@ class Role:
 
 
 class GroupView:
-    """The newest role and SyncStateSet; event loop's thread only."""
+    """The newest role and SyncStateSet; event loop's thread only.
+
+    Attributes:
+        version: counts how often something new was learned.
+    """
 
     def __init__(self) -> None:
         """Know nothing yet."""
@@ -37,6 +42,7 @@ class GroupView:
         self.members: frozenset[int] = frozenset()
         self.members_epoch = -1
         self.broker_id = 0
+        self.version = 0
         self._changed = asyncio.Event()
 
     @property
@@ -50,20 +56,34 @@ class GroupView:
         master_id: int | None,
         master_address: str | None,
         members: SyncStateSet | None,
+        *,
+        asked_at: int | None = None,
     ) -> bool:
-        """Take what a controller said; return whether the role is a new one."""
-        if members is not None and members.sync_state_set_epoch >= self.members_epoch:
+        """Take what a majority of the controllers said; return whether the role is a new one.
+
+        Args:
+            epoch: master epoch; None if not told.
+            master_id: None or 0 if there is none.
+            master_address: host:port.
+            members: the SyncStateSet; None if not told.
+            asked_at: `version` when the question began; None if nothing can have been learned since.
+        """
+        is_newest = asked_at is None or asked_at == self.version
+        before = (self.role, self.members, self.members_epoch)
+        if members is not None and (is_newest or members.sync_state_set_epoch >= self.members_epoch):
             self.members = frozenset(members.sync_state_set)
             self.members_epoch = members.sync_state_set_epoch
-        if epoch is None or epoch < self.role.epoch:
-            return False
-        found = Role(epoch, master_id, master_address) if master_id and master_address else Role(epoch)
-        if epoch == self.role.epoch and (self.role.master_id is not None or found == self.role):
-            return False
+        found = self.role
+        if epoch is not None and (is_newest or epoch > self.role.epoch):
+            found = Role(epoch, master_id, master_address) if master_id and master_address else Role(epoch)
+        is_new = found != self.role
         self.role = found
-        self._changed.set()
-        self._changed = asyncio.Event()
-        return True
+        if before != (self.role, self.members, self.members_epoch):
+            self.version += 1
+        if is_new:
+            self._changed.set()
+            self._changed = asyncio.Event()
+        return is_new
 
     async def wait_role(self, other_than: Role) -> Role:
         """Return the role as soon as it is another one."""

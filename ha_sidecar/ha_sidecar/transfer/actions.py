@@ -23,6 +23,8 @@ class CloseReason(Enum):
     """The master lost its way serving a start below its first epoch; start at a file at or above it instead."""
     NO_WHOLE_FILE_YET = "NoWholeFileYet"
     """The first file at or above the master's first epoch has not begun; nothing can be asked for until it has."""
+    EPOCH_NOT_CONFIRMED = "EpochNotConfirmed"
+    """The master has an epoch later than the one in which the controllers named it; ask them first, compare nothing yet."""
     HANDSHAKE_TIMEOUT = "HandshakeTimeout"
     """A slave connected and did not say who it is."""
     LEGACY_HANDSHAKE = "LegacyHandshake"

@@ -37,6 +37,8 @@ class SlaveConfig:
         async_learner: receive the log and never enter the SyncStateSet; `broker_id` may then be `NO_BROKER_ID`.
         sync_from_last_file: an empty replica asks for the master's newest file and what follows it, instead of for
             everything. The master heeds it where the first ack is 0 alone, so a replica with a log goes on in it.
+        confirmed_epoch: the epoch in which the controllers named this master. A peer whose log has a later one is another, or
+            will be master in an epoch that they have not told yet; None if anybody's log will do.
     """
 
     broker_id: int
@@ -45,6 +47,7 @@ class SlaveConfig:
     start_at_file: bool = False
     async_learner: bool = False
     sync_from_last_file: bool = False
+    confirmed_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class Plan:
 
 def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | DivergenceReason | CloseReason:
     """Return where the replica goes on from this master, or why it cannot, for ever or for now."""
+    last = reply.epochs.last
+    if config.confirmed_epoch is not None and last is not None and last.epoch > config.confirmed_epoch:
+        return CloseReason.EPOCH_NOT_CONFIRMED
     if own.is_empty:
         start_offset = _empty_start(reply, config)
         return CloseReason.NO_WHOLE_FILE_YET if start_offset > reply.max_offset else Plan(start_offset, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, read_epochs
+from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, ReplicaStore, read_epochs
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.roles import follower as following_part
 from ha_sidecar.roles.follower import FOLLOWED_FILE
@@ -142,6 +142,44 @@ def refuse(master: HandMaster) -> None:
     assert master.accept() == Handshake(OUR_ID)
     master.reply(END, (7, 0))
     master.wait_closed()
+
+
+def boast(master: HandMaster, epoch: int) -> None:
+    """Answer the handshake as a master of that epoch; the slave has to leave at once."""
+    assert master.accept() == Handshake(OUR_ID)
+    master.reply(END, (epoch, 0))
+    master.wait_closed()
+
+
+@pytest.mark.parametrize("epoch", [2, 2**31 - 1])
+async def test_a_peer_that_shows_a_later_epoch_than_the_controllers_named_changes_nothing(
+    hand: HandMaster, tmp_path: Path, epoch: int
+) -> None:
+    async with following(tmp_path, FILE_BYTES) as ours:
+        await ours.led_by(hand.port, epoch=1)
+        await asyncio.to_thread(serve_the_log, hand)
+        hand.peer.close()
+        await asyncio.to_thread(boast, hand, epoch)
+        assert (await ours.event("Disconnected", 2))["reason"] == "EpochNotConfirmed"
+        assert (ours.store.epochs, ours.store.log.max_offset) == (EpochList.of((1, 0)), END)
+        assert not (tmp_path / ARCHIVE_DIRECTORY).exists()
+        assert ours.metric(DIVERGENCES) == 0
+
+
+async def test_a_log_that_was_copied_in_an_invented_epoch_gives_way_to_the_master_s(
+    hand: HandMaster, tmp_path: Path
+) -> None:
+    with contextlib.closing(ReplicaStore(tmp_path, FILE_BYTES)) as store:
+        store.adopt(EpochList.of((2**31 - 1, 0)))
+        store.log.append(0, [memoryview(LOG)])
+    (tmp_path / FOLLOWED_FILE).write_text(json.dumps({"epoch": 2**31 - 1, "master_id": 7}))
+    async with following(tmp_path, FILE_BYTES) as ours:
+        await ours.led_by(hand.port, epoch=7)
+        await asyncio.to_thread(refuse, hand)
+        await asyncio.to_thread(serve_the_log, hand, 7)
+        assert (ours.store.epochs, ours.store.log.max_offset) == (EpochList.of((7, 0)), END)
+        assert json.loads((tmp_path / FOLLOWED_FILE).read_text()) == {"epoch": 7, "master_id": 1}
+        assert read_epochs(tmp_path / ARCHIVE_DIRECTORY / "1") == EpochList.of((2**31 - 1, 0))
 
 
 async def test_a_diverged_log_ends_the_replica_that_is_told_to_stop_and_stays_where_it_is(

@@ -18,6 +18,7 @@ from ha_sidecar.epoch import EpochList
 from ha_sidecar.roles.config import ReplicaConfig, host_port
 from ha_sidecar.roles.link import HaLink, LinkEnd
 from ha_sidecar.roles.replica import Replica
+from ha_sidecar.roles.view import Role
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.lent_broker import LentBroker
@@ -200,13 +201,35 @@ async def test_a_master_s_ha_address_is_asked_where_its_heartbeats_come_from(tmp
             await master.tenant.leave()
 
 
+async def test_a_notice_that_no_controller_sent_is_answered_counted_and_followed_by_nothing(
+    tmp_path: Path,
+) -> None:
+    async with replica(tmp_path) as running:
+        view = running.replica._view
+        before = await asyncio.wait_for(view.wait_role(Role()), WAIT_S)
+        for ext, body, code in (
+            ({"masterEpoch": str(2**31 - 1), "masterBrokerId": "7", "masterAddress": "h:1"}, b"", 0),
+            ({"masterEpoch": str(2**31), "masterBrokerId": "7", "masterAddress": "h:1"}, b"", 1),
+            ({"masterEpoch": "1", "masterBrokerId": "-7", "masterAddress": "h:1"}, b"", 1),
+            ({"masterEpoch": "1", "masterBrokerId": "7"}, b"x" * (1 << 17), 1),
+            ({"masterEpoch": "-1"}, b"", 1),
+        ):
+            request = RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext, body)
+            assert (await running.connection.call(request, WAIT_S)).code == code
+        assert running.replica._watch.counts.refused == 4
+        assert view.role == before
+        assert b'rmqha_ha_notices_total{broker_id="1",cluster="c1",group="g",outcome="refused"} 4.0' in (
+            running.replica._metrics_text()
+        )
+
+
 async def test_a_replica_that_is_told_to_stop_in_the_moment_its_link_ends_stops(tmp_path: Path) -> None:
     async with replica(tmp_path) as running:
-        waiting = running.replica._poll_now._waiters  # type: ignore[attr-defined]  # nothing else tells that it waits
+        waiting = running.replica._watch._poll_now._waiters  # type: ignore[attr-defined]  # nothing else tells that it waits
         async with asyncio.timeout(WAIT_S):
             while not waiting:  # noqa: ASYNC110 - a poll has no event for its end
                 await asyncio.sleep(0.001)
-        running.replica._hurry()
+        running.replica._watch.hurry()
         running.work.cancel()
         await asyncio.wait([running.work], timeout=WAIT_S)
         assert running.work.cancelled()

@@ -88,32 +88,43 @@ def test_a_settings_file_has_the_keys_of_the_command_line(tmp_path: Path) -> Non
         config.read_file(path)
 
 
-async def test_only_a_newer_epoch_is_a_new_role() -> None:
+async def test_what_the_controllers_say_again_is_no_new_role() -> None:
     view = GroupView()
     view.broker_id = 2
     assert view.learn(3, 1, "a:1", SyncStateSet.of([1], 5))
     assert not view.learn(3, 1, "a:1", SyncStateSet.of([1, 2], 6))
-    assert not view.learn(2, 9, "z:9", None)
     assert (view.role, view.in_sync) == (Role(3, 1, "a:1"), True)
     assert view.learn(5, 1, "a:1", SyncStateSet.of([1], 7))
     assert not view.in_sync
 
 
+async def test_an_answer_to_a_later_question_wins_whatever_its_epochs_are() -> None:
+    view = GroupView()
+    view.learn(2**31 - 1, 9, "evil:9", SyncStateSet.of([1, 9], 2**31 - 1))
+    assert view.learn(1, 1, "a:1", SyncStateSet.of([1, 2], 6), asked_at=view.version)
+    assert (view.role, view.members, view.members_epoch) == (Role(1, 1, "a:1"), {1, 2}, 6)
+    assert view.learn(1, 1, "b:1", None, asked_at=view.version), "the master has moved"
+    assert view.learn(1, None, None, None, asked_at=view.version), "it is taken for dead in its epoch"
+    assert view.role == Role(1)
+
+
+async def test_an_older_answer_that_comes_late_changes_nothing() -> None:
+    view = GroupView()
+    asked_at = view.version
+    view.learn(3, 1, "a:1", SyncStateSet.of([1, 2], 6))
+    assert not view.learn(2, 9, "z:9", SyncStateSet.of([1], 5), asked_at=asked_at)
+    assert not view.learn(3, 1, "z:9", None, asked_at=asked_at)
+    assert (view.role, view.members) == (Role(3, 1, "a:1"), {1, 2})
+    assert view.learn(4, 9, "z:9", SyncStateSet.of([1], 7), asked_at=asked_at), "newer is newer"
+    assert (view.role, view.members) == (Role(4, 9, "z:9"), {1})
+
+
 async def test_an_epoch_without_a_master_is_a_role_that_may_still_get_one() -> None:
     view = GroupView()
-    assert view.learn(3, 1, "a:1", None)
-    assert not view.learn(3, None, None, None)
     assert view.learn(4, None, None, None)
     assert view.role == Role(4)
     assert not view.learn(4, None, None, None)
     assert view.learn(4, 2, "b:1", None)
-
-
-async def test_an_older_set_never_replaces_a_newer_one() -> None:
-    view = GroupView()
-    view.learn(3, 1, "a:1", SyncStateSet.of([1, 2], 6))
-    view.learn(3, 1, "a:1", SyncStateSet.of([1], 5))
-    assert view.members == {1, 2}
 
 
 async def test_events_are_numbered_bounded_and_complete() -> None:
