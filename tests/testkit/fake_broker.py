@@ -15,7 +15,7 @@ from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import Server, connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.remoting import headers
-from controller_core.remoting.bodies import SyncStateSet
+from controller_core.remoting.bodies import HARuntimeInfo, SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
@@ -61,6 +61,8 @@ class FakeBroker:
         self.clings_to_its_role = False
         # Where it says (906) that its log is served, host:port; None while it serves none.
         self.ha_address: str | None = None
+        # What it answers about its role (907); None: it does not know the request.
+        self.acts_as_master: bool | None = None
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -103,6 +105,13 @@ class FakeBroker:
             self.cluster, self.group, self.broker_id, self.address, replica_kind=self._kind
         )
         return await self.must(RequestCode.CONTROLLER_REGISTER_BROKER, register, controller=controller)
+
+    async def announce(self, controller: int = 0) -> RemotingCommand:
+        """Register (1003) with the id that it has, as a broker that finds its identity on its disk; return the answer."""
+        register = headers.RegisterBrokerToControllerRequestHeader(
+            self.cluster, self.group, self.broker_id, self.address, replica_kind=self._kind
+        )
+        return await self.call(RequestCode.CONTROLLER_REGISTER_BROKER, register, controller=controller)
 
     async def elect(self, *, controller: int = 0) -> RemotingCommand:
         """Ask for a master in its own name (1002)."""
@@ -224,6 +233,9 @@ class FakeBroker:
                 master_ha_address=self.ha_address,
             )
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+        if request.code == RequestCode.GET_BROKER_HA_STATUS and self.acts_as_master is not None:
+            status = HARuntimeInfo(master=self.acts_as_master)
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=status.encode())
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
             return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         notice = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)

@@ -90,7 +90,13 @@ class GroupsDriver:
         )
 
     def register(
-        self, broker_id: int, address: str, *, alive: Iterable[int] = (), log_replica: bool = False
+        self,
+        broker_id: int,
+        address: str,
+        *,
+        alive: Iterable[int] = (),
+        log_replica: bool = False,
+        take_up: bool = False,
     ) -> Outcome:
         """Announce an address (1003)."""
         return self.apply(
@@ -102,6 +108,7 @@ class GroupsDriver:
                 address=address,
                 log_replica=log_replica,
                 alive=tuple(alive),
+                take_up=take_up,
             )
         )
 
@@ -140,6 +147,8 @@ class GroupsDriver:
         suspicion: Suspicion | None = None,
         cause: Cause | None = None,
         replaced_epoch: int | None = None,
+        told_epoch: int = 0,
+        acting_id: int | None = None,
     ) -> ElectMaster:
         """Return the command of an election (1002) among who lives; without `by` it is the controller's own."""
         if cause is None and by is None:
@@ -157,6 +166,8 @@ class GroupsDriver:
             unclean_allowed=unclean_allowed,
             suspicion=suspicion,
             replaced_epoch=replaced_epoch,
+            told_epoch=told_epoch,
+            acting_id=acting_id,
         )
 
     def elect(
@@ -168,6 +179,8 @@ class GroupsDriver:
         suspicion: Suspicion | None = None,
         cause: Cause | None = None,
         replaced_epoch: int | None = None,
+        told_epoch: int = 0,
+        acting_id: int | None = None,
     ) -> Outcome:
         """Hold that election."""
         return self.apply(
@@ -179,6 +192,8 @@ class GroupsDriver:
                 suspicion=suspicion,
                 cause=cause,
                 replaced_epoch=replaced_epoch,
+                told_epoch=told_epoch,
+                acting_id=acting_id,
             )
         )
 

@@ -77,10 +77,13 @@ class NaiveGroup:
         self.next_id = max(self.next_id, broker_id + 1)
         return 0
 
-    def register(self, broker_id: int, address: str, *, log_replica: bool) -> int:
-        """Announce an address; returns the answer's code."""
+    def register(self, broker_id: int, address: str, *, log_replica: bool, take_up: bool = False) -> int:
+        """Announce an address, or take up an id that is unknown; returns the answer's code."""
         if broker_id not in self.addresses:
-            return 2010
+            if not take_up:
+                return 2010
+            self.codes[broker_id] = address + ";"
+            self.next_id = max(self.next_id, broker_id + 1)
         self.addresses[broker_id] = address
         self.log_replicas.discard(broker_id)
         if log_replica:
@@ -109,13 +112,24 @@ class NaiveGroup:
         self.set_epoch += 1
         return 0
 
-    def elect(self, alive: list[NaiveBroker], asker: int | None, *, designate: bool, unclean: bool) -> int:
+    def elect(
+        self,
+        alive: list[NaiveBroker],
+        asker: int | None,
+        *,
+        designate: bool,
+        unclean: bool,
+        acting: int | None = None,
+    ) -> int:
         """Hold an election; returns the answer's code."""
         if not self.addresses:
             return 2010
         ids = {broker.id for broker in alive}
+        told = self.told([broker for broker in alive if broker.id in self.addresses])
         winner: int | None
-        if not self.members and asker is not None:
+        if not self.members and told > 0 and not designate and (asker is None or asker in self.addresses):
+            winner = None if asker is not None else self.longest(alive, told, acting)
+        elif not self.members and asker is not None:
             if asker not in self.addresses:
                 return 2010
             winner = asker if asker in ids and asker not in self.log_replicas else None
@@ -134,12 +148,12 @@ class NaiveGroup:
         if winner is None:
             if self.master is not None:
                 self.master = None
-                self.epoch += 1
+                self.epoch = max(self.epoch, told) + 1
             return 2004
         if winner == self.master:
             return 2011
         self.master = winner
-        self.epoch += 1
+        self.epoch = max(self.epoch, told) + 1
         if winner not in self.members:
             self.members_before = set()
         elif len(self.members) > 1:
@@ -147,6 +161,26 @@ class NaiveGroup:
         self.members = {winner}
         self.set_epoch += 1
         return 0
+
+    def told(self, alive: list[NaiveBroker]) -> int:
+        """Return the greatest epoch that is told and can be true, 0 without one."""
+        return max([0] + [broker.epoch for broker in alive if broker.epoch <= self.epoch + 100_000])
+
+    def longest(self, alive: list[NaiveBroker], told: int, acting: int | None) -> int | None:
+        """Return the first master of a group with a past: who acts as master, else the longest log."""
+        members = [broker for broker in alive if broker.id in self.addresses]
+        brokers = [broker for broker in members if broker.id not in self.log_replicas]
+        brokers = [broker for broker in brokers if broker.epoch <= self.epoch + 100_000]
+        for broker in brokers:
+            if broker.id == acting and broker.epoch >= told:
+                return broker.id
+        brokers.sort(key=lambda broker: (-broker.epoch, -broker.max_offset, broker.priority, broker.id))
+        if not brokers:
+            return None
+        for replica in members:
+            if replica.id in self.log_replicas and replica.max_offset > brokers[0].max_offset:
+                return None
+        return brokers[0].id
 
     def clean(self, ids: set[int], *, living: bool, alive: set[int]) -> int:
         """Forget members; returns the answer's code. A whole group forgotten has no addresses left."""

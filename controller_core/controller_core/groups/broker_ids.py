@@ -4,6 +4,10 @@ A broker claims an id once in its life and keeps it on disk; losing a claim bric
 brokers that claim the same id are told apart by the check code that each invented, so that a repetition after a lost
 answer succeeds and a second claimant fails and asks for the next id.
 
+A broker that has its id on disk only registers (1003), and RocketMQ's controller refuses an id that it does not know, for
+ever. Here such an id is taken up when the leader asks for it (`RegisterBroker.take_up`, see `server.unknown_members`) and
+nobody else has it. Its check code is one that no broker invents, so that nobody can claim the id with it.
+
 Differences from RocketMQ's controller, on purpose:
 - the next id is higher than every id ever claimed. There it counts claims, so that after ids 1, 2, 7 it is 4 and the
   seventh broker to ask collides for ever;
@@ -22,6 +26,9 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import Reply
 from controller_core.remoting.codes import ResponseCode
 
+TAKEN_UP_ID_MAX = 1_000_000
+"""An id above it was given by no controller: ids are given in order, and each is the next one."""
+
 
 def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, command: ApplyBrokerId) -> Change:
     """Claim an id; the first claim of a group must be id 1 and makes the group."""
@@ -34,7 +41,7 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
                 f"but broker try to apply brokerId: {broker_id}"
             )
             return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
-        group = Group(key, master_epoch=floor.master_epoch, set_epoch=floor.set_epoch)
+        group = _new_group(key, floor)
     taken = group.replicas.get(broker_id)
     if taken is not None and taken.check_code == command.check_code:
         return Change(Reply(ResponseCode.SUCCESS, ext))
@@ -76,8 +83,10 @@ def register_reply(group: Group, cluster: str, broker_name: str, *, master_alive
     return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
 
 
-def register_broker(found: Group | None, command: RegisterBroker) -> Change:
+def register_broker(found: Group | None, key: GroupKey, floor: EpochFloor, command: RegisterBroker) -> Change:
     """Announce an id's address and kind; the check code stays."""
+    if command.take_up and (found is None or command.broker_id not in found.replicas):
+        return _take_up(found or _new_group(key, floor), command)
     group = registered_group(found, command.cluster, command.broker_name, command.broker_id)
     if isinstance(group, Reply):
         return Change(group)
@@ -90,6 +99,33 @@ def register_broker(found: Group | None, command: RegisterBroker) -> Change:
     master_alive = group.master_id in command.alive
     reply = register_reply(group, command.cluster, command.broker_name, master_alive=master_alive)
     return Change(reply, group if facts else None, facts=facts)
+
+
+def _take_up(group: Group, command: RegisterBroker) -> Change:
+    """Record an id that controllers of another life gave."""
+    broker_id = command.broker_id
+    if not FIRST_BROKER_ID <= broker_id <= TAKEN_UP_ID_MAX:
+        remark = (
+            f"BrokerId: {broker_id} of broker-set: {command.broker_name} cannot be taken up, "
+            f"{FIRST_BROKER_ID} to {TAKEN_UP_ID_MAX} are possible"
+        )
+        ext = group_ext(command.cluster, command.broker_name)
+        return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+    replica = Replica(command.address, f"{command.address};", electable=not command.log_replica)
+    after = replace(
+        group,
+        next_broker_id=max(group.next_broker_id, broker_id + 1),
+        replicas=dict(sorted({**group.replicas, broker_id: replica}.items())),
+    )
+    reply = register_reply(
+        after, command.cluster, command.broker_name, master_alive=after.master_id in command.alive
+    )
+    fact = _registered(after, broker_id, replica, command.stamp)
+    return Change(reply, after, facts=(replace(fact, attrs={**fact.attrs, "taken_up": "true"}),))
+
+
+def _new_group(key: GroupKey, floor: EpochFloor) -> Group:
+    return Group(key, master_epoch=floor.master_epoch, set_epoch=floor.set_epoch)
 
 
 def _registered(group: Group, broker_id: int, replica: Replica, stamp: Stamp) -> Fact:

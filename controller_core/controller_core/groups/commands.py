@@ -84,8 +84,15 @@ class Suspicion(msgspec.Struct, frozen=True):
     last_heartbeat_ns: int | None = None
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """What every command carries.
+class Command(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """What every command carries; fields at their default are left out, so that older nodes can read the rest.
 
     Attributes:
         cluster: empty when the request did not say and the leader could not tell from the sender's heartbeats.
@@ -115,12 +122,14 @@ class RegisterBroker(Command, frozen=True, kw_only=True, tag="RegisterBroker"):
 
     Attributes:
         alive: ids of the group's members that are alive; the answer names the master only if it is one of them.
+        take_up: an id that is unknown here is to be recorded; its broker was given it by controllers of another life.
     """
 
     broker_id: JavaLong
     address: str
     log_replica: bool = False
     alive: tuple[JavaLong, ...] = ()
+    take_up: bool = False
 
 
 class AlterSyncStateSet(Command, frozen=True, kw_only=True, tag="AlterSyncStateSet"):
@@ -147,6 +156,9 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         unclean_allowed: a member outside the SyncStateSet may win if nobody inside can (enableElectUncleanMaster).
         suspicion: set when a master's death, seen or inferred, is the reason.
         replaced_epoch: the master epoch that a guarded election is to end; it counts in no other. None for any.
+        told_epoch: the greatest master epoch that living members told, 0 if none is above the recorded one
+            (`first_elections.told_epoch`).
+        acting_id: the member that acts as master although none is recorded; None without one.
     """
 
     requester_id: JavaLong | None = None
@@ -156,6 +168,8 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     unclean_allowed: bool = False
     suspicion: Suspicion | None = None
     replaced_epoch: int | None = None
+    told_epoch: JavaInt = 0
+    acting_id: JavaLong | None = None
 
 
 class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):

@@ -2,17 +2,18 @@
 
     a suspicion of a master or epoch that is no longer recorded,
     or a guarded election after the epoch that it was to end      ->  keep: 2011 with a master, 2004 without; no change
-    a group that never had a master                               ->  the requester, if registered, alive, electable
+    a group that never had a master, whose members have a past    ->  see `first_elections`
+    another group that never had a master                         ->  the requester, if registered, alive, electable
     otherwise the policy (see `policy`) chooses:
       the recorded master                                         ->  keep: 2011; no change
-      somebody                                                    ->  0: master, epoch + 1, set := {winner}, set epoch + 1
+      somebody                                                    ->  0: master, higher epoch, set := {winner}, set epoch + 1
       nobody, a broker or a person asked                          ->  2012; no change of master or epoch
       nobody, the controller asked, a master is recorded          ->  2004: master := none, epoch + 1; the set stays
       nobody, the controller asked, no master is recorded         ->  2004; no change of epoch
 
 The last line differs from RocketMQ, where each of three immediate retries raises the epoch again; and so does the
-first, which makes the repetition of a decision harmless. An epoch is raised exactly when the master changes, to none
-included, and never for a master that stays: a broker whose epoch is raised while it is master misses an entry in its
+first, which makes the repetition of a decision harmless. The epoch is raised above all that living members told
+(`first_elections.next_epoch`): by one, as a rule. An epoch is raised exactly when the master changes, to none included, and never for a master that stays: a broker whose epoch is raised while it is master misses an entry in its
 epoch file and transfer stalls (apache/rocketmq#9689).
 
 A failed election of a group without a master is told once for each reason (`ElectionFailed`, `Group.failure_reason`),
@@ -22,11 +23,13 @@ Source: ReplicasInfoManager.java 5.4.0, electMaster; ElectMasterEvent.java.
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec.structs import replace
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.failovers import elected, failed, suspected
+from controller_core.groups.first_elections import is_first, is_log_replica_ahead, longest_log, next_epoch
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.policy import elect, is_electable
 from controller_core.groups.replies import ElectionView, Reply, RoleNotice
@@ -42,6 +45,18 @@ class FailureReason(StrEnum):
     DESIGNATED_NOT_IN_SYNC_STATE_SET = "DesignatedNotInSyncStateSet"
     DESIGNATED_NOT_ALIVE = "DesignatedNotAlive"
     DESIGNATED_NOT_ELECTABLE = "DesignatedNotElectable"
+    WAITING_FOR_MEMBERS = "WaitingForMembers"
+    LOG_REPLICA_AHEAD = "LogReplicaAhead"
+
+
+_EXPLAINED: Final = {
+    # RocketMQ knows neither log replicas nor this wait, so it has no words for them.
+    FailureReason.NO_ELECTABLE_REPLICA: "",
+    FailureReason.DESIGNATED_NOT_ELECTABLE: "",
+    FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: start all members, or designate one",
+    FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: start the last master, or designate a broker",
+}
+"""Reasons that a refusal names, and what more it says."""
 
 
 def elect_master(group: Group | None, command: ElectMaster, index: int, term: int) -> Change:
@@ -51,13 +66,18 @@ def elect_master(group: Group | None, command: ElectMaster, index: int, term: in
     if _is_stale(group, command):
         return Change(_keep_reply(group) if group.master_id is not None else _nobody_reply(None, None))
     alive = {broker.id: broker for broker in command.alive}
-    first = not group.sync_state_set
+    first = is_first(group)
     if first and command.requester_id is not None and command.requester_id not in group.replicas:
         name = command.broker_name
         return _not_registered(
             f"BrokerId: {command.requester_id} hasn't been registered in broker-set: {name}"
         )
-    winner = _winner(group, command, alive, first=first)
+    if first and command.told_epoch > 0 and not command.designate:
+        winner = _winner_with_a_past(group, command, alive)
+    else:
+        winner = _winner(group, command, alive, first=first)
+    if isinstance(winner, FailureReason):
+        return _fail(group, command, winner)
     if winner is None:
         return _fail(group, command, _failure_reason(group, command, alive, first=first))
     if winner == group.master_id:
@@ -100,11 +120,22 @@ def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *,
     return elect(group, alive, preferred_id, unclean_allowed=command.unclean_allowed)
 
 
+def _winner_with_a_past(
+    group: Group, command: ElectMaster, alive: dict[int, LiveBroker]
+) -> int | FailureReason | None:
+    if command.requester_id is not None:
+        return FailureReason.WAITING_FOR_MEMBERS
+    winner = longest_log(group, command, alive)
+    if winner is not None and is_log_replica_ahead(group, winner, command, alive):
+        return FailureReason.LOG_REPLICA_AHEAD
+    return None if winner is None else winner.id
+
+
 def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int) -> Change:
     after = replace(
         group,
         master_id=winner,
-        master_epoch=group.master_epoch + 1,
+        master_epoch=next_epoch(group, command),
         sync_state_set=(winner,),
         preceding_set=_preceding(group, winner),
         set_epoch=group.set_epoch + 1,
@@ -139,7 +170,7 @@ def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
             # Only the controller, which judges liveness for all, takes the recorded master away.
             return Change(reply)
         lost = lost_master(group, command.cause, command.suspicion)
-        after = replace(after, master_id=None, master_epoch=group.master_epoch + 1, lost_master=lost)
+        after = replace(after, master_id=None, master_epoch=next_epoch(group, command), lost_master=lost)
     if after == group:
         return Change(reply)
     facts = (*suspected(command, after.master_epoch), failed(group, after, command, reason))
@@ -179,8 +210,8 @@ def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> Rep
     else:
         code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         remark = "Failed to elect a new master"
-    if reason in (FailureReason.NO_ELECTABLE_REPLICA, FailureReason.DESIGNATED_NOT_ELECTABLE):
-        remark = f"{remark}: {reason}"  # RocketMQ knows no log replicas, so it has no words for this
+    if reason in _EXPLAINED:
+        remark = f"{remark}: {reason}{_EXPLAINED[reason]}"
     return Reply(code, {}, remark)
 
 

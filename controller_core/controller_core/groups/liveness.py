@@ -74,6 +74,8 @@ class LiveEntry:
     deadline_ms: int = 0
     heap_deadline_ms: int = 0
     heap_token: int = 0
+    has_beaten: bool = False
+    """Whether a heartbeat has come; a member that only asked for something has not told how far its log goes."""
 
     def as_live_broker(self) -> LiveBroker:
         """Return what an election needs to know."""
@@ -135,6 +137,7 @@ class LivenessTable:
         entry.max_offset = UNKNOWN_OFFSET if max_offset is None else max_offset
         entry.confirm_offset = UNKNOWN_OFFSET if confirm_offset is None else confirm_offset
         entry.priority = DEFAULT_ELECTION_PRIORITY if priority is None else priority
+        entry.has_beaten = True
         self._heard(entry, channel_id, now_ms)
         return known is None
 
@@ -149,7 +152,10 @@ class LivenessTable:
         """
         known = self._members.get(key)
         if known is None:
-            return self.beat(key, channel_id, now_ms, address=address)
+            is_new = self.beat(key, channel_id, now_ms, address=address)
+            if (entered := self.get(key)) is not None:
+                entered.has_beaten = False
+            return is_new
         if address not in {"", known.address}:
             self._announced(known, address)
         self._heard(known, channel_id, now_ms)
@@ -290,6 +296,10 @@ class LivenessTable:
         """Return whose latest heartbeat came by a connection."""
         names = self._channels.get(channel_id, {})
         return tuple(sorted(key for keys in names.values() for key in keys))
+
+    def keys_of(self, channel_id: int, broker_name: str) -> tuple[ReplicaKey, ...]:
+        """Return which members of groups of this name have a connection's latest heartbeats."""
+        return tuple(self._channels.get(channel_id, {}).get(broker_name, ()))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster of the members with this brokerName whose latest heartbeat came by a connection.

@@ -43,7 +43,7 @@ def elect_from(
         return group.master_id
     if preferred_id is not None:
         return preferred_id if preferred_id in ids else None
-    return min(candidates, key=_rank).id if candidates else None
+    return min(candidates, key=rank).id if candidates else None
 
 
 def is_electable(group: Group, broker_id: int) -> bool:
@@ -52,5 +52,6 @@ def is_electable(group: Group, broker_id: int) -> bool:
     return replica is not None and replica.electable
 
 
-def _rank(broker: LiveBroker) -> tuple[int, int, int, int]:
+def rank(broker: LiveBroker) -> tuple[int, int, int, int]:
+    """Return what sorts the best log first."""
     return (-broker.epoch, -broker.max_offset, broker.priority, broker.id)

@@ -40,8 +40,13 @@ def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") ->
     except AmbiguousGroupError as error:
         return ambiguous(error, {})
     if group is None:
-        return Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
+        return unknown_group()
     return replica_info_reply(group)
+
+
+def unknown_group() -> Reply:
+    """Answer 1004 for a group that is not there; a broker that hears it registers (1003)."""
+    return Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
 
 
 def replica_info_reply(group: Group) -> Reply:

@@ -117,7 +117,7 @@ class GroupsState:
             case ApplyBrokerId():
                 change = apply_broker_id(group, key, self._floors.get(key, _NO_FLOOR), command)
             case RegisterBroker():
-                change = register_broker(group, command)
+                change = register_broker(group, key, self._floors.get(key, _NO_FLOOR), command)
             case AlterSyncStateSet():
                 change = alter_sync_state_set(group, command)
             case ElectMaster():

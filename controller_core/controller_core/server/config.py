@@ -106,6 +106,15 @@ class Settings:
         meaning="Whether brokers are told and asked at the host that their heartbeats come from, and not at the one that they "
         "announced. On where an announced address may be lent to another broker; off where brokers are behind translated addresses.",
     )
+    first_election_wait_ms: int = int_key(
+        "firstElectionWaitMs",
+        30_000,
+        0,
+        INTERVAL_MS_MAX,
+        "How long no new member must have registered before a group gets its first master, if its members have logs of an earlier "
+        "life: controllers that lost their stores, or that replace others. Longer than all brokers need to start. Milliseconds.",
+        live=True,
+    )
     scan_inactive_master_interval_ms: int = int_key(
         "scanInactiveMasterInterval",
         5_000,

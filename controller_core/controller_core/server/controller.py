@@ -21,6 +21,7 @@ from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
 from controller_core.server.failover import Failover
+from controller_core.server.first_elections import FirstElections
 from controller_core.server.forwarding import Forwarder
 from controller_core.server.ha_addresses import HaAddresses
 from controller_core.server.handlers import Handlers
@@ -102,6 +103,13 @@ class Controller:
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
+        self._first_elections = FirstElections(
+            machine.state,
+            self.hearing,
+            clock,
+            self._submitting.notifier.ask,
+            lambda: config.settings.first_election_wait_ms,
+        )
         self.failover = self._make_failover()
         self._ha_addresses = HaAddresses(
             machine.state,
@@ -139,6 +147,7 @@ class Controller:
             maker=self._maker,
             config=self._config,
             clock=self._clock,
+            first_elections=self._first_elections,
         )
 
     def _make_view(self) -> NodeView:
@@ -165,6 +174,7 @@ class Controller:
             maker=self._maker,
             config=self._config,
             clock=self._clock,
+            first_elections=self._first_elections,
             direct_address=self._direct_address,
             peers=self._members.peers,
         )

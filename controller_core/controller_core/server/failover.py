@@ -3,7 +3,8 @@
     a member died, it is its group's recorded master      ->  elect now, also when nobody can win: then the group has no
                                                               master, in a new epoch, and the old one is fenced
     a member came alive in a group without a living master ->  elect, if somebody can win
-    leadership gained, and every scanInactiveMasterInterval ->  the same for all groups
+    leadership gained, and every scanInactiveMasterInterval ->  the same for all groups, and first elections that are due
+                                                              (`first_elections`)
 
 Silence counts only after this node has listened for one heartbeat timeout (`groups.scan.may_elect`); a connection that
 this node saw close counts at once. One election a group is under way at a time; what happens meanwhile is looked at
@@ -17,13 +18,17 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from controller_core.groups.commands import Suspicion
+from msgspec.structs import replace
+
+from controller_core.groups.commands import Cause, ElectMaster, Suspicion
+from controller_core.groups.first_elections import is_first
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.liveness import Death
 from controller_core.groups.replies import RoleNotice
 from controller_core.groups.scan import ElectionNeed, election_need, groups_needing_election, may_elect
 from controller_core.server.clock import Clock
+from controller_core.server.first_elections import FirstElections, RoleUnknownError
 from controller_core.server.hearing import Hearing
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.logs import bind
@@ -63,6 +68,7 @@ class Failover:
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
+        first_elections: FirstElections,
     ) -> None:
         self._node = node
         self._machine = machine
@@ -71,6 +77,7 @@ class Failover:
         self._maker = maker
         self._config = config
         self._clock = clock
+        self._first_elections = first_elections
         self._running: dict[GroupKey, asyncio.Task[None]] = {}
         self._again: set[GroupKey] = set()
         self._wake = asyncio.Event()
@@ -143,6 +150,8 @@ class Failover:
             self._machine.state, self._hearing.table, unclean_allowed=unclean
         ):
             self._start_if_certain(need)
+        for group in self._first_elections.due():
+            self._start(ElectionNeed(group.key, None, group.master_epoch, Cause.MASTER_MISSING, None))
 
     def _look_again(self, key: GroupKey) -> None:
         """Make up for what happened while an election was under way, its winner's death above all."""
@@ -188,9 +197,13 @@ class Failover:
         suspicion = self._suspicion(need)
         for _attempt in range(1 + self._config.settings.elect_master_retries_max):
             try:
-                outcome = await self._submitting.submit(
-                    self._maker.elect_after(need.key, need.cause, suspicion)
+                command = self._maker.elect_after(need.key, need.cause, suspicion)
+                outcome = await self._submitting.submit(await self._with_acting_master(command))
+            except RoleUnknownError as error:
+                _log.warning(
+                    "a first election waits", extra=bind(broker_group=str(need.key), error=str(error))
                 )
+                return
             except ProposalDroppedError:
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -210,6 +223,13 @@ class Failover:
                 ),
             )
             return
+
+    async def _with_acting_master(self, command: ElectMaster) -> ElectMaster:
+        """Add who acts as master, where none was ever recorded."""
+        group = self._machine.state.get(GroupKey(command.cluster, command.broker_name))
+        if group is None or not is_first(group):
+            return command
+        return replace(command, acting_id=await self._first_elections.acting_id(group))
 
     def _suspicion(self, need: ElectionNeed) -> Suspicion | None:
         if need.master_id is None:

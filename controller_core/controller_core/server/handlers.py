@@ -34,6 +34,7 @@ from controller_core.remoting.errors import BodyError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server import answers
 from controller_core.server.clock import Clock
+from controller_core.server.first_elections import FirstElections
 from controller_core.server.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.hearing import NO_CHANNEL_ID, Hearing
 from controller_core.server.leader_rule import LeaderRule
@@ -44,6 +45,7 @@ from controller_core.server.prepared import PreparedAnswers
 from controller_core.server.request_bounds import check_names, check_set, check_texts, full_group
 from controller_core.server.requests import CommandMaker
 from controller_core.server.role_changes import RoleChanges
+from controller_core.server.unknown_members import UnknownMembers
 
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
 
@@ -103,6 +105,7 @@ class Handlers:
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
+        first_elections: FirstElections,
         direct_address: Callable[[str], str] = str,
         peers: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
@@ -121,6 +124,8 @@ class Handlers:
         self._direct_address = direct_address
         self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
+        self._first_elections = first_elections
+        self._unknown = UnknownMembers(machine.state, hearing.table)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
@@ -205,6 +210,8 @@ class Handlers:
             reply = read(channel_id, request)
             if reply is not None:
                 return reply
+        if (refusal := await self._first_refusal(channel_id, request)) is not None:
+            return refusal
         made = self._writes[request.code](channel_id, request)
         if isinstance(made, Reply):
             return made
@@ -264,6 +271,8 @@ class Handlers:
         name = headers.GetReplicaInfoRequestHeader.from_ext(request.ext).broker_name
         cluster = self._cluster(channel_id, request, name)
         group = self._machine.state.find_one(name, cluster)
+        if group is not None and self._unknown.beats_unregistered(channel_id, name):
+            return reads.unknown_group()  # so that it registers: see `unknown_members`
         if group is not None:
             return self._prepared.replica_info(group)
         return reads.get_replica_info(self._machine.state, name, cluster)
@@ -284,7 +293,12 @@ class Handlers:
 
     def _register_unchanged(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer | None:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
+        now_ms = self._clock.now_ms()
+        if (refusal := self._unknown.refusal(header, _own_channel(channel_id, request), now_ms)) is not None:
+            return refusal
         group = self._unchanged(header)
+        if isinstance(group, Reply) and self._unknown.may_take_up(header, now_ms):
+            return None
         # Who registers is alive. It may be the master, whom the answer names only while it is.
         if isinstance(group, Group) and self._registered(channel_id, request, header):
             group = self._unchanged(header)
@@ -326,9 +340,9 @@ class Handlers:
         return full_group(group, header) or self._maker.apply_broker_id(header)
 
     def _register_broker(self, _channel_id: int, request: RemotingCommand) -> AnyCommand:
-        return self._maker.register_broker(
-            headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
-        )
+        header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
+        take_up = self._unknown.may_take_up(header, self._clock.now_ms())
+        return self._maker.register_broker(header, take_up=take_up)
 
     def _alter_sync_state_set(self, channel_id: int, request: RemotingCommand) -> AnyCommand:
         header = headers.AlterSyncStateSetRequestHeader.from_ext(request.ext)
@@ -349,6 +363,18 @@ class Handlers:
             if (held := self._held(cluster, header.broker_name)) is not None:
                 return held
         return self._maker.elect_master(header, cluster)
+
+    async def _first_refusal(self, channel_id: int, request: RemotingCommand) -> Reply | None:
+        """Return why a broker's own 1002 is not judged yet in a group that never had a master; None if it is."""
+        if request.code != RequestCode.CONTROLLER_ELECT_MASTER:
+            return None
+        header = headers.ElectMasterRequestHeader.from_ext(request.ext)
+        if header.designate_elect or header.broker_id == headers.BROKER_ID_NONE:
+            return None
+        cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
+        key = ReplicaKey(cluster, header.broker_name, header.broker_id)
+        self._hearing.proof_of_life(_own_channel(channel_id, request), key)
+        return await self._first_elections.refusal(key)
 
     def _clean_broker_data(self, channel_id: int, request: RemotingCommand) -> AnyCommand:
         header = headers.CleanControllerBrokerDataRequestHeader.from_ext(request.ext)

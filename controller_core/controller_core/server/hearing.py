@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from controller_core.groups.commands import LiveBroker
+from controller_core.groups.first_elections import has_absurd_epoch
 from controller_core.groups.group import Group
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, Death, LivenessTable
@@ -42,6 +43,7 @@ class Hearing:
         self._state = state
         self._clock = clock
         self._hosts: dict[int, str] = {}
+        self._first_beats: dict[ReplicaKey, asyncio.Event] = {}
 
     def channel_opened(self, channel_id: int, peer: str) -> None:
         """Learn of a connection and the address of its other end."""
@@ -67,9 +69,32 @@ class Hearing:
             priority=header.election_priority,
             address=header.broker_addr,
         )
+        if self._first_beats and (awaited := self._first_beats.pop(key, None)) is not None:
+            awaited.set()
         if is_new:
             self.on_revival(key)
         return key
+
+    async def has_beaten(self, key: ReplicaKey, within_s: float) -> bool:
+        """Return whether a heartbeat of a member has come, waiting for the first one."""
+        entry = self.table.get(key)
+        if entry is not None and not entry.has_beaten:
+            came = self._first_beats.setdefault(key, asyncio.Event())
+            try:
+                async with asyncio.timeout(within_s):
+                    await came.wait()
+            except TimeoutError:
+                self._first_beats.pop(key, None)
+        entry = self.table.get(key)
+        return entry is None or entry.has_beaten
+
+    def strangers(self, group: Group) -> tuple[int, ...]:
+        """Return the ids that beat as members of a group, tell a master epoch, and are not registered in it."""
+        return tuple(
+            member.id
+            for member in self.table.alive(group.key)
+            if member.id not in group.replicas and member.epoch > 0 and not has_absurd_epoch(group, member)
+        )
 
     def proof_of_life(self, channel_id: int, key: ReplicaKey, address: str = "") -> bool:
         """Take a registered broker's own request as a sign of life; return whether it was not alive before.

@@ -97,6 +97,11 @@ class Metrics:
             ("result",),
             lambda result: (result,),
         )
+        self._told_epochs_ignored = Counter(
+            "rmqha_controller_told_epochs_ignored",
+            "Master epochs told by members that were too far above the recorded one to be true.",
+            registry=self._registry,
+        )
         self._commits.count("applied", 0)
         self._registry.register(self._commits)
 
@@ -111,6 +116,10 @@ class Metrics:
     def election(self, result: str, cause: str) -> None:
         """Count one election: `elected`, `kept` or `failed`."""
         self._elections.labels(result, cause).inc()
+
+    def told_epoch_ignored(self) -> None:
+        """Count one member whose told master epoch an election ignored."""
+        self._told_epochs_ignored.inc()
 
     def commit(self, result: str) -> None:
         """Count one proposed command: `applied`, `not_leader`, `dropped`, `lost` or `refused` as too large."""

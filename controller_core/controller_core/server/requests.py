@@ -47,9 +47,9 @@ class CommandMaker:
         )
 
     def register_broker(
-        self, header: headers.RegisterBrokerToControllerRequestHeader
+        self, header: headers.RegisterBrokerToControllerRequestHeader, *, take_up: bool
     ) -> commands.RegisterBroker:
-        """Make the command of request 1003."""
+        """Make the command of request 1003; `take_up` records an id that is unknown."""
         return commands.RegisterBroker(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
@@ -58,6 +58,7 @@ class CommandMaker:
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
             alive=self._alive_ids_of(header.cluster_name, header.broker_name),
+            take_up=take_up,
         )
 
     def alter_sync_state_set(

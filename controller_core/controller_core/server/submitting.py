@@ -16,9 +16,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand, ElectMaster, RecordFailoverTimes, Stamp
 from controller_core.groups.errors import CommandTooLargeError
+from controller_core.groups.first_elections import has_absurd_epoch, told_epoch
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome, Reply, RoleNotice
@@ -97,6 +100,7 @@ class Submitting:
             alive_of=alive_of,
             changes=self.changes,
         )
+        self._state = state
         self._partings = Partings(state, self.notifier.ask)
         self._node = node
         self._clock = clock
@@ -137,7 +141,7 @@ class Submitting:
 
     async def _decided(self, command: ElectMaster) -> Outcome:
         """Propose an election, when nothing can stay behind with the master that it ends."""
-        guarded = command
+        command = guarded = self._heeding(command)
         try:
             if self._may_notify():
                 guarded = await self.guards.before(command)
@@ -149,6 +153,22 @@ class Submitting:
             )
             return Outcome(Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
         return await self._propose(guarded)
+
+    def _heeding(self, command: ElectMaster) -> ElectMaster:
+        """Add the greatest epoch that living members tell, so that the election goes above it."""
+        group = self._state.find_one(command.broker_name, command.cluster)
+        if group is None:
+            return command
+        for member in command.alive:
+            if member.id in group.replicas and has_absurd_epoch(group, member):
+                self._metrics.told_epoch_ignored()
+                _log.warning(
+                    "the master epoch that a member tells is ignored: it is too far above the recorded one",
+                    extra=bind(
+                        broker_group=str(group.key), id=member.id, told=member.epoch, epoch=group.master_epoch
+                    ),
+                )
+        return replace(command, told_epoch=told_epoch(group, command.alive))
 
     def expect(self, address: str) -> None:
         """A member came alive at `address`: be ready to tell it of its master."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from controller_core.groups.elections import FailureReason
+from controller_core.groups.first_elections import is_first
 from controller_core.groups.group import Group
 from controller_core.groups.history import Event, EventsPage, FailoverRecord
 from controller_core.groups.keys import ReplicaKey
@@ -45,7 +47,7 @@ def group_json(group: Group, beat_of: BeatOf) -> Json:
         "sync_state_set": list(group.sync_state_set),
         "sync_state_set_epoch": group.set_epoch,
         "next_broker_id": group.next_broker_id,
-        "failure_reason": group.failure_reason or None,
+        "failure_reason": group.failure_reason or _waits_for_members(group, beat_of),
         "replicas": [
             {
                 "broker_id": broker_id,
@@ -58,6 +60,13 @@ def group_json(group: Group, beat_of: BeatOf) -> Json:
             for broker_id, replica in sorted(group.replicas.items())
         ],
     }
+
+
+def _waits_for_members(group: Group, beat_of: BeatOf) -> str | None:
+    """Return why a group has no master although nobody asked for one: its members have logs of an earlier life."""
+    beats = (beat_of(ReplicaKey(*group.key, broker_id)) for broker_id in group.replicas)
+    has_past = is_first(group) and any(beat is not None and beat.epoch > 0 for beat in beats)
+    return str(FailureReason.WAITING_FOR_MEMBERS) if has_past else None
 
 
 def _beat_json(beat: Beat | None) -> Json:

@@ -2,7 +2,7 @@
 
 What must hold whatever happens (the promises that the whole system rests on):
 - both nodes have the same bytes after the same log, also when one has just been restored from the other's snapshot;
-- master epoch and set epoch never go down, and an epoch has one master at most;
+- master epoch and set epoch never go down, an election goes above the epochs that living members tell, and an epoch has one master at most;
 - a broker outside the last set is never elected in clean mode, a log replica never in any;
 - the master is in the set, the set is registered.
 """
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller_core.groups.commands import Cause, LiveBroker, decode
+from controller_core.groups.first_elections import told_epoch
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from testkit.groups import KEY, GroupsDriver
@@ -23,7 +24,7 @@ brokers = st.lists(
     st.builds(
         LiveBroker,
         id=ids,
-        epoch=st.integers(-1, 2),
+        epoch=st.integers(-1, 2) | st.sampled_from([9, 2**31 - 1]),
         max_offset=st.integers(-1, 2),
         priority=st.integers(0, 1),
     ),
@@ -48,7 +49,7 @@ class GroupLife(RuleBasedStateMachine):
         """Claim three ids, elect the first, take all into the set: most of a life comes after that."""
         for broker_id in (1, 2, 3):
             self.claim(broker_id, "1", log_replica)
-        self.elect([LiveBroker(1)], asker=1, designate=False, unclean=False)
+        self.elect([LiveBroker(1)], asker=1, designate=False, unclean=False, acting=None)
         self.alter_as_the_master_would({1, 2, 3})
 
     def check(self, outcome: Outcome, expected: int) -> None:
@@ -65,11 +66,20 @@ class GroupLife(RuleBasedStateMachine):
         expected = self.naive.apply_id(broker_id, code, log_replica=log_replica)
         self.check(self.driver.claim(broker_id, code, log_replica=log_replica), expected)
 
-    @rule(broker_id=ids, port=st.integers(1, 2), log_replica=st.booleans(), alive=some_ids)
-    def register(self, broker_id: int, port: int, log_replica: bool, alive: set[int]) -> None:
-        """Announce an address and a kind."""
-        expected = self.naive.register(broker_id, f"b:{port}", log_replica=log_replica)
-        outcome = self.driver.register(broker_id, f"b:{port}", alive=sorted(alive), log_replica=log_replica)
+    @rule(
+        broker_id=ids,
+        port=st.integers(1, 2),
+        log_replica=st.booleans(),
+        alive=some_ids,
+        take_up=st.sampled_from([False, False, True]),
+    )
+    def register(self, broker_id: int, port: int, log_replica: bool, alive: set[int], take_up: bool) -> None:
+        """Announce an address and a kind, at times with an id of another life."""
+        address = f"b:{port}"
+        expected = self.naive.register(broker_id, address, log_replica=log_replica, take_up=take_up)
+        outcome = self.driver.register(
+            broker_id, address, alive=sorted(alive), log_replica=log_replica, take_up=take_up
+        )
         self.check(outcome, expected)
         names_master = "masterBrokerId" in (outcome.reply.ext or {})
         assert names_master == (expected == 0 and self.naive.master in alive)
@@ -110,19 +120,42 @@ class GroupLife(RuleBasedStateMachine):
         asker=st.none() | ids,
         designate=st.booleans(),
         unclean=st.sampled_from([False, False, True]),
+        acting=st.none() | ids,
     )
-    def elect(self, alive: list[LiveBroker], asker: int | None, designate: bool, unclean: bool) -> None:
+    def elect(
+        self,
+        alive: list[LiveBroker],
+        asker: int | None,
+        designate: bool,
+        unclean: bool,
+        acting: int | None,
+    ) -> None:
         """Hold an election, clean or not, and look at who won."""
         designate = designate and asker is not None
         members = set(self.naive.members)
         naive_alive = [NaiveBroker(live.id, live.epoch, live.max_offset, live.priority) for live in alive]
-        expected = self.naive.elect(naive_alive, asker, designate=designate, unclean=unclean)
-        outcome = self.driver.elect(*alive, by=asker, designate=designate, unclean_allowed=unclean)
+        expected = self.naive.elect(naive_alive, asker, designate=designate, unclean=unclean, acting=acting)
+        outcome = self.driver.elect(
+            *alive,
+            by=asker,
+            designate=designate,
+            unclean_allowed=unclean,
+            told_epoch=self.told(alive),
+            acting_id=acting,
+        )
         self.check(outcome, expected)
         if expected == 0:
-            winner = self.driver.group.master_id
+            group = self.driver.group
+            credible = [one.epoch for one in alive if one.id in group.replicas and one.epoch < 2**31 - 1]
+            assert group.master_epoch > max(credible, default=0)
+            winner = group.master_id
             assert unclean or not members or winner in members
             assert winner in {live.id for live in alive} - self.naive.log_replicas
+
+    def told(self, alive: list[LiveBroker]) -> int:
+        """Return what the leader would capture of the epochs that living members tell."""
+        group = self.driver.state.get(KEY)
+        return 0 if group is None else told_epoch(group, alive)
 
     @precondition(lambda self: self.naive.master is not None)
     @rule(alive=brokers)
@@ -132,7 +165,9 @@ class GroupLife(RuleBasedStateMachine):
         suspicion = self.driver.suspicion()
         naive_alive = [NaiveBroker(live.id, live.epoch, live.max_offset, live.priority) for live in alive]
         expected = self.naive.elect(naive_alive, None, designate=False, unclean=False)
-        outcome = self.driver.elect(*alive, suspicion=suspicion, cause=Cause.HEARTBEAT_TIMEOUT)
+        outcome = self.driver.elect(
+            *alive, suspicion=suspicion, cause=Cause.HEARTBEAT_TIMEOUT, told_epoch=self.told(alive)
+        )
         self.check(outcome, expected)
         before = self.driver.group
         again = self.driver.elect(*alive, suspicion=suspicion, cause=Cause.HEARTBEAT_TIMEOUT)

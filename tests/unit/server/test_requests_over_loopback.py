@@ -243,6 +243,7 @@ async def test_the_late_close_of_an_old_connection_kills_nobody(one: OneNode) ->
 
 async def test_a_request_that_another_node_sent_on_is_a_sign_of_life_but_not_a_lifeline(one: OneNode) -> None:
     async with one.broker(beats=False) as broker:
+        assert (await broker.elect()).code == ResponseCode.SUCCESS
         await broker.fall_silent()
         for connection in broker.disconnect_without_closing():
             connection.abort()

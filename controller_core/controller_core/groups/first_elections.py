@@ -1,0 +1,106 @@
+"""The first master of a group whose members have a past: controllers lost their stores, or replace others.
+
+Such a group has no SyncStateSet here, so the controllers do not know which members hold every acknowledged message. Each
+heartbeat carries the last master epoch of the member's log, and the end of that log. The rules:
+
+    no living member tells an epoch                   ->  it is a new group: the first broker that asks is elected (`elections`)
+    a broker asks (1002)                              ->  no election: `WaitingForMembers`
+    a person designates a member (1002, or HTTP)      ->  that member is elected, if it is alive and electable
+    the controller elects, when the wait is over      ->  the member that acts as master wins; without one, the longest log
+    a log replica holds more than the longest log     ->  no election: `LogReplicaAhead`
+
+The member with the greatest (epoch, end of log) holds every acknowledged message, provided that all members are compared. So
+the leader waits (`server.first_elections`) until each registered member is alive and has told, and nobody new has come for
+`firstElectionWait`. A member that acts as master keeps writing meanwhile, and the last heartbeats of two members are of
+different moments; so an acting master stays master.
+
+Every election raises the master epoch above the epochs that living members tell. A broker refuses an epoch below that of its
+own log and takes no writes: the group would show a master that serves no client.
+
+Epochs are 32-bit integers, and one member must not exhaust them. A told epoch counts up to `EPOCH_JUMP_MAX` above the
+recorded one; a higher one is ignored.
+
+Source: AutoSwitchHAService.changeToMaster, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from controller_core.groups.commands import ElectMaster, LiveBroker
+from controller_core.groups.group import Group
+from controller_core.groups.policy import is_electable, rank
+
+EPOCH_JUMP_MAX = 100_000
+"""How far above the recorded master epoch a told epoch counts. A group that changes its master hourly needs 11 years for it."""
+
+
+def has_absurd_epoch(group: Group, member: LiveBroker) -> bool:
+    """Say whether a member tells an epoch too far above the recorded one to be true."""
+    return member.epoch - group.master_epoch > EPOCH_JUMP_MAX
+
+
+def told_epoch(group: Group, alive: Iterable[LiveBroker]) -> int:
+    """Return the greatest epoch above the recorded one that living registered members tell; 0 if none is above it.
+
+    For a group that never had a master here, epochs that are not above count too: its log may be of an earlier life.
+    """
+    told = [
+        member.epoch
+        for member in alive
+        if member.id in group.replicas and not has_absurd_epoch(group, member)
+    ]
+    greatest = max(told, default=0)
+    return greatest if greatest > group.master_epoch or (greatest > 0 and is_first(group)) else 0
+
+
+def next_epoch(group: Group, command: ElectMaster) -> int:
+    """Return the master epoch that an election makes: above the recorded one, and above what members told."""
+    told = command.told_epoch if command.told_epoch - group.master_epoch <= EPOCH_JUMP_MAX else 0
+    return max(group.master_epoch, told) + 1
+
+
+def is_first(group: Group) -> bool:
+    """Say whether the group never had a master here."""
+    return not group.sync_state_set
+
+
+def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the ids that must be heard before the first election of a group with a past, ascending.
+
+    These are registered members that are not alive, or have not told where their log ends. They are also the unregistered
+    ids below the greatest one: controllers give ids in order, so such a member exists, or was removed once.
+
+    Args:
+        group: it never had a master here.
+        told: the end of the log, in bytes, of each living member that told it.
+    """
+    return tuple(
+        broker_id for broker_id in range(1, max(group.replicas, default=0) + 1) if broker_id not in told
+    )
+
+
+def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:
+    """Return the member that acts as master, else the one with the longest log among those that may be elected."""
+    candidates = [
+        member
+        for member in alive.values()
+        if is_electable(group, member.id) and not has_absurd_epoch(group, member)
+    ]
+    acting = next((member for member in candidates if member.id == command.acting_id), None)
+    if acting is not None and acting.epoch >= command.told_epoch:
+        return acting
+    return min(candidates, key=rank, default=None)
+
+
+def is_log_replica_ahead(
+    group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
+) -> bool:
+    """Say whether a living log replica holds more than the winner; not asked of an acting master, which has it all.
+
+    A log replica tells no epoch, so ends of logs are compared.
+    """
+    if winner.id == command.acting_id:
+        return False
+    replicas = (member for member in alive.values() if member.id in group.replicas)
+    return any(
+        member.max_offset > winner.max_offset for member in replicas if not is_electable(group, member.id)
+    )
