@@ -38,6 +38,7 @@ from controller_core.remoting.headers import (
 from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.roles.looking import ask_group
 from ha_sidecar.roles.metrics import NoticeCounts
+from ha_sidecar.roles.registration import RegistrationRefusedError
 from ha_sidecar.roles.view import GroupView
 
 POLL_S: Final = 1.0
@@ -59,7 +60,13 @@ PARTINGS_MAX: Final = 8
 WARN_EVERY_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
-_TROUBLE: Final = (ControllersUnavailableError, RemotingProtocolError, ChannelError, AskError)
+_TROUBLE: Final = (
+    ControllersUnavailableError,
+    RegistrationRefusedError,
+    RemotingProtocolError,
+    ChannelError,
+    AskError,
+)
 
 Learn = Callable[[GetReplicaInfoResponseHeader, SyncStateSet | None, int], Awaitable[None]]
 """Takes an answer, its SyncStateSet, and the view's version when the question began."""
@@ -82,6 +89,7 @@ class MasterWatch:
         controllers: Controllers,
         view: GroupView,
         learn: Learn,
+        register: Callable[[], Awaitable[None]],
         is_following: Callable[[], bool],
     ) -> None:
         """Take the group's name and the parts.
@@ -91,6 +99,7 @@ class MasterWatch:
             controllers: whom to ask.
             view: what is known; changed by `learn` only.
             learn: called with each answer that a majority vouches for.
+            register: called when the controllers do not know this replica: they lost their stores.
             is_following: says whether an HA link exists; without one polls are hurried after `hurry`.
         """
         self.counts: Final = NoticeCounts()
@@ -98,6 +107,7 @@ class MasterWatch:
         self._controllers: Final = controllers
         self._view: Final = view
         self._learn: Final = learn
+        self._register: Final = register
         self._is_following: Final = is_following
         self._hurry_until_s = 0.0
         self._poll_now: Final = asyncio.Event()
@@ -128,16 +138,19 @@ class MasterWatch:
         self._poll_now.set()
 
     async def ask(self) -> None:
-        """Ask a majority once, and learn what it says.
+        """Ask a majority once, and learn what it says; register again if it does not know this replica.
 
         Raises:
             ControllersUnavailableError: no majority vouches for an answer.
+            RegistrationRefusedError: the controllers refuse the registration.
             RemotingProtocolError: the answer cannot be read.
         """
         version = self._view.version
         header = GetReplicaInfoRequestHeader(broker_name=self._group)
         command = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, header.to_ext())
         answer = await self._controllers.ask(command)
+        if answer.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            await self._register()
         if answer.code != ResponseCode.SUCCESS:
             return
         members = SyncStateSet.decode(answer.body) if answer.body else None

@@ -3,7 +3,8 @@
     no file            1012 next id -> temporary file -> 1013 apply -> identity file
     temporary file                                       1013 apply -> identity file
     identity file      nothing: an id is for ever
-    then always        1003 register, which also brings the address up to date
+    then always        1003 register, which also brings the address up to date; again whenever a poll (1004) is answered
+                       with 2008, as controllers that lost their stores do. Those take the id up when they are asked again.
 
 A refused application means that another replica was quicker; the next round asks for the next id. All calls carry
 `replicaKind=log`: controllers of this project never elect such an id, RocketMQ's own ignore the field.

@@ -59,6 +59,11 @@ BEAT_ANSWER_TIMEOUT_S: Final = 0.5
 NEVER_FIRST_EPOCH: Final = -1
 """Epoch in our heartbeats: sorts behind every broker in an election, should one ever consider us."""
 
+_TRY_LATER: Final = (
+    ControllersUnavailableError,
+    registration.RegistrationRefusedError,
+    RemotingProtocolError,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +79,7 @@ class Replica:
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._watch: Final = MasterWatch(
-            config.group, self._controllers, self._view, self._learn, self._is_following
+            config.group, self._controllers, self._view, self._learn, self._announce, self._is_following
         )
         self._beating = True
         self._partings: Final[set[asyncio.Future[None]]] = set()
@@ -148,16 +153,16 @@ class Replica:
             try:
                 broker_id = await registration.take_id(self._controllers, self._config, files)
                 self._view.broker_id = broker_id
-                await registration.register(self._controllers, self._config, broker_id)
-            except (
-                ControllersUnavailableError,
-                registration.RegistrationRefusedError,
-                RemotingProtocolError,
-            ) as error:
+                await self._announce()
+            except _TRY_LATER as error:
                 _log.warning("not registered yet: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return broker_id
+
+    async def _announce(self) -> None:
+        """Register (1003) with the id that we have."""
+        await registration.register(self._controllers, self._config, self._view.broker_id)
 
     def _heartbeat(self) -> BrokerHeartbeatRequestHeader:
         return BrokerHeartbeatRequestHeader(

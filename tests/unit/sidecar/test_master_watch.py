@@ -72,11 +72,13 @@ async def watched(said: Said = HONEST) -> AsyncIterator[Watched]:
                 *(info.master_epoch, info.master_broker_id, info.master_address, members), asked_at=asked_at
             )
 
+        async def register() -> None:
+            raise AssertionError("these controllers know the replica")
+
         connections.start()
         try:
-            yield Watched(
-                controllers, connections, view, MasterWatch(GROUP, connections, view, learn, lambda: True)
-            )
+            watch = MasterWatch(GROUP, connections, view, learn, register, lambda: True)
+            yield Watched(controllers, connections, view, watch)
         finally:
             await connections.stop()
 

@@ -13,6 +13,7 @@ from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
+from controller_core.server.machine import GroupsMachine
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.roles.config import ReplicaConfig, host_port
@@ -233,3 +234,18 @@ async def test_a_replica_that_is_told_to_stop_in_the_moment_its_link_ends_stops(
         running.work.cancel()
         await asyncio.wait([running.work], timeout=WAIT_S)
         assert running.work.cancelled()
+
+
+async def test_a_running_replica_registers_again_with_controllers_that_have_lost_their_store(
+    tmp_path: Path,
+) -> None:
+    async with replica(tmp_path) as running:
+        state = running.controller.machine.state
+        group = state.get(GroupKey("c1", "g"))
+        assert group is not None
+        address = group.address(1)
+        state.restore(GroupsMachine().snapshot())
+        async with asyncio.timeout(WAIT_S):
+            while (again := state.get(GroupKey("c1", "g"))) is None:  # noqa: ASYNC110 - a state has no event
+                await asyncio.sleep(0.01)
+        assert (again.address(1), again.replicas[1].electable) == (address, False)
