@@ -10,11 +10,12 @@ import sys
 import pytest
 
 from testkit.mutants.canaries import CANARIES
-from testkit.sim.controller_schedules import run_schedule
+from testkit.sim.controller_schedules import run_beginning_anew, run_schedule
 from testkit.sim.totals import Totals
 
 SCHEDULES = 24
 BATCH = 6
+ANEW_SCHEDULES = 12
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
@@ -28,6 +29,14 @@ def test_no_schedule_breaks_a_promise_and_everything_recovers(first: int) -> Non
     assert totals.acknowledged > 20 * BATCH
     assert totals.calls > 20 * BATCH
     assert sum(totals.effects.values()) > 5 * BATCH
+
+
+@pytest.mark.parametrize("first", range(0, ANEW_SCHEDULES, BATCH))
+def test_controllers_that_lose_their_stores_lose_no_message_and_no_member(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        report = run_beginning_anew(seed)
+        assert report.violations == (), f"seed {seed}"
+        assert report.acknowledged > 0
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:

@@ -92,7 +92,9 @@ def _alter(state: Register, call: Alter) -> Register | None:
             # Who is registered and alive is no part of the register; the fences come first.
             return state if refusal in (None, _NO_MASTER) else None
         case code:
-            return state if refusal == code or (refusal == _NO_MASTER and code == _FAILED) else None
+            # A group that controllers without a store do not know yet is answered so, too.
+            may_fail = refusal == _NO_MASTER or state == Register()
+            return state if refusal == code or (may_fail and code == _FAILED) else None
 
 
 _FAILED = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED

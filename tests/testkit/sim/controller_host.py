@@ -250,6 +250,11 @@ class ControllerHost:
         self.process.kill()
         self.controller = self.node = self.machine = None
 
+    def lose_store(self) -> None:
+        """Forget everything that was on disk; the process must be dead."""
+        self.files = SimulatedFiles()
+        self._promise = Promise(HardState())
+
     def lose_power(self) -> None:
         """End the process, and lose what was not synced."""
         self._network.darken(self.host)

@@ -1,7 +1,8 @@
 """What must hold at every moment of a simulated run, watched from outside the nodes.
 
     S1  at most one leader a term, one vote a voter and term; whoever applies an index applies the same entry
-    S2  master epochs grow by one exactly when the master changes, none to some or some to none included; one master an epoch
+    S2  master epochs grow exactly when the master changes, none to some or some to none included: by one, or above what members
+        told; one master an epoch, also over the lives of controllers; no member's log is of an epoch above an election's
     S4  a new master was in the SyncStateSet (once there is one), alive when its election was proposed, and electable
     S6  a store that is opened again holds all that was durable before
     S7  without a master, each member of the preceding set has all that was acknowledged (`observations`)
@@ -66,6 +67,14 @@ class Invariants:
         if not condition:
             self.violations.append(text)
 
+    def begin_anew(self) -> None:
+        """All controllers lose their stores: terms and log indexes begin again, masters and their epochs do not."""
+        self._leader_of.clear()
+        self._vote_of.clear()
+        self._entry_at.clear()
+        self._image_at.clear()
+        self.applied_max = 0
+
     def sent(self, message: Message) -> None:
         """A Raft message leaves its node."""
         if message.type in _OF_A_LEADER:
@@ -111,9 +120,11 @@ class Invariants:
             new.master_epoch >= old.master_epoch, f"S2: the master epoch of {name} went back from {old}"
         )
         self.require(new.set_epoch >= old.set_epoch, f"S2: the set's epoch of {name} went back from {old}")
+        told = command.told_epoch if isinstance(command, ElectMaster) else 0
+        wanted = max(old.master_epoch, told) + 1 if new.master_id != old.master_id else old.master_epoch
         self.require(
-            (new.master_epoch - old.master_epoch) == (new.master_id != old.master_id),
-            f"S2: {name} had master {old.master_id} in epoch {old.master_epoch}, then {new.master_id}",
+            new.master_epoch == wanted,
+            f"S2: {name} had master {old.master_id} in epoch {old.master_epoch}, then {new.master_id}, told was {told}",
         )
         known = self._master_of.setdefault((key, new.master_epoch), new.master_id)
         self.require(known == new.master_id, f"S2: {name} has masters {known} and {new.master_id}")

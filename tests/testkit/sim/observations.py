@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from controller_core.groups.commands import AlterSyncStateSet, AnyCommand
+from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import Outcome
@@ -135,6 +135,8 @@ class Observations:
         self.note(f"applied {type(command).__name__} {key} {outcome.reply.code}")
         if after is not None and after.master_id is None:
             self._judge_preceding_set(after)
+        if after is not None and isinstance(command, ElectMaster):
+            self._judge_epochs(before, after)
         old, new = register_of(before), register_of(after)
         if old == new or isinstance(command, AlterSyncStateSet):
             return
@@ -143,6 +145,17 @@ class Observations:
         transition = Transition(old, new, type(command).__name__)
         began_s = min(proposed_s, self._loop.now_s)
         self._history(key.broker_name).calls.append(Interval(began_s, self._loop.now_s, transition))
+
+    def _judge_epochs(self, before: Group | None, after: Group) -> None:
+        if before is not None and before.master_epoch == after.master_epoch:
+            return
+        name = after.key.broker_name
+        for member in self.members.get(name, ()):
+            self._invariants.require(
+                member.log.last_epoch < after.master_epoch,
+                f"S2: an election of {name} makes epoch {after.master_epoch}, the log of member {member.broker_id} is of "
+                f"epoch {member.log.last_epoch}",
+            )
 
     def _judge_preceding_set(self, group: Group) -> None:
         name = group.key.broker_name
@@ -155,6 +168,13 @@ class Observations:
                 not lacking,
                 f"S7: {member.broker_id} of {name}, in the set before {group.sync_state_set}, lacks {lacking[:2]}",
             )
+
+    def begin_anew(self) -> None:
+        """All controllers lose their stores: judge what was seen of them, and begin new histories; acknowledged messages stay."""
+        self.judge()
+        for history in self.groups.values():
+            history.calls.clear()
+            history.open_calls = []
 
     def judge(self) -> None:
         """Add to the violations what the histories show."""
