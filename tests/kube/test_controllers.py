@@ -1,6 +1,6 @@
 """What is done to the controllers of a group that serves: more of them, fewer, one with an empty store, none for a while. Under load.
 
-No master may change for any of it, and no send may fail.
+No master may change for any of it, and no send may fail. Controllers that all lost their volumes begin a new epoch.
 """
 
 import json
@@ -118,6 +118,23 @@ async def test_all_controllers_that_are_deleted_at_once_come_back_by_themselves(
     await until_settled(release, 3)
     after = await release.group.until_whole()
     assert (after.master, after.epoch) == (before.master, before.epoch)
+    await load.stop_without_loss(failed_max=0)
+
+
+async def test_controllers_that_all_lost_their_volumes_take_the_brokers_up_and_the_master_stays(
+    release: Release, load: LoadPod
+) -> None:
+    before = await release.group.until_whole()
+    for command in shown_commands("On Kubernetes", "docs/operations/lost_controllers.md"):
+        await as_shown(release.cluster, command)
+    await until_settled(release, 3)
+
+    async def has_a_master_again() -> bool:
+        group = await release.group.until_whole()
+        return group.epoch > before.epoch
+
+    await until("the first election", has_a_master_again, CHANGED_WITHIN_S, poll_s=1.0)
+    assert (await release.group.until_whole()).master == before.master
     await load.stop_without_loss(failed_max=0)
 
 
