@@ -210,7 +210,7 @@ def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> Rep
     else:
         code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         remark = "Failed to elect a new master"
-    if reason in _EXPLAINED:
+    if reason is not None and reason in _EXPLAINED:
         remark = f"{remark}: {reason}{_EXPLAINED[reason]}"
     return Reply(code, {}, remark)
 

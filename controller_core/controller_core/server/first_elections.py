@@ -4,7 +4,7 @@
 members were heard, when the last one came, and which one acts as master.
 
     a broker asks for a master (1002)   the leader first waits for a heartbeat of that broker, which tells its log; it refuses
-                                        the request while unregistered members of the group send heartbeats
+                                        the request while unregistered members of the group send heartbeats, for one wait
     every scan                          a group is due if all its members were heard, and no member came for
                                         `firstElectionWaitMs`
     a group is due                      the leader asks each member that has not asked for a master for its role (907)
@@ -39,6 +39,8 @@ from controller_core.server.logs import bind
 
 BEAT_WITHIN_S: Final = 1.0
 """How long a broker's first heartbeat is awaited; it sends it before it asks, by another thread."""
+STRANGER_WAITS: Final = 10
+"""For how many waits a due election is held while unregistered members send heartbeats. Anybody can send them, so not for ever."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class FirstElections:
         self._ask = ask
         self._wait_ms = wait_ms
         self._waits: dict[GroupKey, _Wait] = {}
+        self._held: dict[GroupKey, int] = {}
         self._asked: set[ReplicaKey] = set()
 
     async def refusal(self, key: ReplicaKey) -> Reply | None:
@@ -80,7 +83,7 @@ class FirstElections:
         if not await self._hearing.has_beaten(key, BEAT_WITHIN_S):
             return _refused(f"no heartbeat of broker {key.broker_id} has told how far its log goes")
         strangers = self._hearing.strangers(group)
-        if strangers:
+        if strangers and not self._is_over(self._held.setdefault(group.key, self._clock.now_ms())):
             return _refused(f"members {comma_list(strangers)} of an earlier life are not registered yet")
         return None
 
@@ -89,6 +92,8 @@ class FirstElections:
         waiting = {group.key: group for group in self._state.groups() if is_first(group)}
         for key in self._waits.keys() - waiting.keys():
             del self._waits[key]
+        for key in self._held.keys() - waiting.keys():
+            del self._held[key]
         self._asked = {key for key in self._asked if key.group in waiting}
         return [group for group in waiting.values() if self._is_due(group)]
 
@@ -98,18 +103,21 @@ class FirstElections:
             return False
         members = tuple(group.replicas)
         unheard = unheard_ids(group, {one.id: one.max_offset for one in alive if one.max_offset >= 0})
-        unheard = tuple(sorted({*unheard, *self._hearing.strangers(group)}))
-        now_ms = self._clock.now_ms()
         wait = self._waits.get(group.key)
         if wait is None or (wait.members, wait.unheard) != (members, unheard):
-            wait = self._waits[group.key] = _Wait(members, unheard, now_ms)
+            wait = self._waits[group.key] = _Wait(members, unheard, self._clock.now_ms())
             fields = bind(
                 broker_group=str(group.key), members=comma_list(members), unheard=comma_list(unheard)
             )
             _log.warning(
                 "the first election of a group with a past waits until all members are heard", extra=fields
             )
-        return not unheard and now_ms - wait.since_ms >= self._wait_ms()
+        if unheard or not self._is_over(wait.since_ms):
+            return False
+        return not self._hearing.strangers(group) or self._is_over(wait.since_ms, waits=STRANGER_WAITS)
+
+    def _is_over(self, since_ms: int, *, waits: int = 1) -> bool:
+        return self._clock.now_ms() - since_ms >= waits * self._wait_ms()
 
     async def acting_id(self, group: Group) -> int | None:
         """Return the member that acts as master, with the greatest epoch if several say so; None without one.

@@ -223,7 +223,7 @@ class Broker:
         self._observations.call(self.group, began_s, told.seen)
         if told.master_id is None:
             # One that runs asks only in a higher epoch than its own; one that has started asks until it has a master.
-            if not self.log_replica and (told.epoch > self.epoch or not self.epoch):
+            if not self.log_replica and ((told.epoch or 0) > self.epoch or not self.epoch):
                 await self._ask_for_master()
             return
         if self.view is not None and told.epoch == self.epoch:

@@ -179,7 +179,7 @@ async def test_a_living_member_that_does_not_tell_its_role_is_waited_for(tmp_pat
         await broker.die()
 
 
-async def test_a_new_broker_is_not_elected_while_members_of_an_earlier_life_are_not_registered(
+async def test_a_new_broker_is_not_elected_at_once_while_members_of_an_earlier_life_are_not_registered(
     tmp_path: Path,
 ) -> None:
     async with fresh(tmp_path) as node:
@@ -188,6 +188,11 @@ async def test_a_new_broker_is_not_elected_while_members_of_an_earlier_life_are_
             answer = await new.elect()
             assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
             assert "members 2 of an earlier life" in (answer.remark or "")
+            old.beat()
+            await asyncio.sleep(0.25)
+            assert (await new.elect()).code == ResponseCode.SUCCESS, (
+                "a stranger's heartbeats hold it for one wait"
+            )
             await old.die()
 
 
