@@ -1,7 +1,7 @@
 """One lasting connection to a broker or name server, to ask it one thing after another.
 
 Asked every second for years, so it dials once; a connection that broke is dialled again at the next question. Every
-failure is an `AskError`: to the one who asks it makes no difference whether nobody was there or nobody answered.
+failure is an `AskError`; one with a code is a refusal: the peer is alive, and said why (`refusals`).
 """
 
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
 from controller_core.channel.errors import ChannelError
+from controller_core.channel.refusals import refusal
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
@@ -27,6 +28,11 @@ class AskError(Exception):
     def __init__(self, problem: str, code: int | None = None) -> None:
         super().__init__(problem)
         self.code = code
+
+    @property
+    def is_refusal(self) -> bool:
+        """Say whether the peer answered, and not with success."""
+        return self.code is not None
 
 
 class Asker:
@@ -51,9 +57,9 @@ class Asker:
         except ChannelError as error:
             # A connection on which an answer is late may be one to a host that is gone.
             self.close()
-            raise AskError(f"{code} to {self.address[0]}:{self.address[1]}: {error}") from error
+            raise AskError(f"request {code:d} to {self.address[0]}:{self.address[1]}: {error}") from error
         if answer.code != ResponseCode.SUCCESS:
-            raise AskError(f"{code} was answered {answer.code}: {answer.remark}", answer.code)
+            raise AskError(refusal(f"request {code:d}", answer), answer.code)
         return answer
 
     def close(self) -> None:

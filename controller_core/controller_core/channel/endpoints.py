@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.channel.connection import UNSENT_BYTES_MAX, Connection, RequestHandler, refuse
-from controller_core.channel.errors import ConnectError
+from controller_core.channel.errors import ConnectError, PortClosedError
 from controller_core.channel.listener import Listener
 from controller_core.remoting.frame import FRAME_BYTES_MAX
 
@@ -54,7 +54,8 @@ async def connect(
         client_ssl: TLS; None for plain TCP.
 
     Raises:
-        ConnectError: refused, unreachable, unresolved or not within `timeout_s`.
+        PortClosedError: nobody listens there.
+        ConnectError: unreachable, unresolved or not within `timeout_s`.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -64,6 +65,8 @@ async def connect(
             )
     except TimeoutError as error:
         raise ConnectError(f"{host}:{port} did not accept within {timeout_s} s") from error
+    except ConnectionRefusedError as error:
+        raise PortClosedError(f"{host}:{port}: {error}") from error
     except OSError as error:
         raise ConnectError(f"{host}:{port}: {error}") from error
     return connection

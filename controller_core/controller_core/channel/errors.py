@@ -9,6 +9,10 @@ class ConnectError(ChannelError):
     """No connection came about: refused, unreachable, unresolved or too slow."""
 
 
+class PortClosedError(ConnectError):
+    """The host answered that nobody listens at the port."""
+
+
 class ConnectionClosedError(ChannelError):
     """The connection ended before the answer came; the peer may or may not have acted on the request."""
 

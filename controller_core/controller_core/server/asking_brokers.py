@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller_core.channel.errors import ChannelError
+from controller_core.channel.refusals import refusal
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -36,5 +37,5 @@ async def must(
     """
     answer = await ask(address, RemotingCommand.request(code, ext, body), ASK_TIMEOUT_S)
     if answer.code != ResponseCode.SUCCESS:
-        raise RefusedError(f"{code.name} was answered {answer.code}: {answer.remark}")
+        raise RefusedError(refusal(code.name, answer))
     return answer

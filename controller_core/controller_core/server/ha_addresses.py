@@ -21,12 +21,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from controller_core.channel.refusals import RefusalLog
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
-from controller_core.server.asking_brokers import TROUBLE, Ask, must
+from controller_core.server.asking_brokers import TROUBLE, Ask, RefusedError, must
 from controller_core.server.logs import bind
 
 PAUSES_S: Final = (0.1, 0.1, 0.2, 0.2, 0.4, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 5.0, 5.0, 5.0, 5.0)
@@ -52,6 +53,7 @@ class HaAddresses:
         self._is_alive = is_alive
         self._leads = leads
         self._is_open = is_open
+        self._refusals = RefusalLog(_log)
         self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
 
     def look_after(self, key: GroupKey) -> None:
@@ -107,12 +109,19 @@ class HaAddresses:
                 told.master_ha_address, told.master_flush_offset, told.master_address
             )
         except TROUBLE as error:
-            _log.debug(
-                "a master does not tell its HA address", extra=bind(address=master_address, error=str(error))
-            )
+            self._failed(master_address, error)
             return
+        self._refusals.answered(master_address)
         for address in slaves:
             try:
                 await must(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
             except TROUBLE as error:
-                _log.debug("a slave cannot be told yet", extra=bind(address=address, error=str(error)))
+                self._failed(address, error)
+            else:
+                self._refusals.answered(address)
+
+    def _failed(self, address: str, error: Exception) -> None:
+        if isinstance(error, RefusedError):
+            self._refusals.refused(address, str(error))
+        else:
+            _log.debug("a HA address is not told yet", extra=bind(address=address, error=str(error)))

@@ -12,7 +12,10 @@ acknowledged before lacks the next master's copy: until then all of the set were
 What it costs: one question to a process that answers in a millisecond or so, and up to 0.2 s if the old master does not
 notice, which a frozen one cannot. A replica that does not answer within `ANSWER_WITHIN_S` is not waited for.
 
-Never here: switchovers of a master that answers; `write_guard` drains it. A group without a log replica is not protected.
+The master itself is asked nothing: whether it would answer, refuse or be silent makes no difference here. A replica that refuses
+is logged with its words and not waited for, as one that is dead.
+
+Never here: switchovers of a master that lives; `write_guard` drains it, or refuses them. A group without a log replica is not protected.
 """
 
 import asyncio

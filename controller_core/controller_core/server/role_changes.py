@@ -4,14 +4,15 @@ Why an order: a master drops a slave from its own SyncStateSet as soon as the sl
 controller agreed. If the new master and the other slaves leave first, writes that wait for their acknowledgements are
 suddenly waiting for nobody: the old master, alone, acknowledges them, and they are gone when it follows the new master.
 (Seen with 5.5.0: in 5 of 12 switchovers under load 1 to 4 acknowledged messages were lost when all were told at once, in
-1 of 26 with this order alone.) `write_guard` stops and drains the old master's writes before the election; the order is
-what is left for an old master that cannot be guarded.
+1 of 26 with this order alone.) `write_guard` stops and drains the old master's writes before the election; the order protects
+what that cannot, the writes that wait for no copy.
 
 It also saves time: a broker that is told to become master while bytes still arrive may wait 5 s for its own HA client.
 
 So a change is open from the moment its election is proposed until everybody was told. While it is open, requests 1004 of
 its group wait: an answer would tell the new master by another way. A living old master that does not step down within
-`DEMOTED_WITHIN_S` is not waited for any longer: a frozen one cannot be, and its group has to go on.
+`DEMOTED_WITHIN_S` is not waited for any longer: a frozen one cannot be, and its group has to go on. One that refuses to tell its
+role has that time too, since it may have stepped down or not.
 
 Never here: who is told and what; the notices of the applied election say it.
 """
@@ -22,8 +23,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from controller_core.channel.errors import ChannelError
+from controller_core.channel.refusals import RefusalLog, refusal
 from controller_core.groups.replies import RoleNotice
-from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
@@ -42,6 +44,7 @@ class RoleChanges:
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
+        self._refusals = RefusalLog(_log)
         self._open: dict[str, list[asyncio.Event]] = {}
 
     @contextmanager
@@ -100,7 +103,10 @@ class RoleChanges:
         while True:
             try:
                 answer = await self._notifier.ask(address, request, ASK_TIMEOUT_S)
-                if not ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_address:
+                if answer.code != ResponseCode.SUCCESS:
+                    self._refusals.refused(address, refusal("906", answer))
+                elif not ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_address:
+                    self._refusals.answered(address)
                     return
             except (ChannelError, RemotingProtocolError, ValueError):
                 pass  # it may be starting, stopping or stuck: ask again until the time is over

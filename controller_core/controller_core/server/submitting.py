@@ -55,6 +55,11 @@ T = TypeVar("T")
 class Proposer(Protocol):
     """What this asks of the node."""
 
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads now."""
+        ...
+
     def propose(self, data: bytes) -> Awaitable[object]:
         """Put a command into the log and return what applying it gave."""
         ...
@@ -99,6 +104,7 @@ class Submitting:
             propose=self._propose,
             alive_of=alive_of,
             changes=self.changes,
+            leads=lambda: node.is_leader,
         )
         self._state = state
         self._partings = Partings(state, self.notifier.ask)

@@ -22,11 +22,16 @@ class Broker(FakeBroker):
     def __init__(self, one: OneNode) -> None:
         super().__init__([one.remoting], "b1", beat_interval_s=0.05)
         self.is_master = False
+        self.refused = 0
+        self.refuses = False
         self.told: asyncio.Queue[headers.ExchangeHAInfoRequestHeader] = asyncio.Queue()
 
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if request.code != RequestCode.EXCHANGE_BROKER_HA_INFO:
             return super()._on_request(connection, request)
+        if self.refuses:
+            self.refused += 1
+            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark="username is null")
         asked = headers.ExchangeHAInfoRequestHeader.from_ext(request.ext)
         if asked.master_ha_address is not None:
             self.told.put_nowait(asked)
@@ -84,3 +89,18 @@ async def test_who_is_in_the_set_is_told_nothing_more(one: OneNode) -> None:
             async with asyncio.timeout(WITHIN_S):
                 while rounds:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.01)
+
+
+async def test_a_master_that_refuses_is_logged_once_with_its_words(
+    one: OneNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Broker(one) as master:
+        await master.elect()
+        master.is_master = master.refuses = True
+        async with Broker(one) as slave:
+            async with asyncio.timeout(WITHIN_S):
+                while master.refused < 3:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
+            assert slave.told.empty()
+    told = [record for record in caplog.records if "answered 16: username is null" in record.getMessage()]
+    assert len(told) == 1

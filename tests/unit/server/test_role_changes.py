@@ -26,6 +26,7 @@ class Brokers(Notifier):
         self.asked = asyncio.Event()
         self.stepped_down = asyncio.Event()
         self.answers = True
+        self.refuses = False
 
     def notify(self, notices: Sequence[RoleNotice]) -> None:  # type: ignore[override]  # tests pass sequences only
         """Note who is told."""
@@ -36,6 +37,8 @@ class Brokers(Notifier):
         self.asked.set()
         if not self.answers:
             raise CallTimeoutError(address, request.code, timeout_s)
+        if self.refuses:
+            return RemotingCommand.response_to(request, ResponseCode.NO_PERMISSION, remark="username is null")
         ext = {} if self.stepped_down.is_set() else {"masterAddress": address, "masterFlushOffset": "0"}
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, ext)
 
@@ -85,6 +88,28 @@ async def test_an_old_master_that_does_not_step_down_holds_its_group_up_no_longe
     brokers.answers = answers
     await asyncio.wait_for(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1), WITHIN_S)
     assert brokers.told == [1, 2]
+
+
+async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers = Brokers()
+    brokers.refuses = True
+    monkeypatch.setattr(module, "ASK_PAUSE_S", 0.0)
+    monkeypatch.setattr(module, "DEMOTED_WITHIN_S", WITHIN_S)
+    telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1))
+    for _ in range(3):
+        brokers.asked.clear()
+        await asyncio.wait_for(brokers.asked.wait(), WITHIN_S)
+    assert brokers.told == [1]
+    brokers.refuses = False
+    brokers.stepped_down.set()
+    await asyncio.wait_for(telling, WITHIN_S)
+    assert brokers.told == [1, 2]
+    refusals = [
+        record for record in caplog.records if "was answered 16: username is null" in record.getMessage()
+    ]
+    assert len(refusals) == 1
 
 
 async def test_others_are_told_also_when_the_telling_is_cancelled() -> None:
