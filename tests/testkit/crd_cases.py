@@ -100,6 +100,13 @@ REFUSALS = (
         "a key of ours", "BrokerGroup", {"config": {"brokerRole": "SYNC_MASTER"}}, ("config.brokerRole",)
     ),
     Refusal(
+        "access control",
+        "BrokerGroup",
+        {"config": {"aclEnable": "true"}},
+        ("config.aclEnable", "access control"),
+    ),
+    Refusal("a second line", "BrokerGroup", {"config": {"aKey": "1\nother=2"}}, ("config", "aKey")),
+    Refusal(
         "a log file of another length",
         "BrokerGroup",
         {"logFileMebibytes": 64},

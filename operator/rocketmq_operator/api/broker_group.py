@@ -18,13 +18,14 @@ from rocketmq_operator.api.common import (
     Storage,
 )
 from rocketmq_operator.api.conditions import Conditions
-from rocketmq_operator.api.rules import owned_keys, unchangeable
+from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
 
 REPLICAS_MAX: Final = 7
 LOG_REPLICAS_MAX: Final = 3
 MEMBERS_MAX: Final = REPLICAS_MAX + LOG_REPLICAS_MAX
 LOG_FILE_MEBIBYTES_DEFAULT: Final = 1_024
 """Source: RocketMQ 5.4.0 MessageStoreConfig.java, mappedFileSizeCommitLog."""
+ONE_LINE_PATTERN: Final = r"^[^\r\n]*$"
 LOG_FILE_MEBIBYTES_MAX: Final = 2_047
 """Java's int bounds the length of a mapped file."""
 
@@ -50,6 +51,25 @@ OWNED_KEYS: Final = (
     "storePathRootDir",
 )
 """Keys of broker.conf that the operator writes itself."""
+
+ACCESS_CONTROL_KEYS: Final = (
+    "aclEnable",
+    "authConfigPath",
+    "authenticationEnabled",
+    "authenticationMetadataProvider",
+    "authenticationProvider",
+    "authenticationStrategy",
+    "authenticationWhitelist",
+    "authorizationEnabled",
+    "authorizationMetadataProvider",
+    "authorizationProvider",
+    "authorizationStrategy",
+    "authorizationWhitelist",
+    "initAuthenticationUser",
+    "innerClientAuthenticationCredentials",
+    "migrateAuthFromV1Enabled",
+)
+"""Keys of broker.conf that turn access control on or belong to it. Source: BrokerConfig.java 5.2.0 and AuthConfig.java 5.3.3 to 5.5.0."""
 
 
 class Durability(StrEnum):
@@ -102,7 +122,17 @@ _MEMBERS_FOR_TWO_COPIES = Rule(
 class BrokerGroupSpec(SpecModel):
     """What a person asks of a group."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_MEMBERS_FOR_TWO_COPIES, owned_keys("config", OWNED_KEYS))
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        _MEMBERS_FOR_TWO_COPIES,
+        plain_properties("config"),
+        owned_keys("config", OWNED_KEYS),
+        refused_keys(
+            "config",
+            ACCESS_CONTROL_KEYS,
+            "AccessControl",
+            "belongs to access control, and members do not sign what they ask brokers: remove it",
+        ),
+    )
 
     cluster: Annotated[
         str,
@@ -137,10 +167,10 @@ class BrokerGroupSpec(SpecModel):
     ] = LOG_FILE_MEBIBYTES_DEFAULT
     """Length of a file of the log in MiB, the same for brokers and log replicas. Cannot change."""
     config: Annotated[
-        dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
+        dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=ONE_LINE_PATTERN)]],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of broker.conf. Keys that the operator writes are refused."""
+    """Further keys of broker.conf. Keys that the operator writes, and those of access control, are refused."""
     placement: Placement = Placement()
     """Where members run."""
     lost_members: LostMembers = LostMembers()

@@ -10,11 +10,15 @@ server cannot bound what `string(...)` of a number costs, and refuses the defini
 Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quantity` and `isQuantity` since 1.29.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 CelReason = Literal["FieldValueInvalid", "FieldValueForbidden"]
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
+_PLAIN_VALUE: Final = re.compile(r"(?:[^\\\r\n]|\\[^u\r\n]|\\u[0-9A-Fa-f]{4})*")
+"""Of one line, with whole escapes only. Source: java.util.Properties.load, Java 17."""
 VALIDATIONS_KEY: Final = "x-kubernetes-validations"
 
 
@@ -89,15 +93,52 @@ def owned_keys(field: str, keys: Sequence[str]) -> Rule:
         field: how people know the map, for instance config.
         keys: what may not be in it.
     """
+    return refused_keys(field, keys, "OwnedKey", "is written by the operator: remove it")
+
+
+def refused_keys(field: str, keys: Sequence[str], name: str, why: str) -> Rule:
+    """Return the rule that a model's `config` has none of some keys.
+
+    Args:
+        field: how people know the map, for instance config.
+        keys: what may not be in it.
+        name: of the rule.
+        why: follows field and key in a refusal; without a quote, as it becomes a text in CEL.
+    """
     in_cel = "[" + ", ".join(f"'{key}'" for key in keys) + "]"
     return Rule(
-        name="OwnedKey",
+        name=name,
         expression=f"!self.config.exists(key, key in {in_cel})",
-        message=f"'{field}.' + self.config.filter(key, key in {in_cel})[0] + "
-        "' is written by the operator: remove it'",
+        message=f"'{field}.' + self.config.filter(key, key in {in_cel})[0] + ' {why}'",
         holds=lambda spec: not set(spec.config) & set(keys),
-        problem=lambda spec: (
-            f"{field}.{min(set(spec.config) & set(keys))} is written by the operator: remove it"
-        ),
+        problem=lambda spec: f"{field}.{min(set(spec.config) & set(keys))} {why}",
         reason="FieldValueForbidden",
     )
+
+
+def plain_properties(field: str) -> Rule:
+    """Return the rule that Java reads each entry of a model's `config` as that key, and no other.
+
+    Why: a key with white space, a colon or an escape is another key for java.util.Properties, and may be one that is refused. A line
+    break in a value begins a further key; a backslash at its end swallows the next one. The API server cannot bound what a pattern
+    over keys costs, so CEL refuses the empty key only, and the operator all others.
+    """
+    return Rule(
+        name="NotAProperty",
+        expression="!('' in self.config)",
+        message=f"'{field} has an empty key among %d: remove it'.format([self.config.size()])",
+        holds=lambda spec: not _misread(spec.config),
+        problem=lambda spec: (
+            f"{field} has {min(_misread(spec.config))[:64]!r}, which Java does not read as that key alone: write a key of "
+            "letters and digits, and a value of one line that does not end with a backslash"
+        ),
+    )
+
+
+def _misread(config: dict[str, str]) -> list[str]:
+    """Return the keys of entries that mean something else in a file of java.util.Properties."""
+    return [key for key, value in config.items() if not _is_plain(key, value)]
+
+
+def _is_plain(key: str, value: str) -> bool:
+    return _PLAIN_KEY.fullmatch(key) is not None and _PLAIN_VALUE.fullmatch(value) is not None

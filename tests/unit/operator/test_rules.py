@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
+from rocketmq_operator.api.broker_group import ACCESS_CONTROL_KEYS, OWNED_KEYS, BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
@@ -49,6 +49,47 @@ def test_a_change_within_the_rules_is_accepted(name: str, kind: str, change: dic
 def test_no_key_that_the_operator_writes_may_be_given(key: str) -> None:
     with pytest.raises(ValidationError, match=f"config.{key} is written by the operator"):
         BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: "x"}})
+
+
+@pytest.mark.parametrize("key", ACCESS_CONTROL_KEYS)
+def test_no_key_of_access_control_may_be_given(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"config.{key} belongs to access control"):
+        BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: "x"}})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("minInSyncReplicas ", "1"),
+        (" minInSyncReplicas", "1"),
+        ("\taclEnable", "true"),
+        ("minInSync\\u0052eplicas", "1"),
+        ("aclEnab\\le", "true"),
+        ("allAckInSyncStateSet:", "false"),
+        ("aclEnable=true", "x"),
+        ("aclEnable:true", "x"),
+        ("zz\nbrokerIP1=6.6.6.6\ncontrollerAddr", "evil:9878"),
+        ("zz\raclEnable", "true"),
+        ("traceTopicEnable", "true\nallAckInSyncStateSet=false"),
+        ("traceTopicEnable", "true\raclEnable=true"),
+        ("traceTopicEnable", "true\n"),
+        ("zz", "swallows the next key\\"),
+        ("zz", "no escape: \\u00"),
+        ("#aclEnable", "true"),
+        ("!aclEnable", "true"),
+        ("", "true"),
+        ("aclEnable\u2003", "true"),
+    ],
+)
+def test_no_entry_may_mean_another_key_to_java(key: str, value: str) -> None:
+    with pytest.raises(ValidationError, match="config"):
+        BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: value}})
+
+
+@pytest.mark.parametrize("value", ["", " a b ", "a=b:c", "C:\\\\store", "k\\u00e4se", "#x"])
+def test_values_of_one_line_are_accepted(value: str) -> None:
+    config = {"flushDiskType": value}
+    assert BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": config}).config == config
 
 
 @pytest.mark.parametrize("key", OWNED_PROXY_KEYS)
