@@ -27,7 +27,7 @@ from testkit.process import ManagedProcess, ProcessFailedError
 from testkit.rocketmq import java_command
 
 _SOURCES = Path(__file__).parent / "java"
-_PROGRAMS = ("LoadClient", "ReadBack")
+_PROGRAMS = ("LoadClient", "ReadBack", "Access")
 _SHARED = "Options"
 """Compiled with each program."""
 _START_TIMEOUT_S = 150.0
@@ -163,6 +163,8 @@ class LoadSettings:
         poll_name_server_ms: how often the client asks for routes (its default is 30,000).
         send_timeout_ms: the client's time for one send (its default is 3,000).
         duration_s: ends by itself after this; 0 runs until `stop`.
+        waits: whether sends wait until they are stored as the broker's settings say (waitStoreMsgOK).
+        user: name and password for access control, None without.
     """
 
     threads: int = 4
@@ -171,6 +173,8 @@ class LoadSettings:
     poll_name_server_ms: int = 0
     send_timeout_ms: int = 0
     duration_s: int = 0
+    waits: bool = True
+    user: tuple[str, str] | None = None
 
     def arguments(self) -> list[str]:
         """Return the Java program's options."""
@@ -181,7 +185,13 @@ class LoadSettings:
             *("--poll-name-server-ms", str(self.poll_name_server_ms)),
             *("--send-timeout-ms", str(self.send_timeout_ms)),
             *("--duration-s", str(self.duration_s)),
+            *("--wait-store-ok", str(self.waits).lower()),
+            *_signed(self.user),
         ]
+
+
+def _signed(user: tuple[str, str] | None) -> list[str]:
+    return [] if user is None else ["--access-key", user[0], "--secret-key", user[1]]
 
 
 class LoadClient:
@@ -295,7 +305,12 @@ class LoadClient:
 
 
 async def read_back(
-    jars: Path, name_server: str, topic: str, sends: list[Send], directory: Path
+    jars: Path,
+    name_server: str,
+    topic: str,
+    sends: list[Send],
+    directory: Path,
+    user: tuple[str, str] | None = None,
 ) -> ReadBackResult:
     """Read the whole topic with the Java consumer and compare it with a ledger's sends.
 
@@ -309,6 +324,7 @@ async def read_back(
         jars,
         "ReadBack",
         *("--name-server", name_server, "--topic", topic, "--output", str(keys_path)),
+        *_signed(user),
         home=directory / "home",
         log="OFF",
     )

@@ -132,13 +132,13 @@ class Story:
     async def _elect(self, broker_id: int) -> None:
         """Ask for a master until it is one: that is refused while a slave is behind or nobody leads; twice is once."""
         deadline_s = asyncio.get_running_loop().time() + _CHANGE_TIMEOUT_S
-        while (refusal := await self._asked_to_elect(broker_id)) is not None:
+        while (refusal := await self.asked_to_elect(broker_id)) is not None:
             if asyncio.get_running_loop().time() > deadline_s:
                 raise DemoError(f"the switchover was refused: {refusal}")
             await asyncio.sleep(_ASK_AGAIN_S)
 
-    async def _asked_to_elect(self, broker_id: int) -> str | None:
-        """Ask once; return why it was refused, None if it was not."""
+    async def asked_to_elect(self, broker_id: int) -> str | None:
+        """Ask once for a master; return why it was refused, None if it was not."""
         leader = await self._cluster.controllers.wait_leader()
         address = self._cluster.controllers.http_addresses[leader]
         url = f"http://{address}/v1/groups/{CLUSTER}/{GROUP}/elect"

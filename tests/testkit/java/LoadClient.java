@@ -32,7 +32,8 @@ import org.apache.rocketmq.common.message.Message;
  * <p>Options, each followed by its value: --name-server, --topic, --ledger (needed); --run (prefix of the keys, must
  * be unique on the topic), --threads 4, --rate 0 (sends a second over all threads, 0 is as fast as answers come),
  * --duration-s 0 (0 is until SIGTERM), --payload-bytes 128, --poll-name-server-ms 0 (0 is the client's default, 30 s),
- * --send-timeout-ms 0 (0 is the client's default, 3 s), --group, --stop-on-stdin-end false.
+ * --send-timeout-ms 0 (0 is the client's default, 3 s), --group, --stop-on-stdin-end false, --wait-store-ok true (false
+ * asks for no copy), --access-key and --secret-key (of access control).
  */
 public final class LoadClient {
     private static final int LEDGER_LINES_MAX = 100_000;
@@ -119,7 +120,7 @@ public final class LoadClient {
     }
 
     private DefaultMQProducer producer(String run) {
-        DefaultMQProducer producer = new DefaultMQProducer(option("--group", "load-" + run));
+        DefaultMQProducer producer = new DefaultMQProducer(option("--group", "load-" + run), Access.hook(options));
         producer.setNamesrvAddr(option("--name-server", null));
         long pollMs = number("--poll-name-server-ms", 0);
         if (pollMs > 0) {
@@ -160,7 +161,9 @@ public final class LoadClient {
         String status;
         String place = "";
         try {
-            SendResult result = producer.send(new Message(option("--topic", null), "", key, body));
+            Message message = new Message(option("--topic", null), "", key, body);
+            message.setWaitStoreMsgOK(Boolean.parseBoolean(option("--wait-store-ok", "true")));
+            SendResult result = producer.send(message);
             status = result.getSendStatus().name();
             place = ",\"broker\":\"" + result.getMessageQueue().getBrokerName() + "\",\"queue\":"
                 + result.getMessageQueue().getQueueId() + ",\"offset\":" + result.getQueueOffset() + ",\"msg_id\":\""

@@ -23,7 +23,8 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * tell a slow broker from the end. A question that fails is repeated until the time is over; then the program ends
  * with status 1, because a reader that has not seen all must not look like one that found nothing.
  *
- * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --timeout-s 120.
+ * <p>Options, each followed by its value: --name-server, --topic, --output (needed), --timeout-s 120, --access-key and
+ * --secret-key (of access control).
  */
 public final class ReadBack {
     private static final int BATCH_MESSAGES = 32;
@@ -37,7 +38,8 @@ public final class ReadBack {
         String topic = options.get("--topic");
         long deadlineNano =
             System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(options.getOrDefault("--timeout-s", "120")));
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("read-back-" + ProcessHandle.current().pid());
+        String group = "read-back-" + ProcessHandle.current().pid();
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group, Access.hook(options));
         consumer.setNamesrvAddr(options.get("--name-server"));
         consumer.start();
         long read = 0;
