@@ -19,6 +19,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.remoting.routes import BrokerData, ClusterInfo, KVTable
+from controller_core.server.write_guard import OUT_OF_REACH
 from testkit.fake_broker import FakeBroker
 
 
@@ -28,30 +29,35 @@ class AnsweringBroker(FakeBroker):
     Attributes:
         is_master: what it takes itself for.
         tells_its_epochs: whether it answers request 1007.
-        slaves: what it says of its slaves while it is master.
+        slaves: what it says of its slaves while it is master; with none they are caught up while its writes are stopped.
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
         takes_settings: whether it answers when somebody sets it.
         settings: what else it answers to request 26.
         topics: its answer to request 21; None if it does not answer that.
         refusal: what it says when somebody makes a topic; empty if it takes it.
+        access_refusal: what it says to all but notices, as access control does; empty if it answers.
     """
 
     is_master = False
     tells_its_epochs = True
     is_log_replica = False
     slaves: tuple[HAConnectionRuntimeInfo, ...] = ()
-    min_in_sync_replicas: int | None = None
     takes_settings = True
     settings: Mapping[str, str] = MappingProxyType({})
     topics: bytes | None = None
     refusal = ""
+    access_refusal = ""
 
     def become_master(self, epoch: int) -> None:
         """Take the office that an election gave it in its answer, which is not a notice."""
         self.is_master, self.epoch = True, epoch
 
     def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if self.access_refusal and request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+            return RemotingCommand.response_to(
+                request, ResponseCode.NO_PERMISSION, remark=self.access_refusal
+            )
         match request.code:
             case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
                 notice = NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
@@ -97,6 +103,8 @@ class AnsweringBroker(FakeBroker):
 
     def _status(self) -> HARuntimeInfo:
         slaves = self.slaves if self.is_master else ()
+        if self.is_master and not slaves and (self.min_in_sync_replicas or 0) >= OUT_OF_REACH:
+            slaves = self.caught_up()
         return HARuntimeInfo(
             HAClientRuntimeInfo(),
             slaves,

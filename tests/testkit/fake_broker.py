@@ -1,7 +1,8 @@
 """A broker that only speaks to controllers: registers, beats, asks for a role, hears the notices.
 
 It does over real connections what a Java broker in controller mode does, in the same order, without a store: enough to
-see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes them.
+see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes them. It lets a write guard be
+set: its settings are told and taken, and its slaves have all of its log.
 """
 
 import asyncio
@@ -15,13 +16,19 @@ from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import Server, connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.remoting import headers
-from controller_core.remoting.bodies import HARuntimeInfo, SyncStateSet
+from controller_core.remoting.bodies import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+    SyncStateSet,
+)
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
 
 _CALL_TIMEOUT_S = 30.0
 _DIAL_TIMEOUT_S = 30.0
+SLAVES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +68,10 @@ class FakeBroker:
         self.clings_to_its_role = False
         # Where it says (906) that its log is served, host:port; None while it serves none.
         self.ha_address: str | None = None
-        # What it answers about its role (907); None: it does not know the request.
-        self.acts_as_master: bool | None = None
+        # What it answers about its role (907).
+        self.acts_as_master = False
+        # Its setting of that name; None if it tells no settings.
+        self.min_in_sync_replicas: int | None = 2
         self._beat_interval_s = beat_interval_s
         self._connections: dict[str, Connection] = {}
         self._server: Server | None = None
@@ -233,11 +242,8 @@ class FakeBroker:
                 master_ha_address=self.ha_address,
             )
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-        if request.code == RequestCode.GET_BROKER_HA_STATUS and self.acts_as_master is not None:
-            status = HARuntimeInfo(master=self.acts_as_master)
-            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=status.encode())
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
-            return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+            return self._administered(request)
         notice = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
         at_s = asyncio.get_running_loop().time()
         self.notices.append(Notice(at_s, notice, SyncStateSet.decode(request.body)))
@@ -245,6 +251,27 @@ class FakeBroker:
         self.epoch = max(self.epoch, notice.master_epoch or 0)
         self._heard.set()
         return None
+
+    def _administered(self, request: RemotingCommand) -> RemotingCommand:
+        if self.min_in_sync_replicas is None:
+            return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        match request.code:
+            case RequestCode.GET_BROKER_CONFIG:
+                body = f"minInSyncReplicas={self.min_in_sync_replicas}\n".encode()
+            case RequestCode.UPDATE_BROKER_CONFIG:
+                self.min_in_sync_replicas, body = int(request.body.decode().partition("=")[2]), b""
+            case RequestCode.GET_BROKER_HA_STATUS:
+                status = HARuntimeInfo(
+                    HAClientRuntimeInfo(), self.caught_up(), 1, self.acts_as_master, self.max_offset
+                )
+                body = status.encode()
+            case _:
+                return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+
+    def caught_up(self) -> tuple[HAConnectionRuntimeInfo, ...]:
+        """Return more slaves than any group has, each with all of the log."""
+        return (HAConnectionRuntimeInfo(in_sync=True, slave_ack_offset=self.max_offset),) * SLAVES_MAX
 
     async def __aenter__(self) -> Self:
         """Start it."""

@@ -273,16 +273,16 @@ class WriteGuards:
         """Wait until every slave of the set has what must be copied: what was written before the guard held."""
         loop = asyncio.get_running_loop()
         holds_from_s = loop.time() + APPENDED_WITHIN_S
-        end_before, must_have = -1, None
+        end_before, must_have = -1, -1
         while True:
             asked_s = loop.time()
             answer = await must(self._ask, address, RequestCode.GET_BROKER_HA_STATUS)
             status = HARuntimeInfo.decode(answer.body)
             end = status.master_commit_log_max_offset
-            if must_have is None and asked_s >= holds_from_s:
+            if must_have < 0 and asked_s >= holds_from_s:
                 must_have = end
             wanted = end if end == end_before else must_have
-            if wanted is not None:
+            if wanted >= 0:
                 held = [one.in_sync and one.slave_ack_offset >= wanted for one in status.ha_connection_info]
                 if held.count(True) >= slaves:
                     return
@@ -358,9 +358,7 @@ class WriteGuards:
                 raise RefusedError(f"another broker answers at {address}")
         text = held.get(SETTING, "")
         if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
-            raise RefusedError(
-                f"{SETTING}={shown(text)} is not a whole number of at most {SETTING_DIGITS_MAX} digits"
-            )
+            raise RefusedError(f"it tells no {SETTING} of at most {SETTING_DIGITS_MAX} digits: {shown(text)}")
         return int(text)
 
     async def _settings_at(self, address: str) -> dict[str, str]:

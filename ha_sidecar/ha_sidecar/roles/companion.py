@@ -8,7 +8,7 @@ done; `POST /v1/leave` says how the broker should end (`leaving`), and hands ove
 which has no program of ours, calls it from its preStop over loopback.
 
 A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
-does not count. What the controllers said is kept for as long as they say nothing newer.
+does not count. So is one that refuses (access control), and its words are told instead. What the controllers said is kept for as long as they say nothing newer.
 
 Events: those of the fence, the metadata and the hold; RoleChanged when the controllers name another master or epoch, InSyncChanged when this
 broker enters or leaves the SyncStateSet.
@@ -24,6 +24,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import EpochEntryCache
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -51,6 +52,8 @@ from ha_sidecar.roles.waiting import WaitingRoom
 from ha_sidecar.roles.warming import warm
 
 BROKER_FORGET_S: Final = 3.0
+BROKER: Final = "the broker"
+MASTER: Final = "the master"
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class Companion:
         self._broker: Final = Asker(config.broker)
         self._master: Asker | None = None
         self._broker_facts: BrokerFacts | None = None
+        self._refusals: Final = RefusalLog(_log)
         self._broker_seen_s = 0.0
         self._history: Final = ReplicationHistory()
         self._lag_bytes: int | None = None
@@ -86,7 +90,7 @@ class Companion:
         metrics = CompanionMetrics(self._config.cluster, self._config.group, self._known)
         http = HttpServer(
             metrics.text,
-            lambda: readiness(self._identified(), self._group_facts),
+            lambda: readiness(self._identified(), self._group_facts, self._refusals.words(BROKER)),
             self._events,
             {"/v1/handover": self._hand_over, "/v1/leave": self._leave},
             self._status,
@@ -122,11 +126,12 @@ class Companion:
                 known_address = self._broker_facts.address if self._broker_facts is not None else ""
                 self._broker_facts = await ask_broker(self._broker, known_address)
                 self._broker_seen_s = time.monotonic()
+                self._refusals.answered(BROKER)
                 self._history.learn(self._broker_seen_s, self._broker_facts)
                 self._lag_bytes = lag_bytes(self._broker_facts, await self._master_max_offset())
                 await self._warm(self._broker_facts)
             except (AskError, RemotingProtocolError) as error:
-                _log.debug("broker: %s", error)
+                self._not_told(BROKER, error)
                 if time.monotonic() - self._broker_seen_s > BROKER_FORGET_S:
                     self._broker_facts = self._lag_bytes = None
                     self._is_warm = False
@@ -177,6 +182,7 @@ class Companion:
         broker, missing = self._identified(), self._metadata.missing()
         return {
             "broker": None if broker is None else asdict(broker),
+            "refusal": self._refusals.words(BROKER),
             "group": None if self._group_facts is None else asdict(self._group_facts),
             "lag_bytes": self._lag_bytes,
             "fence": None if self._fencing is None else self._fencing.is_closed,
@@ -199,10 +205,17 @@ class Companion:
             self._master = Asker(address)
         try:
             answer = await self._master.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
+            self._refusals.answered(MASTER)
             return EpochEntryCache.decode(answer.body).max_offset
         except (AskError, RemotingProtocolError) as error:
-            _log.debug("master: %s", error)
+            self._not_told(MASTER, error)
             return None
+
+    def _not_told(self, peer: str, error: AskError | RemotingProtocolError) -> None:
+        if isinstance(error, AskError) and error.is_refusal:
+            self._refusals.refused(peer, str(error))
+        else:
+            _log.debug("%s: %s", peer, error)
 
     def _learn(self, found: GroupFacts) -> None:
         before = self._group_facts

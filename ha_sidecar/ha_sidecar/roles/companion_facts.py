@@ -181,13 +181,13 @@ def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str],
     )
 
 
-def readiness(broker: BrokerFacts | None, group: GroupFacts | None) -> tuple[bool, str]:
-    """Say whether the broker should get traffic, and why.
+def readiness(broker: BrokerFacts | None, group: GroupFacts | None, refusal: str = "") -> tuple[bool, str]:
+    """Say whether the broker should get traffic, and why; `refusal` is what it refused with last, if it did.
 
     The group's facts may be old: controllers that cannot be reached must not take working brokers out of service.
     """
     if broker is None:
-        return False, "the broker does not answer"
+        return False, f"the broker refuses: {refusal}" if refusal else "the broker does not answer"
     if group is None:
         return False, "no controller has told of the group yet"
     members = ",".join(str(member) for member in group.members)

@@ -19,6 +19,7 @@ import time
 from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -33,6 +34,7 @@ from ha_sidecar.roles.looking import ask_broker, ask_group
 SETTING: Final = "minInSyncReplicas"
 CLOSED_BASE: Final = 10_000
 """Added to the setting of a closed broker; no group has so many members."""
+BROKER: Final = "the broker, which no fence guards until it answers,"
 ROUND_S: Final = 0.25
 ROUND_TIMEOUT_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 60.0
@@ -55,6 +57,7 @@ class Fencing:
         self._events: Final = events
         self._broker: Final = Asker(config.broker)
         self._peers: Final[dict[str, Asker]] = {}
+        self._refusals: Final = RefusalLog(_log)
         self._address = ""
         self._own_id = 0
         self._group: GroupFacts | None = None
@@ -116,8 +119,9 @@ class Fencing:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 facts = await ask_broker(self._broker, self._address)
         except (AskError, RemotingProtocolError, TimeoutError) as error:
-            _log.debug("broker: %s", error)
+            self._not_told(BROKER, error)
             return None
+        self._refusals.answered(BROKER)
         self._address = facts.address or self._address
         return facts
 
@@ -151,10 +155,17 @@ class Fencing:
                 asker = self._peers[address] = Asker(host_port(address))
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+            self._refusals.answered(f"member {address}")
             return not HARuntimeInfo.decode(answer.body).master
         except (AskError, RemotingProtocolError, ConfigError, TimeoutError) as error:
-            _log.debug("member %s: %s", address, error)
+            self._not_told(f"member {address}", error)
             return False
+
+    def _not_told(self, peer: str, error: Exception) -> None:
+        if isinstance(error, AskError) and error.is_refusal:
+            self._refusals.refused(peer, str(error))
+        else:
+            _log.debug("%s: %s", peer, error)
 
     # Telling the broker.
 
@@ -179,7 +190,7 @@ class Fencing:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 answer = await self._broker.ask(RequestCode.GET_BROKER_CONFIG)
         except (AskError, TimeoutError) as error:
-            _log.debug("broker: %s", error)
+            self._not_told(BROKER, error)
             return None
         value = settings(answer.body.decode(errors="replace")).get(SETTING, "")
         return int(value) if value.isdigit() else None

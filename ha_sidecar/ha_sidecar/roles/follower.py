@@ -16,7 +16,8 @@ same id would hold the confirm offset back and let the SyncStateSet shrink when 
 here is seen there within one round of its select, at most a second.
 
 The HA address is asked from the master itself (request 906), which gives none until it has become master; so the first
-answer with an address is also the sign to connect. Where the master itself is met, the controllers know: where addresses are lent to
+answer with an address is also the sign to connect. A master that refuses (access control) is asked ever more slowly, and its words
+are kept for a person. Where the master itself is met, the controllers know: where addresses are lent to
 other brokers, the one that a new master announced may lead to its dead predecessor, as long as nobody has joined the new one.
 
 Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.channel import ChannelError, Connection, connect
+from controller_core.channel.refusals import RefusalLog, refusal
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -51,6 +53,7 @@ REDIAL_S: Final = 0.2
 """How long the first connection is asked, the second twice as long and so on: where addresses are lent to other brokers, a
 connection stays with whom it reached; and a busy JVM may need longer for one answer."""
 REDIAL_S_MAX: Final = 2.0
+REFUSED_PAUSE_S_MAX: Final = 1.0
 LOOK_AGAIN_S: Final = 0.2
 """Between two questions where a master is met: a thousand groups may look for theirs at once."""
 SAME_ROLE_WAIT_S: Final = 1.0
@@ -68,6 +71,7 @@ class Follower:
 
     Attributes:
         link: the HA link now, None between links.
+        refusal: code and remark with which the master refused to tell its HA address last; empty if it did not.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Follower:
         own process is met now, by what the controllers know.
         """
         self.link: HaLink | None = None
+        self.refusal = ""
         self._config: Final = config
         self._store: Final = store
         self._view: Final = view
@@ -99,6 +104,7 @@ class Follower:
         self._room: Final = asyncio.Event()
         self._refused: Final = asyncio.Event()
         self._link_ended: Final = link_ended
+        self._refusals: Final = RefusalLog(_log)
         self._loop: Final = asyncio.get_running_loop()
         self._ended: asyncio.Future[LinkEnd] | None = None
         self._start_at_file = False
@@ -228,6 +234,7 @@ class Follower:
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
         patience_s, looked_s, address = REDIAL_S, -LOOK_AGAIN_S, ""
+        self.refusal = ""
         while True:
             if self._loop.time() - looked_s >= LOOK_AGAIN_S:
                 looked_s, address = self._loop.time(), await self._met_at(role)
@@ -247,12 +254,20 @@ class Follower:
             await asyncio.sleep(ASK_ADDRESS_S)
 
     async def _ask_until_told(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
+        pause_s, master = ASK_ADDRESS_S, f"the master at {connection.peer}"
         while True:
             answer = await connection.call(command, REDIAL_S_MAX)
-            header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
-            if answer.code == ResponseCode.SUCCESS and header.master_ha_address:
-                return host_port(header.master_ha_address)
-            await asyncio.sleep(ASK_ADDRESS_S)
+            if answer.code != ResponseCode.SUCCESS:
+                self.refusal = refusal("request 906", answer)
+                self._refusals.refused(master, self.refusal)
+                pause_s = min(REFUSED_PAUSE_S_MAX, 2 * pause_s)
+            else:
+                self.refusal, pause_s = "", ASK_ADDRESS_S
+                self._refusals.answered(master)
+                header = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
+                if header.master_ha_address:
+                    return host_port(header.master_ha_address)
+            await asyncio.sleep(pause_s)
 
     async def _start_over(self, role: Role, end: LinkEnd) -> None:
         self._metrics.divergences.inc()

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog, refusal
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
@@ -37,6 +38,8 @@ from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableErro
 from ha_sidecar.roles.looking import ask_broker, ask_group
 
 LOOK_AGAIN_S: Final = 0.05
+ELECT_AGAIN_S: Final = 0.25
+"""After an election that the controllers refused: they may have refused the sends of all clients for it."""
 BROKER_ATTEMPTS_MAX: Final = 3
 """A broker that does not answer so many times is gone; one late answer is a pause of its JVM."""
 
@@ -49,6 +52,10 @@ class HandoverError(Exception):
 
 class _NotYetError(Exception):
     """A broker cannot succeed yet; the text completes "waiting for"."""
+
+
+class _NotElectedError(_NotYetError):
+    """The controllers refused an election; to ask at once again would only be refused again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,7 @@ class Handover:
         self._broker: Final = Asker(config.broker)
         self._askers: Final[dict[str, Asker]] = {}
         self._own: BrokerFacts | None = None
+        self._refusals: Final = RefusalLog(_log)
         self._waits_for = "the controllers"
 
     async def run(self) -> HandoverResult:
@@ -108,7 +116,12 @@ class Handover:
     async def _hand_over(self, started_s: float) -> HandoverResult:
         try:
             own = await self._own_facts()
-        except (AskError, RemotingProtocolError) as error:
+        except AskError as error:
+            if error.is_refusal:
+                # It lives and may be master: that there is nothing to hand over would be a guess.
+                raise HandoverError(f"the broker refuses: {error}") from error
+            return _result(started_s, f"the broker does not answer: {error}", None, None)
+        except RemotingProtocolError as error:
             return _result(started_s, f"the broker does not answer: {error}", None, None)
         group = await self._group()
         own = self._own = identified(own, group)
@@ -146,20 +159,31 @@ class Handover:
             # Someone else may have elected another one meanwhile; that is as good.
             if group.master_id is not None and group.master_id != own_id:
                 return group.master_id
-            missing = f"a successor in the SyncStateSet {list(group.members)}"
+            missing, pause_s = f"a successor in the SyncStateSet {list(group.members)}", LOOK_AGAIN_S
             for broker_id, address in living_members(group, own_id):
                 try:
                     await self._check_caught_up(broker_id, address)
                     await self._elect(broker_id)
+                except _NotElectedError as error:
+                    missing, pause_s = str(error), ELECT_AGAIN_S
                 except _NotYetError as error:
                     missing = str(error)
                 except (AskError, RemotingProtocolError, ConfigError) as error:
-                    _log.info("broker %d cannot succeed: %s", broker_id, error)
+                    missing = self._passed_over(broker_id, error) or missing
                 else:
                     return broker_id
             # Known only now: a deadline in the midst of a look says what the look before it found.
             self._waits_for = missing
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(pause_s)
+
+    def _passed_over(self, broker_id: int, error: Exception) -> str:
+        """Log why a member cannot succeed; return its words if it refuses, and is not a log replica, which knows no figures."""
+        code = error.code if isinstance(error, AskError) else None
+        if code in (None, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+            _log.info("broker %d cannot succeed: %s", broker_id, error)
+            return ""
+        self._refusals.refused(f"broker {broker_id}", str(error))
+        return f"broker {broker_id}, which refuses: {error}"
 
     async def _check_caught_up(self, broker_id: int, address: str) -> None:
         own = await ask_broker(self._broker, self._own.address if self._own is not None else "")
@@ -184,7 +208,7 @@ class Handover:
             raise _NotYetError(f"the controllers: {error}") from error
         # "Master still exists" is the answer when it is master already.
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
-            raise _NotYetError(f"the controllers to elect {broker_id}: {answer.code} {answer.remark}")
+            raise _NotElectedError(f"the controllers to elect {broker_id}: {refusal('request 1002', answer)}")
 
     async def _settled(self, successor_id: int, old_epoch: int) -> GroupFacts:
         """Wait until the controllers name a newer master and that one takes itself for it."""

@@ -38,6 +38,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
@@ -60,6 +61,7 @@ LATE_S_MIN: Final = 0.3
 LATE_TURN_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
+_refusals: Final = RefusalLog(_log)
 
 
 def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
@@ -113,8 +115,13 @@ async def _serves(address: HostPort, before: GroupFacts) -> bool:
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+        _refusals.answered(f"{address[0]}:{address[1]}")
         return acknowledges(HARuntimeInfo.decode(answer.body), before)
-    except (AskError, RemotingProtocolError, TimeoutError):
+    except AskError as error:
+        if error.is_refusal:
+            _refusals.refused(f"{address[0]}:{address[1]}", str(error))
+        return False
+    except (RemotingProtocolError, TimeoutError):
         return False
     finally:
         asker.close()

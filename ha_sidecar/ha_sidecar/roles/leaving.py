@@ -3,7 +3,7 @@
     a slave, while another is master                                                kill
     a master whose every acknowledged message lies on a broker that can succeed it   kill
     any other master                                                                hand over, then kill
-    a broker that does not answer, or one of a group without a master                stop
+    a broker that does not answer or refuses, or one of a group without a master     stop
 
 Why kill: the end of a killed process is seen at once, by controllers and by clients, whose own retries then meet the new
 master. A broker that handed over and stops in good order keeps its clients' connections for two seconds and more (its
@@ -44,6 +44,10 @@ _TROUBLE = (AskError, ControllersUnavailableError, RemotingProtocolError, Config
 _log = logging.getLogger(__name__)
 
 
+class LookError(Exception):
+    """What a broker is could not be learned in time."""
+
+
 class Ending(StrEnum):
     """How the broker should end."""
 
@@ -68,10 +72,9 @@ class LeaveResult:
 async def leave(config: CompanionConfig) -> LeaveResult:
     """Look at the broker and its group, hand over where that is needed, and say how the broker should end."""
     try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            own, group, has_copies = await _look(config)
-    except TimeoutError:
-        return LeaveResult(Ending.STOP, "broker or controllers do not say what it is")
+        own, group, has_copies = await _look(config)
+    except LookError as error:
+        return LeaveResult(Ending.STOP, f"broker or controllers do not say what it is: {error}")
     if not own.broker_id or group.master_id is None:
         return LeaveResult(Ending.STOP, "the group has no master, or does not know the broker")
     if group.master_id != own.broker_id:
@@ -90,24 +93,40 @@ async def leave(config: CompanionConfig) -> LeaveResult:
 
 
 async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]:
-    """Return what the broker is, what its group is, and whether all that it acknowledged lies on a successor."""
+    """Return what the broker is, what its group is, and whether all that it acknowledged lies on a successor.
+
+    Raises:
+        LookError: not within `LOOK_TIMEOUT_S`; the text is the last trouble, a refusal in the broker's words.
+    """
     controllers, broker = Controllers(config.controllers), Asker(config.broker)
     controllers.start()
+    trouble = "no answer yet"
     try:
-        while True:
-            try:
-                group = await ask_group(controllers, config.group)
-                own = identified(await ask_broker(broker), group)
-                answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
-                held = settings(answer.body.decode(errors="replace"))
-                safe = acknowledges_copies(held) and sees_all_members(own, group)
-                return own, group, safe and await _has_successor(own, group)
-            except _TROUBLE as error:
-                _log.info("not known yet how the broker should end: %s", error)
-            await asyncio.sleep(LOOK_AGAIN_S)
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            while True:
+                try:
+                    return await _looked(config, controllers, broker)
+                except _TROUBLE as error:
+                    if str(error) != trouble:
+                        _log.info("not known yet how the broker should end: %s", error)
+                    trouble = str(error)
+                await asyncio.sleep(LOOK_AGAIN_S)
+    except TimeoutError as error:
+        raise LookError(trouble) from error
     finally:
         broker.close()
         await controllers.stop()
+
+
+async def _looked(
+    config: CompanionConfig, controllers: Controllers, broker: Asker
+) -> tuple[BrokerFacts, GroupFacts, bool]:
+    group = await ask_group(controllers, config.group)
+    own = identified(await ask_broker(broker), group)
+    answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
+    held = settings(answer.body.decode(errors="replace"))
+    safe = acknowledges_copies(held) and sees_all_members(own, group)
+    return own, group, safe and await _has_successor(own, group)
 
 
 def acknowledges_copies(held: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSy
 """
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import refusal
 from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -61,7 +62,7 @@ async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
     request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
     answer = await controllers.ask(request)
     if answer.code != ResponseCode.SUCCESS:
-        raise AskError(f"1006 was answered {answer.code}: {answer.remark}", answer.code)
+        raise AskError(refusal("request 1006", answer), answer.code)
     info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
     if info is None:
         raise UnknownGroupError(f"the controllers do not know group {group}")

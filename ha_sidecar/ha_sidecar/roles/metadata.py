@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
-from controller_core.remoting.codes import RequestCode
+from controller_core.channel.refusals import RefusalLog
+from controller_core.remoting.codes import RequestCode, ResponseCode
 from ha_sidecar.commitlog.disk import write_atomically
 
 CONFIG_DIRECTORY: Final = "config"
@@ -28,6 +29,7 @@ TABLE_BYTES_MAX: Final = 64 << 20
 """More than a hundred thousand topics take; whatever is larger is no table of names."""
 
 _log = logging.getLogger(__name__)
+_refusals: Final = RefusalLog(_log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,15 @@ async def fetch(asker: Asker) -> Snapshot:
         except AskError as error:
             if error.code is None:
                 raise
-            _log.debug("%s: %s", kind.file_name, error)
+            # A log replica has no metadata before its first copy, and says then that it does not know the request.
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                _log.debug("%s: %s", kind.file_name, error)
+            else:
+                _refusals.refused(
+                    f"{asker.address[0]}:{asker.address[1]}, asked for {kind.file_name},", str(error)
+                )
             continue
+        _refusals.answered(f"{asker.address[0]}:{asker.address[1]}, asked for {kind.file_name},")
         if len(answer.body) <= TABLE_BYTES_MAX and holds_entries(kind, answer.body) is not None:
             found[kind] = answer.body
     return found

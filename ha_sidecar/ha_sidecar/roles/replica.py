@@ -373,8 +373,13 @@ class Replica:
         return (
             view.in_sync,
             f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}"
-            + ("" if self._has_room else "; the disk has no room, nothing is received"),
+            + ("" if self._has_room else "; the disk has no room, nothing is received")
+            + ("" if not self._refusal else f"; the master refuses to tell its HA address: {self._refusal}"),
         )
+
+    @property
+    def _refusal(self) -> str:
+        return "" if self._follower is None else self._follower.refusal
 
     @property
     def _has_room(self) -> bool:

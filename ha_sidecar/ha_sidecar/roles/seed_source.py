@@ -184,5 +184,6 @@ async def _told(address: str, what: str, ask: Callable[[Asker], Awaitable[T | No
         finally:
             asker.close()
     except (AskError, RemotingProtocolError, ConfigError) as error:
-        _log.info("%s does not tell its %s: %s", address, what, error)
+        level = logging.WARNING if isinstance(error, AskError) and error.is_refusal else logging.INFO
+        _log.log(level, "%s does not tell its %s: %s", address, what, error)
         return None

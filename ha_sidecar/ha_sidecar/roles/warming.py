@@ -55,7 +55,13 @@ async def warm(broker: HostPort, ha_address: HostPort, cluster: str) -> bool:
             await asker.ask(RequestCode.HEART_BEAT, body=_HEARTBEAT)
             with contextlib.suppress(AskError):  # it is meant to be refused
                 await asker.ask(RequestCode.SEND_REPLY_MESSAGE_V2, _reply_header(cluster), b"-")
-    except (TimeoutError, OSError, EOFError, AskError) as error:
+    except AskError as error:
+        # A refusal came from what was to be loaded: to ask again would load nothing more.
+        _log.log(
+            logging.WARNING if error.is_refusal else logging.DEBUG, "the broker is not warmed: %s", error
+        )
+        return error.is_refusal
+    except (TimeoutError, OSError, EOFError) as error:
         _log.debug("the broker did not answer: %s", error)
         return False
     finally:

@@ -31,7 +31,7 @@ def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def old_broker(
-    node: OneNode, broker_id: int, epoch: int, max_offset: int, *, acts: bool | None = False
+    node: OneNode, broker_id: int, epoch: int, max_offset: int, *, acts: bool = False
 ) -> FakeBroker:
     """Start a broker with an identity of another life and a log; it beats and is not registered."""
     broker = node.broker()

@@ -257,6 +257,20 @@ async def test_a_broker_that_is_gone_is_not_ready_and_its_numbers_end(
         assert list((await made.metric("broker_up")).values()) == [0]
 
 
+async def test_a_broker_that_refuses_is_not_ready_and_its_words_are_told_and_logged_once(
+    answering_group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = await answering_group.add()
+    master.access_refusal = "no user"
+    async with beside(answering_group, master) as made:
+        await made.wait_ready(503, "the broker refuses: request 1007 was answered 16: no user")
+        master.access_refusal = ""
+        await made.wait_ready(200)
+        assert (await made.status())["refusal"] == ""
+    told = [record.getMessage() for record in caplog.records if "the broker refuses" in record.getMessage()]
+    assert len(told) == 1
+
+
 async def test_controllers_that_are_gone_take_no_broker_out_of_service(answering_group: Any) -> None:
     master = await answering_group.add()
     async with beside(answering_group, master) as made:

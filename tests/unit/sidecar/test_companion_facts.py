@@ -170,3 +170,9 @@ def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     assert len(names) == 19
     keys = {key.replace("_", "-") for key in companion_config.KEYS}
     assert {key for key in keys if not re.search(rf"^\|.*\b{key}\b.*\|", text, re.MULTILINE)} == set()
+
+
+def test_a_broker_that_refuses_is_not_ready_and_not_called_silent() -> None:
+    assert readiness(None, group(1, 1)) == (False, "the broker does not answer")
+    words = "request 1007 was answered 16: username cannot be null"
+    assert readiness(None, group(1, 1), words) == (False, f"the broker refuses: {words}")

@@ -126,3 +126,34 @@ async def test_controllers_that_are_gone_end_it_at_the_deadline(answering_group:
     config = answering_group.config(master, controllers=(("127.0.0.1", free_port()),), deadline_s=1)
     with pytest.raises(HandoverError, match="waiting for the controllers"):
         await Handover(config).run()
+
+
+async def test_a_broker_that_refuses_is_an_error_in_its_words_and_not_one_that_is_gone(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "LOOK_AGAIN_S", 0.0)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.access_refusal = "username cannot be null"
+    with pytest.raises(HandoverError, match="was answered 16: username cannot be null"):
+        await hand_over(answering_group, master)
+    assert not slave.is_master
+
+
+async def test_a_successor_that_refuses_is_told_in_its_words(answering_group: Any) -> None:
+    master, slave = await answering_group.add(), await answering_group.add()
+    slave.access_refusal = "username cannot be null"
+    with pytest.raises(HandoverError, match=r"broker 2, which refuses: .* 16: username cannot be null"):
+        await hand_over(answering_group, master, deadline_s=1)
+
+
+async def test_a_switchover_that_the_controllers_refuse_is_told_in_the_brokers_words(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "ELECT_AGAIN_S", 0.01)
+    master, slave = await answering_group.add(), await answering_group.add()
+    master.takes_settings = False
+    with pytest.raises(
+        HandoverError, match=r"2012: Master 1 of b1 stays master.*UPDATE_BROKER_CONFIG was answered 3"
+    ):
+        await hand_over(answering_group, master, deadline_s=1)
+    assert (master.is_master, slave.is_master) == (True, False)

@@ -92,3 +92,14 @@ async def test_a_broker_that_says_nothing_stops_in_good_order(
     master = await master_of_copies(answering_group)
     decided = await leave(answering_group.config(master, broker=("127.0.0.1", free_port())))
     assert decided.how is Ending.STOP
+
+
+async def test_a_broker_that_refuses_stops_and_its_words_are_the_reason(
+    answering_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "LOOK_TIMEOUT_S", 0.3)
+    master = await master_of_copies(answering_group)
+    master.access_refusal = "username cannot be null"
+    decided = await leave(answering_group.config(master))
+    assert (decided.how, decided.is_master) == (Ending.STOP, False)
+    assert "was answered 16: username cannot be null" in decided.reason
