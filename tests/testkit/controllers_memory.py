@@ -1,7 +1,7 @@
 """The controllers in memory, for the operator's tests: who is master follows from the pods of a `MemoryKube`.
 
-A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. A master whose pod is gone
-is replaced by the first broker that lives. Each change of master raises the epoch and is remembered. Who the controllers themselves are is
+A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. While there is no master nobody changes that
+set. A master whose pod is gone is replaced by the first broker of the set that lives. Each change of master raises the epoch and is remembered. Who the controllers themselves are is
 `membership_memory`.
 """
 
@@ -44,6 +44,7 @@ class MemoryControllers:
         self._group = group
         self._ids: dict[str, int] = {}
         self._incarnations: dict[str, str] = {}
+        self._last_in_sync: set[str] = set()
         self._next_id = itertools.count(1)
         self.membership = MemoryMembership(kube)
         kube.on_change = self._notice
@@ -118,6 +119,7 @@ class MemoryControllers:
             name
             for name in sorted(alive)
             if "-log-" not in name and name in self._ids and name not in self.behind
+            if not self._last_in_sync or name in self._last_in_sync
         ]
         if is_lost:
             brokers = [name for name in brokers if name != self.master]
@@ -125,6 +127,8 @@ class MemoryControllers:
             self._elect(brokers[0], "ConnectionClosed" if is_lost else "MasterMissing")
         elif is_lost and self.master not in alive:
             self.master = ""
+        if self.master:
+            self._last_in_sync = {name for name in alive if name in self._ids and name not in self.behind}
 
     def _alive(self) -> dict[str, str]:
         return {
@@ -174,7 +178,7 @@ class MemoryControllers:
             "broker_id": self._ids[name],
             "address": self._address(name),
             "electable": "-log-" not in name,
-            "in_sync": alive and name not in self.behind,
+            "in_sync": name not in self.behind and (alive if self.master else name in self._last_in_sync),
             "alive": alive,
             "max_offset": LOG_END - self.lags.get(name, 0),
         }

@@ -6,7 +6,7 @@ deleted comes back in the newest revision; owned objects go with their owner, or
 says; what has a finalizer goes when it has none; what is on a node that was lost stays there, volume and all. What it does not: validate, schedule,
 take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
 address unless it is in `without_address`. Claims of a
-StatefulSet cannot change.
+StatefulSet cannot change. A set without `OnDelete` replaces its pods as Kubernetes does: from the last, and stops at one that is not ready.
 
 Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
 """
@@ -15,13 +15,15 @@ import copy
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
+from testkit.pod_faults import PodFault, pod_status
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+_REVISION = "controller-revision-hash"
 _VOLUME_ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 
 
@@ -37,6 +39,9 @@ class MemoryKube:
         writes: what was written, in words.
         crash_after: the number of the write that ends in `CrashError`; None for never.
         births: how often each pod was made.
+        faults: what breaks a pod, by its name and the revision that breaks it; an empty one is the next that is made.
+        starting: names of pods that were made since the last `started`; None where a pod starts at once.
+        may_be_ready: says of a name whether its process would call itself ready.
     """
 
     def __init__(self) -> None:
@@ -47,6 +52,9 @@ class MemoryKube:
         self.unready: set[str] = set()
         self.without_address: set[str] = set()
         self.silent: set[str] = set()
+        self.faults: dict[tuple[str, str], PodFault] = {}
+        self.starting: set[str] | None = None
+        self.may_be_ready: Callable[[str], bool] = lambda _: True
         self._lost_claims: dict[str, str] = {}
         self._stranded: dict[str, str] = {}
         self.on_change: Callable[[], None] = lambda: None
@@ -135,6 +143,19 @@ class MemoryKube:
         for (kind, _, name), value in self.objects.items():
             if kind == "PersistentVolumeClaim" and name == f"data-{pod}":
                 self._lost_claims[value["metadata"]["uid"]] = at
+        self.settle()
+
+    def break_pods(self, namespace: str, names: Iterable[str], fault: PodFault) -> None:
+        """Break pods for as long as they are of the revision that they have now."""
+        for name in names:
+            pod = self.objects["Pod", namespace, name]
+            self.faults[name, pod["metadata"]["labels"][_REVISION]] = fault
+        self.settle()
+
+    def started(self) -> None:
+        """Let every pod that was made lately have started."""
+        if self.starting is not None:
+            self.starting.clear()
         self.settle()
 
     def put(self, body: Json) -> None:
@@ -228,32 +249,62 @@ class MemoryKube:
         for pod in sorted(wanted - mine):
             self._make_pod(namespace, pod, value, revision)
         for pod in wanted:
-            self.objects["Pod", namespace, pod]["status"]["conditions"] = self._conditions(namespace, pod)
+            self._settle_pod(namespace, pod)
+        if spec.get("updateStrategy", {}).get("type") != "OnDelete":
+            self._roll(namespace, sorted(wanted, reverse=True), value, revision)
         value["status"] = {
             "observedGeneration": value["metadata"]["generation"],
             "replicas": len(wanted),
-            "readyReplicas": len(wanted - self.unready),
+            "readyReplicas": sum(is_ready(self.objects["Pod", namespace, pod]) for pod in wanted),
             "updateRevision": revision,
         }
 
-    def is_running(self, pod: Json) -> bool:
-        """Tell whether a node that answers has the pod."""
-        return pod["metadata"]["name"] not in self.silent and pod["metadata"]["uid"] not in self._stranded
+    def _roll(self, namespace: str, members: Sequence[str], owner: Json, revision: str) -> None:
+        """Replace pods of an older revision, the last first, up to the first that is not ready."""
+        for name in members:
+            if self.objects["Pod", namespace, name]["metadata"]["labels"][_REVISION] != revision:
+                del self.objects["Pod", namespace, name]
+                self._make_pod(namespace, name, owner, revision)
+                self._settle_pod(namespace, name)
+            if not is_ready(self.objects["Pod", namespace, name]):
+                return
 
-    def _conditions(self, namespace: str, name: str) -> list[Json]:
+    def _settle_pod(self, namespace: str, name: str) -> None:
         pod = self.objects["Pod", namespace, name]
-        is_ready = name not in self.unready and self.is_running(pod)
-        conditions: list[Json] = [{"type": "Ready", "status": str(is_ready)}]
-        if since := self._stranded.get(pod["metadata"]["uid"]):
-            has_claim = ("PersistentVolumeClaim", namespace, f"data-{name}") in self.objects
-            words = _VOLUME_ELSEWHERE if has_claim else f'persistentvolumeclaim "data-{name}" not found'
-            conditions.append(
-                {"type": "PodScheduled", "status": "False", "message": words, "lastTransitionTime": since}
-            )
-        return conditions
+        status = pod_status(pod, self._fault_of(pod), ready=self._is_ready(pod))
+        status["conditions"] += self._stranding(namespace, pod)
+        pod["status"] |= status
+
+    def _fault_of(self, pod: Json) -> PodFault | None:
+        metadata = pod["metadata"]
+        return self.faults.get((metadata["name"], metadata["labels"].get(_REVISION, "")))
+
+    def _is_ready(self, pod: Json) -> bool:
+        name = pod["metadata"]["name"]
+        return name not in self.unready and self.is_running(pod) and self.may_be_ready(name)
+
+    def is_running(self, pod: Json) -> bool:
+        """Tell whether a node that answers has the pod, and its process does its work."""
+        name = pod["metadata"]["name"]
+        is_at_work = self._fault_of(pod) is None and name not in (self.starting or ())
+        return is_at_work and name not in self.silent and pod["metadata"]["uid"] not in self._stranded
+
+    def _stranding(self, namespace: str, pod: Json) -> list[Json]:
+        """Return what the scheduler says of a pod whose volume is on a lost node."""
+        since = self._stranded.get(pod["metadata"]["uid"])
+        if since is None:
+            return []
+        name = pod["metadata"]["name"]
+        has_claim = ("PersistentVolumeClaim", namespace, f"data-{name}") in self.objects
+        words = _VOLUME_ELSEWHERE if has_claim else f'persistentvolumeclaim "data-{name}" not found'
+        return [{"type": "PodScheduled", "status": "False", "message": words, "lastTransitionTime": since}]
 
     def _make_pod(self, namespace: str, name: str, owner: Json, revision: str) -> None:
         self.births[name] = self.births.get(name, 0) + 1
+        if self.starting is not None:
+            self.starting.add(name)
+        if (name, "") in self.faults:
+            self.faults[name, revision] = self.faults.pop((name, ""))
         number = next(self._numbers)
         self.objects["Pod", namespace, name] = {
             "apiVersion": "v1",
@@ -262,8 +313,7 @@ class MemoryKube:
                 "name": name,
                 "namespace": namespace,
                 "uid": f"uid-{number}",
-                "labels": owner["spec"]["template"]["metadata"]["labels"]
-                | {"controller-revision-hash": revision},
+                "labels": owner["spec"]["template"]["metadata"]["labels"] | {_REVISION: revision},
                 "ownerReferences": [{"uid": owner["metadata"]["uid"]}],
             },
             "spec": owner["spec"]["template"].get("spec", {}) | {"nodeName": f"node-of-{name}"},
@@ -289,6 +339,11 @@ class MemoryKube:
             found = self.objects["PersistentVolumeClaim", namespace, claim]
             if since := self._lost_claims.get(found["metadata"]["uid"]):
                 self._stranded[self.objects["Pod", namespace, name]["metadata"]["uid"]] = since
+
+
+def is_ready(pod: Json) -> bool:
+    """Tell whether a pod says that it is ready."""
+    return {"type": "Ready", "status": "True"} in pod["status"]["conditions"]
 
 
 def _refuse_other_claims(live: Json, wanted: Json) -> None:

@@ -289,6 +289,7 @@ def stateful_set(name: str, replicas: int, owner: str = "") -> Json:
         "metadata": metadata,
         "spec": {
             "replicas": replicas,
+            "updateStrategy": {"type": "OnDelete"},
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
             "volumeClaimTemplates": [
                 {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}

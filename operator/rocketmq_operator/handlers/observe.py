@@ -127,10 +127,11 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         return None
     spec = cluster_spec(resource)
     # Why by name: who may list Secrets may read all of them.
-    secret, (pods, claims, *lists) = await asyncio.gather(
+    secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
         world.kube.get("Secret", namespace, names.token_secret(name)),
         asyncio.gather(
             world.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
+            world.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
             world.kube.find("PersistentVolumeClaim", namespace, {CLUSTER_LABEL: name}),
             *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
         ),
@@ -148,6 +149,7 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         token=token,
         controllers=await _controllers_seen(world.controllers_of(namespace, name, token)),
         pods={pod.name: pod for pod in map(pod_seen, pods)},
+        name_server_pods={pod.name: pod for pod in map(pod_seen, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
             item.get("status", {}).get("readyReplicas", 0)

@@ -1,6 +1,7 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-That is the Services of pods that are gone, and all that belongs to proxies when there are none any more. Who the controllers are comes last
+That is the Services of pods that are gone, and all that belongs to proxies when there are none any more. Pods that an earlier spec broke are
+replaced before anything that may have to wait (`controller_rolling.mend`). Who the controllers are comes last
 (`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
@@ -18,6 +19,7 @@ from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Json, Live, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, cluster_ip
 from rocketmq_operator.plan.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
+from rocketmq_operator.plan.rolling import of_older_revision
 
 _CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 PAUSED = Wait("Paused", "spec.paused is true: nothing is changed")
@@ -37,8 +39,9 @@ def cluster_plan(observed: ObservedCluster) -> Plan:
             _controller_set(observed, members.replicas),
             _proxies(observed),
             _leftovers(observed, wanted),
-            _lost(observed),
             mend(observed),
+            _mend_name_servers(observed),
+            _lost(observed),
             members.plan,
             roll(observed),
         )
@@ -53,6 +56,18 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> Plan:
         return Plan((), wait)
     body = controller_set(owner, observed.spec, replicas, hosts)
     return child_steps(owner, [keeping_claims(body, observed.children.get(key_of(body)))], observed.children)
+
+
+def _mend_name_servers(observed: ObservedCluster) -> Plan:
+    """Replace name servers of an older revision that do not serve.
+
+    Why not leave it to their StatefulSet: it goes from the last to the first, and stops at one that is not ready for whatever reason.
+    Proxies are left to their Deployment, which removes pods of an older revision that are not ready first.
+    """
+    live = observed.children.get(ObjectKey("StatefulSet", names.name_servers(observed.owner.name)))
+    outdated = of_older_revision(live, observed.name_server_pods.values())
+    idle = [pod for pod in outdated if not pod.ready and not pod.deleting]
+    return Plan(tuple(Delete(ObjectKey("Pod", pod.name), pod.uid, "older revision") for pod in idle))
 
 
 def _lost(observed: ObservedCluster) -> Plan:

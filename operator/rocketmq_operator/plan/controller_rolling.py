@@ -1,30 +1,43 @@
 """Replace controllers' pods of an older revision: one at a time, the leader last, never one that the others need to decide.
 
     what is seen of the pods                         what is done
-    one of an older revision that takes no part      it is replaced, also while others are missing
+    some of an older revision run no process         all of them are replaced, also while others are missing
+    one of an older revision takes no part           it is replaced, also while others are missing
     one is going                                     wait
     another than the next is not ready, or no voter  wait: the next may be one of those that are left to decide
     all are ready and vote                           the next is replaced: what is not ready first, the leader last
 
-The first line is how a bad change is taken back: a pod that never started keeps nobody from deciding. The leader hands over as it ends.
+The first two lines are how a corrected spec reaches controllers that an earlier one broke: a pod that does not run keeps nobody from
+deciding, and its volume stays. In the fourth line one of an older revision that votes need not be ready. The leader hands over as it ends.
 """
+
+from typing import Final
 
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Plan, Wait
 from rocketmq_operator.plan.controllers_seen import Role
 from rocketmq_operator.plan.objects import ObjectKey
-from rocketmq_operator.plan.observed import ObservedCluster, PodSeen
+from rocketmq_operator.plan.observed import OVERDUE, ObservedCluster, PodSeen
 from rocketmq_operator.plan.rolling import of_older_revision
 
-_WHY = "older revision"
+_WHY: Final = "older revision"
 
 
 def mend(observed: ObservedCluster) -> Plan:
-    """Replace a pod of an older revision that takes no part: it is not ready, and the leader, if there is one, does not hear it."""
-    if any(pod.deleting for pod in observed.pods.values()):
+    """Replace pods of an older revision that take no part: they are not ready, and the leader, if there is one, does not hear them.
+
+    Those whose process does not run are replaced all at once. One that runs may have lost its leader a moment ago, so one at a time.
+    """
+    idle = [
+        pod
+        for pod in _outdated(observed)
+        if not pod.ready and not pod.deleting and not (pod.runs and _is_heard(observed, pod))
+    ]
+    if ended := [pod for pod in idle if not pod.runs]:
+        return Plan(tuple(map(_delete, ended)))
+    if any(_is_ending(observed, pod) for pod in observed.pods.values()):
         return NOTHING
-    idle = [pod for pod in _outdated(observed) if not pod.ready and not _is_heard(observed, pod)]
-    return Plan(tuple(_delete(pod) for pod in idle[:1]))
+    return Plan(tuple(map(_delete, idle[:1])))
 
 
 def roll(observed: ObservedCluster) -> Plan:
@@ -44,8 +57,10 @@ def roll(observed: ObservedCluster) -> Plan:
         if name == pod.name:
             continue
         there = observed.pods.get(name)
-        if there is None or not there.ready or other.role is not Role.VOTER or not other.active:
-            text = f"{name} is not ready, or does not vote: {pod.name} is not restarted"
+        is_able = there is not None and (there.ready or there in outdated)
+        if not is_able or other.role is not Role.VOTER or not other.active:
+            cause = f" ({there.trouble})" if there is not None and there.trouble is not None else ""
+            text = f"{name} is not ready, or does not vote{cause}: {pod.name} is not restarted"
             return Plan((), Wait("ControllerNotReady", text))
     left = Wait("ControllerRestarting", f"{len(outdated)} controllers are of an older revision")
     return Plan((_delete(pod),), left)
@@ -60,6 +75,11 @@ def _is_heard(observed: ObservedCluster, pod: PodSeen) -> bool:
     seen = observed.controllers
     ordinal = int(pod.name.rpartition("-")[2])
     return seen is not None and seen.led and seen.at(ordinal).active
+
+
+def _is_ending(observed: ObservedCluster, pod: PodSeen) -> bool:
+    """Tell whether a pod is being deleted by a node that answers: one that is silent confirms nothing."""
+    return pod.deleting and (pod.gone_by is None or observed.now - pod.gone_by <= OVERDUE)
 
 
 def _reversed(name: str) -> int:

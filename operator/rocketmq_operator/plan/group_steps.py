@@ -3,19 +3,21 @@
 1. addresses: each member's Service, and who answers there (`takeover`);
 2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
    must be known, because each pod is given them;
-3. a switchover that a person asks for (`switchover`);
-4. members whose node is gone for good (`lost_members`);
-5. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
-6. rolling change: pods of an older revision are replaced one at a time (`rolling`);
-7. what is left over: Services of members that are gone;
-8. the record of failovers (`failovers`);
-9. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
+3. members that an earlier spec broke: the StatefulSets that exist get the pods of the spec, and broken pods are replaced at once
+   (`rolling.mend`), whatever the concerns below wait for;
+4. a switchover that a person asks for (`switchover`);
+5. members whose node is gone for good (`lost_members`);
+6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
+7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
+8. what is left over: Services of members that are gone;
+9. the record of failovers (`failovers`);
+10. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
 change nothing. Nothing is remembered between two looks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rocketmq_operator.api.broker_group import Durability
@@ -36,7 +38,7 @@ from rocketmq_operator.plan.group_children import (
 from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
 from rocketmq_operator.plan.observed import ObservedGroup
-from rocketmq_operator.plan.rolling import hand_over, roll, successors
+from rocketmq_operator.plan.rolling import hand_over, mend, roll, successors
 from rocketmq_operator.plan.switchover import switchover
 from rocketmq_operator.plan.takeover import Place
 
@@ -60,6 +62,8 @@ def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
     yield _services(observed)
     yield slices(observed)
     yield _configuration(observed)
+    yield _templates(observed)
+    yield mend(observed)
     yield switchover(observed)
     yield _hosts(observed)
     yield _lost(observed)
@@ -184,20 +188,41 @@ def _lost(observed: ObservedGroup) -> Plan:
     return free_lost(observed.pods, claims, observed.spec.lost_members, observed.now, needed)
 
 
+def _templates(observed: ObservedGroup) -> Plan:
+    """Give the StatefulSets that exist the pods of the spec, at the size that they have."""
+    known = unknown_address(_known_hosts(observed)) is None
+    return _sets(observed, _sizes(observed)) if known else NOTHING
+
+
 def _size(observed: ObservedGroup) -> Plan:
     """Grow at once; shrink by one member, the last, and never the master."""
-    if observed.cluster is None:
-        return NOTHING
-    name = observed.owner.name
+    name, now = observed.owner.name, _sizes(observed)
     brokers, wait, steps = _next_size(observed, name, observed.spec.replicas)
     logs, log_wait, _ = _next_size(observed, names.log_set(name), observed.spec.log_replicas)
-    hosts = _known_hosts(observed)
-    wanted = [broker_set(observed.owner, observed.spec, observed.cluster, brokers, hosts)]
-    if logs or observed.child("StatefulSet", names.log_set(name)) is not None:
-        wanted.append(log_replica_set(observed.owner, observed.spec, observed.cluster, logs, hosts))
-    kept = [keeping_claims(body, observed.child("StatefulSet", body["metadata"]["name"])) for body in wanted]
-    plan = child_steps(observed.owner, kept, observed.children)
+    sizes = {name: brokers, names.log_set(name): logs}
+    plan = _sets(
+        observed, {set_name: size for set_name, size in sizes.items() if size != now.get(set_name, 0)}
+    )
     return Plan((*steps, *plan.steps), plan.wait or wait or log_wait)
+
+
+def _sizes(observed: ObservedGroup) -> dict[str, int]:
+    """Return how many replicas each StatefulSet that exists has."""
+    set_names = (observed.owner.name, names.log_set(observed.owner.name))
+    found = {name: observed.child("StatefulSet", name) for name in set_names}
+    return {name: int(live["spec"]["replicas"]) for name, live in found.items() if live is not None}
+
+
+def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> Plan:
+    """Bring these StatefulSets to these sizes, and to the pods of the spec."""
+    if observed.cluster is None:
+        return NOTHING
+    hosts, kept = _known_hosts(observed), []
+    for set_name, size in sizes.items():
+        made = broker_set if set_name == observed.owner.name else log_replica_set
+        body = made(observed.owner, observed.spec, observed.cluster, size, hosts)
+        kept.append(keeping_claims(body, observed.child("StatefulSet", set_name)))
+    return child_steps(observed.owner, kept, observed.children)
 
 
 def _next_size(

@@ -15,7 +15,11 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterSt
 from rocketmq_operator.plan.controllers_seen import ControllersSeen
 from rocketmq_operator.plan.names import HOLD
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
+from rocketmq_operator.plan.pod_trouble import PodTrouble, main_answers, main_runs, trouble_of
 from rocketmq_operator.plan.report_seen import ServerSeen
+
+OVERDUE: Final = timedelta(seconds=30)
+"""A node that answers says within this after a pod's grace period that the pod has ended."""
 
 
 class ObservationError(ValueError):
@@ -34,6 +38,9 @@ class PodSeen:
         gone_by: when it should have ended, if it is to go; None otherwise.
         stranded_since: since when no node can take it for its volume's sake; None where that is not so.
         hold_port: where who dials it can wait for its end; None where its companion has no such port, as an older one's.
+        runs: whether the process of its main container may run; False only where its status excludes it.
+        answers: whether its main container passes its own readiness probe, whatever its companion says.
+        trouble: why it does not become ready; None where it is ready or no cause is known.
     """
 
     name: str
@@ -45,6 +52,9 @@ class PodSeen:
     gone_by: datetime | None = None
     stranded_since: datetime | None = None
     hold_port: int | None = None
+    runs: bool = True
+    answers: bool = False
+    trouble: PodTrouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,7 @@ class ObservedCluster:
 
     Attributes:
         pods: of its controllers, by name.
+        name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
     """
@@ -124,6 +135,7 @@ class ObservedCluster:
     pods: Mapping[str, PodSeen]
     claims: Mapping[str, Live]
     brokers_ready: int
+    name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +226,9 @@ def pod_seen(pod: Live) -> PodSeen:
         gone_by=_moment(metadata.get("deletionTimestamp")),
         stranded_since=_stranded_since(status.get("conditions", [])),
         hold_port=_hold_port(pod.get("spec", {})),
+        runs=main_runs(pod),
+        answers=main_answers(pod),
+        trouble=trouble_of(pod),
     )
 
 

@@ -1,15 +1,24 @@
 """Replace pods of an older revision: log replicas first, then slaves, the master last and only after a switchover.
 
-Never two members at once. A member is restarted only while every other one is ready and in the SyncStateSet, so that
-each acknowledged message stays on as many disks as `durability` says. A member that is itself what is broken may be
-replaced, since that is how a bad change is taken back.
+What is seen decides how a pod of an older revision is replaced:
+
+    the pod takes part: it is ready, or in the SyncStateSet and not known to be down    `roll`: one at a time
+    it takes no part                                                                    `mend`: at once
+
+`roll` never restarts two members at once. It restarts a member only while every other one is ready and in the SyncStateSet, so that each
+acknowledged message stays on as many disks as `durability` says. A member that is not ready, of an older revision and still alive in the
+SyncStateSet does not hold others back: what keeps it from being ready may be what the change corrects.
+
+`mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and whether there is a master or not.
+Such a member serves nobody, so its restart takes nothing away. It keeps its volume: only a pod is deleted.
 
 The master is restarted like any other, once another broker can take its place: its companion hands over before it ends
 (`plan.companion`). To make another master first and restart the old one then costs clients far more: they keep their
 connections to a broker that lives and refuses them (8 s and 1,542 failed sends at 200 a second, where a restart costs one).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Designate, Plan, Wait
@@ -17,27 +26,36 @@ from rocketmq_operator.plan.group_children import member_names
 from rocketmq_operator.plan.objects import Live, ObjectKey
 from rocketmq_operator.plan.observed import ObservedGroup, PodSeen
 
+_WHY: Final = "older revision"
+
+
+def mend(observed: ObservedGroup) -> Plan:
+    """Return the replacement of all pods of an older revision that take no part."""
+    return Plan(tuple(map(_delete, _broken(observed, _outdated(observed)))))
+
 
 def roll(observed: ObservedGroup) -> Plan:
     """Return the next restart, or why it must wait."""
     outdated = _outdated(observed)
     if not outdated:
         return NOTHING
+    left = Wait("RollingOut", f"{len(outdated)} pods are of an older revision")
+    if _broken(observed, outdated):
+        return Plan((), left)
     if not observed.controllers_heard:
         return Plan((), Wait("ControllersUnreachable", "who is in sync cannot be known: no pod is restarted"))
     master = observed.master
     candidates = [pod for pod in outdated if pod.name != master]
     pod = min(candidates or outdated, key=lambda one: _order(observed, one.name))
-    blocked = _blocked(observed, pod.name)
+    blocked = _blocked(observed, pod.name, {one.name for one in outdated})
     if blocked is not None:
         return Plan((), blocked)
-    alone = observed.spec.replicas + observed.spec.log_replicas == 1
-    if pod.name == master and not alone:
-        return restart_master(observed, pod, "older revision")
-    if not master and not alone:
+    is_only_broker = observed.spec.replicas + observed.spec.log_replicas == 1
+    if pod.name == master and not is_only_broker:
+        return restart_master(observed, pod, _WHY)
+    if not master and not is_only_broker:
         return Plan((), Wait("NoMaster", "there is no master: no pod is restarted"))
-    left = Wait("RollingOut", f"{len(outdated)} pods are of an older revision")
-    return Plan((Delete(ObjectKey("Pod", pod.name), pod.uid, "older revision"),), left)
+    return Plan((_delete(pod),), left)
 
 
 def restart_master(observed: ObservedGroup, pod: PodSeen, why: str) -> Plan:
@@ -108,23 +126,54 @@ def of_older_revision(live: Live | None, pods: Iterable[PodSeen]) -> list[PodSee
     return [pod for pod in pods if pod.revision != revision]
 
 
+def _broken(observed: ObservedGroup, outdated: Iterable[PodSeen]) -> list[PodSeen]:
+    """Return the pods that take no part; one that is being deleted will be replaced anyway."""
+    return [pod for pod in outdated if not pod.deleting and not _takes_part(observed, pod)]
+
+
+def _takes_part(observed: ObservedGroup, pod: PodSeen) -> bool:
+    """Tell whether a member's restart could take something away.
+
+    The SyncStateSet alone does not say so: while there is no master nobody takes a dead member out of it. Heartbeats alone do not either:
+    controllers that have just elected a leader have heard of nobody yet. So the kubelet must agree that the broker's port is closed.
+    """
+    if pod.ready:
+        return True
+    if not pod.runs:
+        return False
+    if not observed.controllers_heard:
+        return True
+    seen = observed.member_seen(pod.name)
+    if seen is None or not seen.in_sync:
+        return False
+    # A log replica's own probe says whether it is in sync, and not whether it is there.
+    return seen.alive or pod.answers or not seen.electable
+
+
 def _order(observed: ObservedGroup, name: str) -> tuple[bool, bool, str]:
-    """Return a sort key: what is broken first, log replicas before brokers, then by name."""
+    """Return a sort key: what is not ready first, log replicas before brokers, then by name."""
     pod = observed.pods[name]
     return pod.ready, not names.is_member(name, names.log_set(observed.owner.name)), name
 
 
-def _blocked(observed: ObservedGroup, candidate: str) -> Wait | None:
+def _blocked(observed: ObservedGroup, candidate: str, outdated: Collection[str]) -> Wait | None:
     """Say which other member forbids that the candidate is away; a candidate that is going is waited for."""
     for name in member_names(observed.owner.name, observed.spec):
-        pod = observed.pods.get(name)
+        pod, seen = observed.pods.get(name), observed.member_seen(name)
         if pod is not None and pod.deleting:
             return Wait("MemberRestarting", f"{name} is being restarted")
         if name == candidate:
             continue
-        if pod is None or not pod.ready:
-            return Wait("MemberNotReady", f"{name} is not ready: {candidate} is not restarted")
-        seen = observed.member_seen(name)
-        if seen is None or not seen.in_sync:
+        if pod is None:
+            return Wait("MemberNotReady", f"{name} has no pod: {candidate} is not restarted")
+        is_in_sync = seen is not None and seen.in_sync
+        if not pod.ready and not (name in outdated and is_in_sync and seen is not None and seen.alive):
+            cause = f" ({pod.trouble})" if pod.trouble is not None else ""
+            return Wait("MemberNotReady", f"{name} is not ready{cause}: {candidate} is not restarted")
+        if not is_in_sync:
             return Wait("MemberNotInSync", f"{name} is not in the SyncStateSet: {candidate} is not restarted")
     return None
+
+
+def _delete(pod: PodSeen) -> Delete:
+    return Delete(ObjectKey("Pod", pod.name), pod.uid, _WHY)

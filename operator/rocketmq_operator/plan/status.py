@@ -6,7 +6,7 @@ and enough members are in the SyncStateSet. The reason of `Ready` is the one wor
 While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from rocketmq_operator.api.broker_group import (
@@ -24,7 +24,7 @@ from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.controller_members import CHANGES
 from rocketmq_operator.plan.failovers import record_name
 from rocketmq_operator.plan.group_children import broker_selector, member_names
-from rocketmq_operator.plan.observed import MemberSeen, ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.observed import OVERDUE, MemberSeen, ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.takeover import server_of
 
 KNOWN_BROKEN: Final = {
@@ -37,8 +37,6 @@ TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
 LEVEL_BYTES_MAX: Final = 16 << 20
 """A member that is no further behind is level. Where writes come in the number is another one at each look, and would be written each time."""
-OVERDUE: Final = timedelta(seconds=30)
-"""A node that answers says within this that a pod has ended."""
 
 
 def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
