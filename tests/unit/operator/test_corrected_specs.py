@@ -203,3 +203,28 @@ async def test_a_correction_that_breaks_a_member_again_goes_no_further_and_is_co
     )
     assert world.condition("Progressing") == ("True", "MemberNotReady")
     await corrected(world, MEMBERS, lambda: world.write_group(CORRECTED_GROUP))
+
+
+EVERY_SIZE = list(itertools.product((1, 2, 3), (0, 1, 2)))
+
+
+@pytest.mark.parametrize(("replicas", "logs"), EVERY_SIZE)
+@pytest.mark.parametrize("change", ["config", "version"])
+async def test_a_healthy_group_of_every_size_takes_a_change(replicas: int, logs: int, change: str) -> None:
+    spec: Json = {"replicas": replicas, "logReplicas": logs}
+    if replicas + logs == 1:
+        spec["durability"] = "Async"
+    world = OperatorWorld(spec, {"version": "5.4.0"})
+    await world.settle()
+    brokers = [f"orders-{number}" for number in range(replicas)]
+
+    def correct() -> None:
+        if change == "config":
+            world.write_group(spec | {"config": {"fileReservedTime": "12"}})
+        else:
+            world.write_cluster({"version": "5.5.0"})
+
+    await corrected(world, brokers, correct)
+    await world.settle()
+    assert world.condition("Ready") == ("True", "Serving")
+    assert world.status()["inSync"] == f"{replicas + logs}/{replicas + logs}"

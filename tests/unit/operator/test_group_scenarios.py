@@ -204,19 +204,6 @@ async def test_a_single_broker_is_restarted_without_a_switchover() -> None:
     assert world.controllers.designations == []
 
 
-async def test_a_master_whose_only_company_is_a_log_replica_is_not_restarted() -> None:
-    spec = {"replicas": 1, "logReplicas": 1}
-    world = await _settled(spec)
-    world.write_group({**spec, "config": {"fileReservedTime": "12"}})
-    for _ in range(5):
-        await world.one_pass()
-    assert world.kube.births["orders-0"] == 1
-    assert world.condition("Progressing") == ("True", "NoCandidate")
-    assert [event["reason"] for key, event in world.kube.objects.items() if key[0] == "Event"] == [
-        "NoCandidate"
-    ]
-
-
 async def test_scaling_out_touches_no_running_pod() -> None:
     world = await _settled()
     world.write_group({**THREE, "replicas": 3})
