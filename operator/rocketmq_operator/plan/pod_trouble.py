@@ -7,7 +7,8 @@ The kubelet and the scheduler write what is read here. The order of the table is
     a container waits, and its image cannot be pulled               ImageNotPulled
     a container waits for a ConfigMap, Secret or command            NotCreated
     a container ended, and the kernel killed it for its memory      OOMKilled
-    a container ended with an error, now or before its last start   CrashLoop
+    a container ended with an error, now or before its last start,
+      or waits because it ended too often                           CrashLoop
 
 Init containers come first, because the main container waits for them; a sidecar is one of them. A pod that is ready has no trouble.
 
@@ -112,8 +113,10 @@ def _container_trouble(container: Json) -> PodTrouble | None:
         text = f"container {name}: {waiting.get('message', waiting['reason'])}"
         return PodTrouble("NotCreated", text[:_MESSAGE_LENGTH_MAX])
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
-    if ended is None or container.get("ready") or not ended.get("exitCode"):
+    if ended is None or container.get("ready"):
         return None
     if ended.get("reason") == "OOMKilled":
         return PodTrouble("OOMKilled", f"container {name} needs more memory than its limit")
-    return PodTrouble("CrashLoop", f"container {name} ended with exit code {ended['exitCode']}")
+    if not ended.get("exitCode") and waiting.get("reason") != "CrashLoopBackOff":
+        return None
+    return PodTrouble("CrashLoop", f"container {name} ended with exit code {ended.get('exitCode', 0)}")

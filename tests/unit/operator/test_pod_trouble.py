@@ -64,6 +64,10 @@ NOT_STARTED: dict[str, tuple[Json, PodTrouble | None]] = {
         pod("Running", {"state": waiting("CrashLoopBackOff"), "lastState": FAILED}),
         PodTrouble("CrashLoop", "container broker ended with exit code 3"),
     ),
+    "ends again and again without an error": (
+        pod("Running", {"state": waiting("CrashLoopBackOff"), "lastState": ENDED}),
+        PodTrouble("CrashLoop", "container broker ended with exit code 0"),
+    ),
     "starting": (pod("Pending", {"state": waiting("ContainerCreating")}), None),
     "not seen by the scheduler yet": (pod("Pending", None), None),
     "ended as it should": (pod("Running", {"state": ENDED}), None),
