@@ -68,7 +68,8 @@ def main_runs(pod: Live) -> bool:
     main = status.get("containerStatuses", [])
     if not main:
         return status.get("phase") != "Pending"
-    return "running" in main[0].get("state", {})
+    state: Json = main[0].get("state", {})
+    return "running" in state
 
 
 def main_answers(pod: Live) -> bool:

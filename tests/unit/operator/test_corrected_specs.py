@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from rocketmq_operator.plugin.advice import ADVICE
+from rocketmq_operator.plugin.asking import view_of
+from rocketmq_operator.plugin.pictures import explain_lines
 from testkit.kube_memory import is_ready
 from testkit.membership_memory import NAMESPACE
 from testkit.operator_world import OperatorWorld
@@ -202,6 +205,12 @@ async def test_a_correction_that_breaks_a_member_again_goes_no_further_and_is_co
         "those that serve are left alone"
     )
     assert world.condition("Progressing") == ("True", "MemberNotReady")
+    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    assert (
+        "orders-1 is not ready (ImageNotPulled: image docker.io/apache/rocketmq:5.5.0 of container broker)"
+        in explained
+    )
+    assert ADVICE["MemberNotReady"] in explained
     await corrected(world, MEMBERS, lambda: world.write_group(CORRECTED_GROUP))
 
 
