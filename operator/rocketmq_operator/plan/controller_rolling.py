@@ -7,8 +7,8 @@
     another than the next is not ready, or no voter  wait: the next may be one of those that are left to decide
     all are ready and vote                           the next is replaced: what is not ready first, the leader last
 
-The first two lines are how a corrected spec reaches controllers that an earlier one broke: a pod that does not run keeps nobody from
-deciding, and its volume stays. In the fourth line one of an older revision that votes need not be ready. The leader hands over as it ends.
+By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run takes no part in decisions,
+and its volume stays. In the fourth line one of an older revision that votes need not be ready. The leader hands over as it ends.
 """
 
 from typing import Final

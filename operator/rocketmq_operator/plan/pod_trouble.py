@@ -1,8 +1,8 @@
 """Say from a pod's status whether its main process runs, whether it answers its probe, and why it does not.
 
-The kubelet and the scheduler write what is read here. The order of the table is the order of the checks; the first line that holds wins.
+The kubelet and the scheduler write the status. The order of the table is the order of the checks; the first line that holds wins.
 
-    what the status says                                            reason
+    status of the pod                                               reason
     PodScheduled is False                                           Unschedulable
     a container waits, and its image cannot be pulled               ImageNotPulled
     a container waits for a ConfigMap, Secret or command            NotCreated
@@ -67,7 +67,7 @@ def main_runs(pod: Live) -> bool:
         return False
     main = status.get("containerStatuses", [])
     if not main:
-        return status.get("phase") != "Pending"
+        return bool(status.get("phase") != "Pending")
     state: Json = main[0].get("state", {})
     return "running" in state
 

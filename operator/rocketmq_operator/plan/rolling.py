@@ -1,13 +1,13 @@
 """Replace pods of an older revision: log replicas first, then slaves, the master last and only after a switchover.
 
-What is seen decides how a pod of an older revision is replaced:
+The state of a pod of an older revision decides how it is replaced:
 
     the pod takes part: it is ready, or in the SyncStateSet and not known to be down    `roll`: one at a time
     it takes no part                                                                    `mend`: at once
 
 `roll` never restarts two members at once. It restarts a member only while every other one is ready and in the SyncStateSet, so that each
 acknowledged message stays on as many disks as `durability` says. A member that is not ready, of an older revision and still alive in the
-SyncStateSet does not hold others back: what keeps it from being ready may be what the change corrects.
+SyncStateSet does not hold others back: the change may correct the very cause.
 
 `mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and whether there is a master or not.
 Such a member serves nobody, so its restart takes nothing away. It keeps its volume: only a pod is deleted.
@@ -135,8 +135,8 @@ def _broken(observed: ObservedGroup, outdated: Iterable[PodSeen]) -> list[PodSee
 def _takes_part(observed: ObservedGroup, pod: PodSeen) -> bool:
     """Tell whether a member's restart could take something away.
 
-    The SyncStateSet alone does not say so: while there is no master nobody takes a dead member out of it. Heartbeats alone do not either:
-    controllers that have just elected a leader have heard of nobody yet. So the kubelet must agree that the broker's port is closed.
+    The SyncStateSet alone does not tell: only a master removes a dead member from it. Heartbeats alone do not tell either: a newly elected
+    leader of the controllers has received none yet. So the kubelet must agree that the broker's port is closed.
     """
     if pod.ready:
         return True
