@@ -28,6 +28,7 @@ from rocketmq_operator.handlers.events import (
     announce_left_behind,
     announce_run,
 )
+from rocketmq_operator.handlers.look_up import with_names_looked_up
 from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
@@ -72,6 +73,8 @@ _MOVES_MORE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind}
 """Kinds after whose change there is more to see than the answer: pods come and go; a record is no child."""
 _LIVES_ON: Final = frozenset({"Pod", "PersistentVolumeClaim"})
 """Kinds that are still there for a while after they were deleted."""
+_BY_OTHERS: Final = frozenset({"NameTaken", "StepRefused"})
+"""Reasons of a wait that ends when a person does something: each look at one costs dozens of calls."""
 RECHECK_S: Final = 1.0
 """After a pass that waits for something."""
 RESYNC_S: Final = 10.0
@@ -154,6 +157,8 @@ async def _worked_off(
     observed = await look()
     while observed is not None:
         plan = plan_of(observed)
+        if (with_names := await with_names_looked_up(shell.world.kube, observed, plan)) is not observed:
+            observed, plan = with_names, plan_of(with_names)
         if not steps_left or not (plan.steps or since_look):
             return observed, plan
         if not plan.steps or since_look >= LOOK_STEPS_MAX:
@@ -287,7 +292,7 @@ _PASSES: Final[Mapping[str, Callable[[Shell, str, str], Awaitable[float | None]]
 
 def _next_pass(plan: Plan) -> float:
     waits = plan.wait is not None and plan.wait.reason != "Paused"
-    if plan.wait is not None and plan.wait.reason == "StepRefused":
+    if plan.wait is not None and plan.wait.reason in _BY_OTHERS:
         return RESYNC_S
     return RECHECK_S if plan.steps or waits else RESYNC_S
 

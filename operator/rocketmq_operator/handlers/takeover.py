@@ -2,7 +2,7 @@
 
 The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
 the last look at each group is kept, the event is laid over it, and the slices that follow from it are written side by
-side, without a call before them. The decision is the plan's own (`group_steps.slices`); the next pass looks again and
+side, without a call before them. The decision is the plan's own (`group_steps.moves`); the next pass looks again and
 corrects what was wrong.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
@@ -30,9 +30,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.actions import Apply
-from rocketmq_operator.plan.group_steps import slices
-from rocketmq_operator.plan.objects import by_key_added
+from rocketmq_operator.plan.group_steps import moves
+from rocketmq_operator.plan.objects import by_key_added, controller_of
 from rocketmq_operator.plan.observed import FailoverSeen, GroupSeen, ObservationError, ObservedGroup, PodSeen
 from rocketmq_operator.plan.takeover import decided_by, server_of, slice_is_current
 
@@ -237,8 +236,7 @@ class Takeover:
         self, key: tuple[str, str], after: ObservedGroup, write: Callable[[Json], Awaitable[Json | None]]
     ) -> int:
         """Write the slices that follow from a look; return how many."""
-        steps = [step for step in slices(after).steps if isinstance(step, Apply)]
-        done = await asyncio.gather(*(write(step.body) for step in steps))
+        done = await asyncio.gather(*(write(step.body) for step in moves(after)))
         written = [body for body in done if body is not None]
         if (kept := self._seen.get(key)) is not None:
             self._seen[key] = replace(kept, children=by_key_added(kept.children, written))
@@ -271,6 +269,8 @@ class Takeover:
         try:
             live = await self._kube.get(body["kind"], metadata["namespace"], metadata["name"])
             if live is None or slice_is_current(live, body) or decided_by(live) > decided_by(body):
+                return None
+            if controller_of(live) != controller_of(body):
                 return None
             version = live["metadata"]["resourceVersion"]
             return await self._kube.apply(body | {"metadata": metadata | {"resourceVersion": version}})

@@ -10,7 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
-from rocketmq_operator.plan.objects import Children, Json, ObjectKey, Owner, belongs_to, covers, key_of
+from rocketmq_operator.plan.objects import (
+    IDENTITY_LABELS,
+    Children,
+    Json,
+    Live,
+    ObjectKey,
+    Owner,
+    covers,
+    holder,
+    is_ours,
+    key_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +195,23 @@ def first_of(concerns: Iterable[Plan]) -> Plan:
 def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
     """Return what brings children to what is wanted; waits where a name belongs to somebody else."""
     bodies = [marked(body) for body in wanted]
-    for key in map(key_of, bodies):
-        if key in children and not belongs_to(children[key], owner):
-            problem = f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}"
-            return Plan((), Wait("NameTaken", problem))
+    for body in bodies:
+        live = children.get(key_of(body))
+        if live is not None and not is_ours(live, owner, _identity(body)):
+            return Plan((), name_taken(live, owner))
     return Plan(tuple(_applies(bodies, children)))
+
+
+def name_taken(live: Live, owner: Owner) -> Wait:
+    """Say that an object that has a name of ours is not ours, and whose it is."""
+    key = key_of(live)
+    problem = f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}: {holder(live, owner)}"
+    return Wait("NameTaken", problem)
+
+
+def _identity(body: Json) -> dict[str, str | None]:
+    labels = body["metadata"].get("labels") or {}
+    return {key: labels.get(key) for key in IDENTITY_LABELS}
 
 
 def marked(body: Json) -> Json:

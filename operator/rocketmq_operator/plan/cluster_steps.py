@@ -12,12 +12,14 @@ from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import NOTHING, Delete, Plan, Wait, child_steps, first_of
+from rocketmq_operator.plan.claimed_names import cluster_claim
 from rocketmq_operator.plan.cluster_children import cluster_children, controller_set
 from rocketmq_operator.plan.controller_members import course, peers_listed, why_needed
 from rocketmq_operator.plan.controller_rolling import mend, roll
 from rocketmq_operator.plan.lost_members import free_lost
 from rocketmq_operator.plan.objects import Json, Live, ObjectKey, belongs_to, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, cluster_ip
+from rocketmq_operator.plan.ownership import taken
 from rocketmq_operator.plan.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.rolling import of_older_revision
 
@@ -30,6 +32,10 @@ def cluster_plan(observed: ObservedCluster) -> Plan:
     if observed.spec.paused:
         return Plan((), PAUSED)
     owner, spec = observed.owner, observed.spec
+    claims = {ObjectKey("PersistentVolumeClaim", name): live for name, live in observed.claims.items()}
+    known = {**observed.children, **claims}
+    if (wait := taken(owner, cluster_claim(owner.name, spec), known, observed.looked_up)) is not None:
+        return Plan((), wait)
     members = course(observed)
     peers = peers_listed(observed, members.replicas)
     wanted = (*cluster_children(owner, spec, observed.token, peers), *proxy_children(owner, spec))

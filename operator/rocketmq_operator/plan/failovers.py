@@ -5,14 +5,23 @@ no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept.
 (`write_gaps`) is written again each time: a status that left it out would remove it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus, Phase
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
-from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Step
-from rocketmq_operator.plan.objects import Json, ObjectKey, Owner, belonging_labels, child, covers
+from rocketmq_operator.plan.actions import Apply, ApplyStatus, Delete, Plan, Step, Wait, name_taken
+from rocketmq_operator.plan.objects import (
+    Json,
+    ObjectKey,
+    Owner,
+    belonging_labels,
+    child,
+    controller_of,
+    covers,
+    is_ours,
+)
 from rocketmq_operator.plan.observed import FailoverSeen, ObservedGroup
 
 RECORDS_MAX: Final = 50
@@ -32,11 +41,28 @@ def record_name(group: str, new_epoch: int) -> str:
     return f"{group}-{new_epoch}"
 
 
-def record_steps(observed: ObservedGroup) -> Iterator[Step]:
-    """Yield what brings the records to what the controllers remember."""
+def record_steps(observed: ObservedGroup) -> Plan:
+    """Return what brings the records to what the controllers remember; one whose name is somebody else's is not written."""
     kept = [failover for failover in observed.failovers if failover.had_master][:RECORDS_MAX]
+    wait: Wait | None = None
+    steps: list[Step] = []
     for failover in kept:
-        yield from _record(observed, failover)
+        foreign = _foreign(observed, failover)
+        wait = wait or foreign
+        steps += () if foreign is not None else _record(observed, failover)
+    return Plan((*steps, *_surplus(observed, kept)), wait)
+
+
+def _foreign(observed: ObservedGroup, failover: FailoverSeen) -> Wait | None:
+    live = observed.looked_up.live.get(
+        ObjectKey(FAILOVER_KIND.kind, record_name(failover.group, failover.new_epoch))
+    )
+    if live is None or is_ours(live, observed.owner, belonging_labels(failover.cluster, failover.group)):
+        return None
+    return name_taken(live, observed.owner)
+
+
+def _surplus(observed: ObservedGroup, kept: Sequence[FailoverSeen]) -> Iterator[Delete]:
     # Why only with new ones: controllers that lost their state must not take the records with them.
     oldest = min((failover.new_epoch for failover in kept), default=0)
     surplus = len(observed.records) - RECORDS_MAX
@@ -54,6 +80,8 @@ def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
     live = observed.records.get(name)
     if live is None:
         yield Apply(_body(observed, failover, name), "new failover")
+    elif controller_of(live) is None:
+        yield Apply(_body(observed, failover, name), "of a former group")
     step = status_step(observed.owner, name, failover_status(observed, failover))
     if live is None or not covers(live.get("status", {}), step.body["status"]):
         yield step

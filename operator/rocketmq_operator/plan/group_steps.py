@@ -1,5 +1,6 @@
 """The plan of a BrokerGroup, concern by concern, the most urgent first.
 
+0. names: where one is somebody else's, only the addresses that the group has already are served (`ownership`);
 1. addresses: each member's Service, and who answers there (`takeover`);
 2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
    must be known, because each pod is given them;
@@ -23,6 +24,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import Durability
 from rocketmq_operator.plan import names, takeover
 from rocketmq_operator.plan.actions import NOTHING, Apply, Delete, Plan, Step, Wait, child_steps, first_of
+from rocketmq_operator.plan.claimed_names import group_claim
 from rocketmq_operator.plan.cluster_steps import PAUSED, keeping_claims, no_address, unknown_address
 from rocketmq_operator.plan.failovers import record_steps
 from rocketmq_operator.plan.group_children import (
@@ -36,8 +38,9 @@ from rocketmq_operator.plan.group_children import (
     member_service,
 )
 from rocketmq_operator.plan.lost_members import free_lost
-from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, quantity
+from rocketmq_operator.plan.objects import Live, ObjectKey, belongs_to, key_of, quantity
 from rocketmq_operator.plan.observed import ObservedGroup
+from rocketmq_operator.plan.ownership import is_ours, taken
 from rocketmq_operator.plan.rolling import hand_over, mend, roll, successors
 from rocketmq_operator.plan.switchover import switchover
 from rocketmq_operator.plan.takeover import Place
@@ -55,10 +58,12 @@ def group_plan(observed: ObservedGroup) -> Plan:
         )
     plan = first_of(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NOTHING
-    return Plan((*plan.steps, *record_steps(observed), *growth.steps), plan.wait)
+    records = record_steps(observed)
+    return Plan((*plan.steps, *records.steps, *growth.steps), plan.wait or records.wait)
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
+    yield _names(observed)
     yield _services(observed)
     yield slices(observed)
     yield _configuration(observed)
@@ -93,6 +98,19 @@ def _all_members(observed: ObservedGroup) -> tuple[str, ...]:
     return (*wanted, *sorted(name for name in observed.pods if name not in wanted))
 
 
+def _names(observed: ObservedGroup) -> Plan:
+    claim = group_claim(observed.owner.name, observed.spec)
+    wait = taken(observed.owner, claim, observed.children, observed.looked_up)
+    return NOTHING if wait is None else Plan(tuple(moves(observed)), wait)
+
+
+def moves(observed: ObservedGroup) -> Iterator[Apply]:
+    """Yield what changes EndpointSlices that the group has; it makes none, for which the name must be looked up first."""
+    for step in slices(observed).steps:
+        if isinstance(step, Apply) and key_of(step.body) in observed.children:
+            yield step
+
+
 def _services(observed: ObservedGroup) -> Plan:
     wanted = [
         member_service(observed.owner, observed.spec, observed.cluster, name)
@@ -123,7 +141,11 @@ def slices(observed: ObservedGroup) -> Plan:
     ports = broker_ports(observed.cluster)
     steps: list[Step] = []
     for member, server in servers.items():
-        if observed.child("Service", member) is None:
+        if not _has(observed, "Service", member):
+            continue
+        if observed.child("EndpointSlice", member) is not None and not _has(
+            observed, "EndpointSlice", member
+        ):
             continue
         live, epoch = observed.child("EndpointSlice", member), epoch_now
         if unknown and live is not None and takeover.server_of(live) in by_name:
@@ -134,7 +156,7 @@ def slices(observed: ObservedGroup) -> Plan:
         body = takeover.endpoint_slice(
             observed.owner, observed.spec.cluster, member, place, epoch, ports=led_to
         )
-        if not takeover.slice_is_current(live, body):
+        if live is None or not (belongs_to(live, observed.owner) and takeover.slice_is_current(live, body)):
             steps.append(Apply(body, f"served by {server}"))
     return Plan(tuple(steps))
 
@@ -290,6 +312,13 @@ def _leftovers(observed: ObservedGroup) -> Plan:
         if key.kind in {"Service", "EndpointSlice"} and key.name not in kept and _own(observed, key, live)
     ]
     return Plan(tuple(Delete(key, live["metadata"].get("uid", ""), "member is gone") for key, live in gone))
+
+
+def _has(observed: ObservedGroup, kind: str, name: str) -> bool:
+    """Tell whether there is such an object, and it is the group's."""
+    live = observed.child(kind, name)
+    identity = group_claim(observed.owner.name, observed.spec).identity
+    return live is not None and is_ours(live, observed.owner, identity)
 
 
 def _own(observed: ObservedGroup, key: ObjectKey, live: Live) -> bool:

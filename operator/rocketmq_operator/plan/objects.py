@@ -16,11 +16,16 @@ from rocketmq_operator.api.names import (
     COMPONENT_LABEL,
     FAILOVER_KIND,
     GROUP_LABEL,
+    REPORT_LABEL,
 )
 
 Json = dict[str, Any]
 Live = Mapping[str, Any]
 MANAGED_BY: Final = "rocketmq-ha-operator"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
+IDENTITY_LABELS: Final = (INSTANCE_LABEL, CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL)
+"""Labels that tell of which resource a child is."""
 
 API_VERSIONS: Final[Mapping[str, str]] = {
     "ConfigMap": "v1",
@@ -86,7 +91,7 @@ def selector_labels(component: str, instance: str) -> dict[str, str]:
     """Return the labels that never change, the only ones a selector may use."""
     return {
         "app.kubernetes.io/name": "rocketmq",
-        "app.kubernetes.io/instance": instance,
+        INSTANCE_LABEL: instance,
         COMPONENT_LABEL: component,
     }
 
@@ -99,7 +104,7 @@ def child(owner: Owner, kind: str, name: str, *, labels: Mapping[str, str], **bo
         "metadata": {
             "name": name,
             "namespace": owner.namespace,
-            "labels": {"app.kubernetes.io/managed-by": MANAGED_BY, **labels},
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, **labels},
             "ownerReferences": [owner.reference()],
         },
         **body,
@@ -113,10 +118,56 @@ def belonging_labels(cluster: str, group: str | None = None) -> dict[str, str]:
     )
 
 
+def controller_of(live: Live) -> Live | None:
+    """Return the owner reference of the controller of an object, None if it has none."""
+    references = live["metadata"].get("ownerReferences") or []
+    return next((one for one in references if one.get("controller")), None)
+
+
 def belongs_to(live: Live, owner: Owner) -> bool:
     """Tell whether an object was made for this very owner."""
-    references = live["metadata"].get("ownerReferences", [])
-    return any(reference["uid"] == owner.uid for reference in references)
+    reference = controller_of(live)
+    return reference is not None and reference["uid"] == owner.uid
+
+
+def is_ours(live: Live, owner: Owner, labels: Mapping[str, str | None]) -> bool:
+    """Tell whether an object is a child of this owner, or one that lost its owner and has the labels of such a child.
+
+    Args:
+        live: the object.
+        owner: the custom resource.
+        labels: those of its children that tell whose they are; None for a label that they have not.
+    """
+    if controller_of(live) is not None:
+        return belongs_to(live, owner)
+    has = live["metadata"].get("labels") or {}
+    wanted = {MANAGED_BY_LABEL: MANAGED_BY, **labels}
+    return all(has.get(key) == value for key, value in wanted.items())
+
+
+def holder(live: Live, owner: Owner) -> str:
+    """Say whose an object is, by its owner reference, its labels, or else by who wrote it."""
+    metadata = live["metadata"]
+    labels = metadata.get("labels") or {}
+    reference = controller_of(live)
+    if reference is not None:
+        name = f"{reference['kind']} {reference['name']}"
+        if name == f"{owner.kind} {owner.name}":
+            return f"it is of a former {name}, which was deleted; Kubernetes deletes it too"
+        return f"its owner is {name}"
+    if GROUP_LABEL in labels:
+        return f"its labels name BrokerGroup {labels[GROUP_LABEL]} of cluster {labels.get(CLUSTER_LABEL, '')}"
+    if CLUSTER_LABEL in labels:
+        return f"its labels name RocketMQCluster {labels[CLUSTER_LABEL]}"
+    if REPORT_LABEL in labels:
+        return f"its labels name SLOReport {labels[REPORT_LABEL]}"
+    if manager := labels.get(MANAGED_BY_LABEL):
+        release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name", "")
+        return f"it is managed by {manager}" + (f", release {release}" if release else "")
+    writers = dict.fromkeys(
+        one["manager"] for one in metadata.get("managedFields") or [] if one.get("manager")
+    )
+    return f"it was written by {', '.join(writers)}" if writers else "it names no owner"
 
 
 def quantity(text: str) -> Decimal | None:

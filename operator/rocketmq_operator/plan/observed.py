@@ -15,6 +15,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterSt
 from rocketmq_operator.plan.controllers_seen import ControllersSeen
 from rocketmq_operator.plan.names import HOLD
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
+from rocketmq_operator.plan.ownership import NOTHING_ASKED, LookedUp
 from rocketmq_operator.plan.pod_trouble import PodTrouble, main_answers, main_runs, trouble_of
 from rocketmq_operator.plan.report_seen import ServerSeen
 
@@ -122,6 +123,7 @@ class ObservedCluster:
         name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
+        looked_up: what has names that its children will have.
     """
 
     now: datetime
@@ -136,6 +138,7 @@ class ObservedCluster:
     claims: Mapping[str, Live]
     brokers_ready: int
     name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    looked_up: LookedUp = NOTHING_ASKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,7 @@ class ObservedGroup:
         report_servers: who shows reports in its namespace.
         lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
             whose companion has not compared, as the master's never does, or was not asked, is not in it.
+        looked_up: what has names that its children will have.
     """
 
     now: datetime
@@ -171,6 +175,7 @@ class ObservedGroup:
     annotations: Mapping[str, str] = field(default_factory=dict)
     report_servers: tuple[ServerSeen, ...] = ()
     lacking: Mapping[str, Lacking] = field(default_factory=dict)
+    looked_up: LookedUp = NOTHING_ASKED
 
     def child(self, kind: str, name: str) -> Live | None:
         """Return a child that exists."""

@@ -17,6 +17,7 @@ from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
 from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
 from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
 from rocketmq_operator.plan.objects import Children, Live, Owner
+from rocketmq_operator.plan.ownership import NOTHING_ASKED, LookedUp
 
 _HTTP_PORT: Final = 80
 _NAME_LENGTH_MAX: Final = 63
@@ -94,6 +95,7 @@ class ObservedReport:
         claims: PersistentVolumeClaims that exist, of those that may be meant.
         newest: the newest run that has ended.
         running: names of Jobs that have not ended.
+        looked_up: what has names that its children will have.
     """
 
     now: datetime
@@ -106,6 +108,7 @@ class ObservedReport:
     claims: frozenset[str] = frozenset()
     newest: RunSeen | None = None
     running: tuple[str, ...] = ()
+    looked_up: LookedUp = NOTHING_ASKED
 
     @property
     def claim(self) -> str:

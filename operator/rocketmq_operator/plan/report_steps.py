@@ -3,17 +3,24 @@
 from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
 from rocketmq_operator.api.slo_report import Engine
 from rocketmq_operator.plan.actions import Plan, Wait, child_steps
+from rocketmq_operator.plan.claimed_names import report_claim
+from rocketmq_operator.plan.ownership import taken
 from rocketmq_operator.plan.report_children import report_children
 from rocketmq_operator.plan.report_seen import ObservedReport
 
 
 def report_plan(observed: ObservedReport) -> Plan:
     """Return what is to be done for a report."""
-    if (wait := _no_source(observed) or _no_account(observed)) is not None:
+    if (wait := _taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
         return Plan((), wait)
     holders = dict(observed.server.selector) if observed.server is not None else {}
     wanted = report_children(observed.owner, observed.spec, observed.claim, holders, observed.account)
     return child_steps(observed.owner, wanted, observed.children)
+
+
+def _taken(observed: ObservedReport) -> Wait | None:
+    claim = report_claim(observed.owner.name)
+    return taken(observed.owner, claim, observed.children, observed.looked_up)
 
 
 def _no_source(observed: ObservedReport) -> Wait | None:

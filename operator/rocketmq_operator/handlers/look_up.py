@@ -1,0 +1,100 @@
+"""Look up names before the first write of each: a foreign object has none of our labels, and no list by labels shows it.
+
+That costs a call for each name and three lists, and only before a pass makes something: not while nothing changes. Between the look-up and
+the write are milliseconds in which somebody else may take the name; server-side apply knows no "only if there is none".
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import TypeVar
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.names import CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
+from rocketmq_operator.clients.api import Json, Kube
+from rocketmq_operator.handlers.observe import InvalidSpecError, validated
+from rocketmq_operator.plan.actions import Plan
+from rocketmq_operator.plan.claimed_names import cluster_claim, group_claim, report_claim
+from rocketmq_operator.plan.objects import ObjectKey, Owner, key_of
+from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.ownership import OF_STATEFUL_SET, Claim, LookedUp, unknown_names
+from rocketmq_operator.plan.report_seen import ObservedReport
+
+Looked = TypeVar("Looked", ObservedCluster, ObservedGroup, ObservedReport)
+
+
+async def with_names_looked_up(kube: Kube, observed: Looked, plan: Plan) -> Looked:
+    """Return the look with what has the names that the plan is about to write first; the same look if it writes no new name.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+    names = _unknown(observed, plan)
+    if not names:
+        return observed
+    namespace = observed.owner.namespace
+    found, reserved = await asyncio.gather(
+        asyncio.gather(*(kube.get(kind, namespace, name) for kind, name in sorted(names))),
+        _reserved(kube, observed.owner, names),
+    )
+    live = {
+        key: {"kind": key.kind} | one
+        for key, one in zip(sorted(names), found, strict=True)
+        if one is not None
+    }
+    before = observed.looked_up
+    after = LookedUp(before.asked | names, {**before.live, **live}, {**before.reserved, **reserved})
+    return replace(observed, looked_up=after)
+
+
+def _unknown(observed: ObservedCluster | ObservedGroup | ObservedReport, plan: Plan) -> frozenset[ObjectKey]:
+    owner = observed.owner
+    known = dict(observed.children)
+    match observed:
+        case ObservedGroup():
+            claim = group_claim(owner.name, observed.spec)
+            known |= {ObjectKey("Pod", name): {} for name in observed.pods}
+            known |= {ObjectKey(FAILOVER_KIND.kind, name): {} for name in observed.records}
+        case ObservedCluster():
+            claim = cluster_claim(owner.name, observed.spec)
+            known |= {ObjectKey("Pod", name): {} for name in observed.pods}
+            known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
+        case ObservedReport():
+            claim = report_claim(owner.name)
+    return unknown_names(claim, plan, known, observed.looked_up)
+
+
+async def _reserved(kube: Kube, owner: Owner, names: frozenset[ObjectKey]) -> dict[ObjectKey, str]:
+    """Return those of the names that an older resource of ours claims."""
+    if all(kind in {FAILOVER_KIND.kind, *OF_STATEFUL_SET} for kind, _ in names):
+        return {}
+    kinds = (CLUSTER_KIND.kind, GROUP_KIND.kind, REPORT_KIND.kind)
+    lists = await asyncio.gather(*(kube.find(kind, owner.namespace, {}) for kind in kinds))
+    every = [{"kind": kind} | one for kind, found in zip(kinds, lists, strict=True) for one in found]
+    own_age = next((_age(one) for one in every if one["metadata"]["uid"] == owner.uid), None)
+    reserved: dict[ObjectKey, str] = {}
+    for one in every:
+        if own_age is None or _age(one) >= own_age or "deletionTimestamp" in one["metadata"]:
+            continue
+        theirs = _claim_of(one).keys & names
+        reserved |= dict.fromkeys(theirs, " ".join(key_of(one)))
+    return reserved
+
+
+def _age(resource: Json) -> tuple[str, str]:
+    """Return what orders resources by age; of two that were made within a second, their UIDs decide."""
+    metadata = resource["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["uid"]
+
+
+def _claim_of(resource: Json) -> Claim:
+    """Return what a resource claims; nothing where its spec is invalid, as nothing is made for it."""
+    name = resource["metadata"]["name"]
+    try:
+        if resource["kind"] == CLUSTER_KIND.kind:
+            return cluster_claim(name, validated(RocketMQClusterSpec, resource))
+        if resource["kind"] == GROUP_KIND.kind:
+            return group_claim(name, validated(BrokerGroupSpec, resource))
+    except InvalidSpecError:
+        return Claim(frozenset(), {})
+    return report_claim(name)
