@@ -5,8 +5,10 @@ must not stand in line behind a reconcile that waits for a slow API server.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
 import urllib3
@@ -15,16 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
-from rocketmq_operator.api.names import (
-    API_VERSION,
-    CLUSTER_KIND,
-    CONSUMER_GROUP_KIND,
-    FAILOVER_KIND,
-    FIELD_MANAGER,
-    GROUP_KIND,
-    REPORT_KIND,
-    TOPIC_KIND,
-)
+from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, KubeConflictError, RefusedError, UnavailableError
 from rocketmq_operator.plan.objects import API_VERSIONS
 
@@ -33,16 +26,13 @@ ANSWER_TIMEOUT_S: Final = 10.0
 THREADS_MAX: Final = 8
 PAGE_OBJECTS_MAX: Final = 500
 RETRY_AFTER_MAX_S: Final = 60.0
+_NO_CACHE: Final = str(Path(os.devnull) / "none")
+"""Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions that were deleted since."""
 BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 403, 405, 413, 422})
 VERSIONS: Final[Mapping[str, str]] = {
     **API_VERSIONS,
-    CLUSTER_KIND.kind: API_VERSION,
-    GROUP_KIND.kind: API_VERSION,
-    FAILOVER_KIND.kind: API_VERSION,
-    REPORT_KIND.kind: API_VERSION,
-    TOPIC_KIND.kind: API_VERSION,
-    CONSUMER_GROUP_KIND.kind: API_VERSION,
+    **{one.kind: API_VERSION for one in OUR_KINDS},
     "Event": "events.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "PersistentVolume": "v1",
@@ -98,7 +88,7 @@ def _client() -> DynamicClient:
     settings.connection_pool_maxsize = 2 * THREADS_MAX
     settings.retries = False
     try:
-        return DynamicClient(client.ApiClient(settings))
+        return DynamicClient(client.ApiClient(settings), cache_file=_NO_CACHE)
     except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
         raise UnavailableError(f"the API server does not answer: {error}") from error
 

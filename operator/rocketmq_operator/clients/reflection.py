@@ -3,6 +3,7 @@
     list -> watch -> (the API server ends it) -> watch ...
       ^       |
       +-------+  410, or after `RELIST_S`: list anew
+              |  404: there is no such kind; forget all, list anew every `MISSING_POLL_S`
               |  anything else: not fresh, wait longer each time, list anew
 
 A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
@@ -17,17 +18,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rocketmq_operator.api.names import (
-    CLUSTER_KIND,
-    CLUSTER_LABEL,
-    CONSUMER_GROUP_KIND,
-    FAILOVER_KIND,
-    GROUP_KIND,
-    TOPIC_KIND,
-)
+from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, Kube, UnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
-from rocketmq_operator.clients.stream import WATCH_S, WATCH_SLACK_S, GoneError, Stream
+from rocketmq_operator.clients.stream import WATCH_S, WATCH_SLACK_S, GoneError, KindMissingError, Stream
 
 SILENT_MAX_S: Final = WATCH_S + 2 * WATCH_SLACK_S
 """A watch that gave no sign for so long is dead, whatever its connection says."""
@@ -35,9 +29,9 @@ RELIST_S: Final = 600.0
 SECRET_S: Final = 60.0
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MAX_S: Final = 30.0
-OURS: Final = frozenset(
-    kind.kind for kind in (CLUSTER_KIND, GROUP_KIND, FAILOVER_KIND, TOPIC_KIND, CONSUMER_GROUP_KIND)
-)
+MISSING_POLL_S: Final = 5.0
+"""How soon a kind is found again whose definition is applied anew."""
+OURS: Final = frozenset(one.kind for one in OUR_KINDS)
 """Kept whole; of other kinds, only what carries the label of a cluster: of everything that others have, there is no end."""
 KINDS: Final = (
     *sorted(OURS),
@@ -46,8 +40,9 @@ KINDS: Final = (
 )
 _LOG: Final = logging.getLogger(__name__)
 _Place = tuple[str, str]
-OnChange = Callable[[str, Json], None]
-"""Told the kind and the object that was added, changed or deleted; what is kept has it already."""
+OnChange = Callable[[str, Json, bool], None]
+"""Told the kind, the object that was added, changed or deleted, and whether it is gone; what is kept has it already. Of our own kinds,
+what a list brings that was not known is told too: nobody else tells the operator which resources there are."""
 
 
 class WriteError(Exception):
@@ -70,7 +65,7 @@ class Reflection:
         kind: str,
         namespace: str,
         monotonic_s: Callable[[], float],
-        on_change: OnChange = lambda _kind, _found: None,
+        on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
         """Take where it comes from, what it is of (no namespace: all), the clock, and who is told when something was changed here."""
         self._on_change: Final = on_change
@@ -83,6 +78,8 @@ class Reflection:
         self._by_label: Final[defaultdict[tuple[str, str, str], set[_Place]]] = defaultdict(set)
         self._listed_s: float | None = None
         self._heard_s = monotonic_s()
+        self.missing = False
+        """Whether the API server says that there is no such kind."""
 
     @property
     def silence_s(self) -> float:
@@ -109,10 +106,15 @@ class Reflection:
         """Keep it until cancelled."""
         failures = 0
         while True:
+            begun_s = self._monotonic_s()
             try:
-                version = await self._list()
+                await self._follow(await self._list())
                 failures = 0
-                await self._follow(version)
+                continue
+            except KindMissingError as error:
+                self._forget(error)
+                failures = 0
+                await asyncio.sleep(MISSING_POLL_S)
                 continue
             except GoneError as error:
                 _LOG.info("%s; listing anew", error)
@@ -125,17 +127,47 @@ class Reflection:
                 _LOG.warning("%s", error)
             # Why here: from now on nobody tells us what changes.
             self._listed_s = None
-            failures += 1
+            # A list that succeeds and a watch that is refused at once are a failure each time.
+            failures = 1 if self._monotonic_s() - begun_s > BACKOFF_MAX_S else failures + 1
             await asyncio.sleep(max(wait_s, _backoff_s(failures)))
 
     async def _list(self) -> str:
         items, version = await self._stream.list(self._kind, self._namespace, self.label)
+        before = self._replace(items)
+        self._listed_s = self._heard_s = self._monotonic_s()
+        if self.missing:
+            _LOG.info("there is a kind %s again", self._kind)
+        self.missing = False
+        self._tell_what_differs(before)
+        return version
+
+    def _replace(self, items: Sequence[Json]) -> dict[_Place, Json]:
+        """Keep these objects and no other; return those that were kept."""
+        before = dict(self._objects)
         self._objects.clear()
         self._by_label.clear()
         for item in items:
             self._put(item)
-        self._listed_s = self._heard_s = self._monotonic_s()
-        return version
+        return before
+
+    def _tell_what_differs(self, before: Mapping[_Place, Json]) -> None:
+        if self._kind not in OURS:
+            return
+        for place, former in before.items():
+            if place not in self._objects:
+                self._on_change(self._kind, former, True)
+        for place, found in list(self._objects.items()):
+            if place not in before or _version(before[place]) != _version(found):
+                self._on_change(self._kind, found, False)
+
+    def _forget(self, error: KindMissingError) -> None:
+        """Keep nothing: the kind is gone, and every object of it with it. The API server answers, so this is not silence."""
+        if not self.missing:
+            _LOG.warning("there is no kind %s now: %s", self._kind, error)
+        self.missing = True
+        self._listed_s = None
+        self._heard_s = self._monotonic_s()
+        self._tell_what_differs(self._replace(()))
 
     async def _follow(self, version: str) -> None:
         """Watch again and again, until it is time to list anew."""
@@ -150,7 +182,7 @@ class Reflection:
                 if type_ in {"ADDED", "MODIFIED"}:
                     self._put(found)
                 if type_ != "BOOKMARK":
-                    self._on_change(self._kind, found)
+                    self._on_change(self._kind, found, type_ == "DELETED")
             self._heard_s = self._monotonic_s()
 
     def _put(self, found: Json) -> None:
@@ -180,7 +212,7 @@ class Reflections:
         namespaces: Sequence[str],
         monotonic_s: Callable[[], float],
         kinds: Iterable[str] = KINDS,
-        on_change: OnChange = lambda _kind, _found: None,
+        on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
         """Take the API server, what it is followed by, the namespaces (none: all), the clock, and who is told of changes."""
         self._kube: Final = kube
@@ -200,6 +232,11 @@ class Reflections:
     def silence_s(self) -> float:
         """Seconds since the most silent watch gave a sign."""
         return max((one.silence_s for one in self._kept.values()), default=0.0)
+
+    @property
+    def missing(self) -> list[str]:
+        """Kinds that the API server says it has not."""
+        return sorted({kind for (kind, _), one in self._kept.items() if one.missing})
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if there is none; raise `StaleError` if that is not known."""
@@ -251,6 +288,11 @@ class Reflections:
 
 def _place(found: Json) -> _Place:
     return found["metadata"].get("namespace", ""), found["metadata"]["name"]
+
+
+def _version(found: Json) -> tuple[str, str]:
+    metadata = found["metadata"]
+    return metadata.get("uid", ""), metadata.get("resourceVersion", "")
 
 
 def _backoff_s(failures: int) -> float:

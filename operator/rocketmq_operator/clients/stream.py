@@ -13,6 +13,7 @@ import aiohttp
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
+from rocketmq_operator.api.names import API_VERSION, OUR_KINDS
 from rocketmq_operator.clients.api import BusyError, Json, UnavailableError
 from rocketmq_operator.clients.kube import BUSY, PAGE_OBJECTS_MAX, VERSIONS, retry_after_s
 
@@ -25,10 +26,16 @@ WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=WATCH_S + WATCH_SLACK_S, sock
 EVENT_BYTES_MAX: Final = 4 << 20
 """More than the API server keeps as one object."""
 _GONE: Final = 410
+_MISSING: Final = 404
+_PLURALS: Final = {one.kind: one.plural for one in OUR_KINDS}
 
 
 class GoneError(UnavailableError):
     """The API server does not remember that far back: list anew."""
+
+
+class KindMissingError(UnavailableError):
+    """The API server answered that it has no such kind: its definition is not applied, or was deleted."""
 
 
 class Stream(Protocol):
@@ -44,6 +51,7 @@ class Stream(Protocol):
 
         Raises:
             GoneError: it took too long.
+            KindMissingError: there is no such kind now.
             BusyError: later.
             UnavailableError: no answer, or no list.
         """
@@ -121,6 +129,10 @@ class HttpStream:
             raise UnavailableError(f"{kind}: the watch broke: {error!r}") from error
 
     def _url(self, kind: str, namespace: str) -> str:
+        # Why not by discovery: what it knows may be older than the definitions, which come and go while this process runs.
+        if kind in _PLURALS:
+            place = f"namespaces/{namespace}/" if namespace else ""
+            return f"{self._host}/apis/{API_VERSION}/{place}{_PLURALS[kind]}"
         try:
             resource: Any = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
         except ResourceNotFoundError as error:
@@ -152,6 +164,8 @@ async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
     problem = f"{kind}: {response.status} {(await response.text())[:500].strip()}"
     if response.status == _GONE:
         raise GoneError(problem)
+    if response.status == _MISSING:
+        raise KindMissingError(problem)
     if response.status in BUSY:
         raise BusyError(problem, retry_after_s(response.headers))
     raise UnavailableError(problem)

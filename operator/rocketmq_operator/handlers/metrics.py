@@ -1,6 +1,6 @@
 """The operator's own metrics, and where they and its health are served."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -45,13 +45,18 @@ class Metrics:
 
 
 class HealthServer:
-    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (the API server was heard lately)."""
+    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (the API server was heard lately and has all our kinds)."""
 
     def __init__(
-        self, metrics: Metrics, ready: Callable[[], bool], alive: Callable[[], bool] = lambda: True
+        self,
+        metrics: Metrics,
+        ready: Callable[[], bool],
+        alive: Callable[[], bool] = lambda: True,
+        missing: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Take what is shown."""
+        """Take what is shown; `missing` returns the kinds that the API server has not."""
         self._alive: Final = alive
+        self._missing: Final = missing
         self._metrics: Final = metrics
         self._ready: Final = ready
         application = web.Application()
@@ -79,7 +84,10 @@ class HealthServer:
         return web.Response(status=200 if alive else 503, text="ok\n" if alive else "a watch is dead\n")
 
     async def _serve_readyz(self, _: web.Request) -> web.Response:
-        ready = self._ready()
-        return web.Response(
-            status=200 if ready else 503, text="ok\n" if ready else "the API server is silent\n"
-        )
+        missing = self._missing()
+        if not self._ready():
+            return web.Response(status=503, text="the API server is silent\n")
+        if missing:
+            kinds = ", ".join(missing)
+            return web.Response(status=503, text=f"no kind {kinds}: apply the chart's definitions (crds/)\n")
+        return web.Response(text="ok\n")

@@ -1,7 +1,9 @@
 """The running operator: the parts put together, and what a watch brings handed to them.
 
-kopf watches and reconnects. Its handlers here are `on.event` only: they need no finalizer, write no annotation, and say
-no more than "look". What was missed while a watch was down is found by the regular pass.
+Our own kinds come by the reflections (`clients.reflection`): they go on when a definition is deleted and applied again, and find a kind
+that comes later. kopf settles at its start which kinds it watches and ends when one is gone, so it watches only pods and Jobs, which every
+Kubernetes has. Its handlers are `on.event` only: they need no finalizer, write no annotation, and say no more than "look". What was
+missed while a watch was down is found by the regular pass.
 """
 
 import logging
@@ -14,15 +16,13 @@ import kopf
 from rocketmq_operator.api.names import (
     CLUSTER_KIND,
     CLUSTER_LABEL,
-    CONSUMER_GROUP_KIND,
+    FAILOVER_KIND,
     GROUP,
     GROUP_KIND,
     GROUP_LABEL,
     REPORT_KIND,
     REPORT_LABEL,
     SWITCHOVER_ANNOTATION,
-    TOPIC_KIND,
-    VERSION,
 )
 from rocketmq_operator.clients.reflection import OURS
 from rocketmq_operator.handlers.takeover import Takeover
@@ -56,8 +56,8 @@ class Watched:
     on_cluster: ClusterWatch
 
 
-Known = dict[Resource, tuple[int, str]]
-"""Of each resource the generation and the switchover asked for that it was woken for."""
+Known = dict[Resource, tuple[str, int, str, bool]]
+"""Of each resource the UID, the generation, the switchover asked for and whether it is to go, for which it was woken."""
 
 
 class EndlessDelays:
@@ -73,7 +73,6 @@ class EndlessDelays:
 def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     """Return kopf's registry with our handlers."""
     registry = kopf.OperatorRegistry()
-    known: Known = {}
 
     @kopf.on.login(registry=registry)
     async def login(**arguments: Any) -> Any:  # noqa: ANN401 - kopf's own types
@@ -83,35 +82,9 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
         apply_settings(settings)
 
-    @kopf.on.event(GROUP, VERSION, CLUSTER_KIND.plural, registry=registry)
-    async def on_cluster(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
-        resource = _resource(CLUSTER_KIND.kind, body)
-        if type == "DELETED":
-            watched.on_cluster.gone(resource.namespace, resource.name)
-        else:
-            watched.on_cluster.there(resource.namespace, resource.name, dict(body))
-        _wake_if_new(watched, known, resource, body, type)
-
-    @kopf.on.event(GROUP, VERSION, GROUP_KIND.plural, registry=registry)
-    async def on_group(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
-        resource = _resource(GROUP_KIND.kind, body)
-        if type == "DELETED":
-            watched.takeover.forget(resource.namespace, resource.name)
-        _wake_if_new(watched, known, resource, body, type)
-
     @kopf.on.event("pods", labels={CLUSTER_LABEL: kopf.PRESENT}, registry=registry)
     async def on_pod(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
         note_pod(watched, dict(body), gone=type == "DELETED")
-
-    _watch_reports(registry, watched, known)
-    _watch_metadata(registry, watched, known)
-    return registry
-
-
-def _watch_reports(registry: kopf.OperatorRegistry, watched: Watched, known: Known) -> None:
-    @kopf.on.event(GROUP, VERSION, REPORT_KIND.plural, registry=registry)
-    async def on_report(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
-        _wake_if_new(watched, known, _resource(REPORT_KIND.kind, body), body, type)
 
     @kopf.on.event("batch", "v1", "jobs", labels={REPORT_LABEL: kopf.PRESENT}, registry=registry)
     async def on_run(body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf's own types
@@ -119,15 +92,43 @@ def _watch_reports(registry: kopf.OperatorRegistry, watched: Watched, known: Kno
         name = metadata["labels"][REPORT_LABEL]
         watched.work.wake(Resource(REPORT_KIND.kind, metadata["namespace"], name))
 
+    return registry
 
-def _watch_metadata(registry: kopf.OperatorRegistry, watched: Watched, known: Known) -> None:
-    @kopf.on.event(GROUP, VERSION, TOPIC_KIND.plural, registry=registry)
-    async def on_topic(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
-        _wake_if_new(watched, known, _resource(TOPIC_KIND.kind, body), body, type)
 
-    @kopf.on.event(GROUP, VERSION, CONSUMER_GROUP_KIND.plural, registry=registry)
-    async def on_consumer_group(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
-        _wake_if_new(watched, known, _resource(CONSUMER_GROUP_KIND.kind, body), body, type)
+class Changes:
+    """Hands what the reflections are told of to whoever must look."""
+
+    def __init__(self, watched: Watched) -> None:
+        """Take who is told."""
+        self._watched: Final = watched
+        self._known: Final[Known] = {}
+
+    def note(self, kind: str, body: Mapping[str, Any], gone: bool) -> None:
+        """Have a look at a resource of ours that changed, or at the owner of a child that did; what is kept shows the change already."""
+        if kind not in OURS:
+            _wake_owner(self._watched.work, body)
+        elif kind != FAILOVER_KIND.kind:
+            self._note_own(_resource(kind, body), body, gone=gone)
+
+    def _note_own(self, resource: Resource, body: Mapping[str, Any], *, gone: bool) -> None:
+        """Wake for a new spec or a person's wish, not for the status that we write ourselves."""
+        where = (resource.namespace, resource.name)
+        if resource.kind == CLUSTER_KIND.kind:
+            clusters = self._watched.on_cluster
+            clusters.gone(*where) if gone else clusters.there(*where, body)
+        if resource.kind == GROUP_KIND.kind and gone:
+            self._watched.takeover.forget(*where)
+        metadata = body["metadata"]
+        asked = (metadata.get("annotations") or {}).get(SWITCHOVER_ANNOTATION, "")
+        going = "deletionTimestamp" in metadata
+        news = (metadata.get("uid", ""), metadata.get("generation", 0), asked, going)
+        if gone:
+            self._known.pop(resource, None)
+        elif self._known.get(resource) == news:
+            return
+        else:
+            self._known[resource] = news
+        self._watched.work.wake(resource)
 
 
 def apply_settings(settings: kopf.OperatorSettings) -> None:
@@ -145,14 +146,8 @@ def apply_settings(settings: kopf.OperatorSettings) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
-def note_change(work: Work, kind: str, body: Mapping[str, Any]) -> None:
-    """Have a look at the owner of a child that changed; what is kept shows the change already. Our own kinds are watched by kopf."""
-    if kind not in OURS:
-        _wake_owner(work, body)
-
-
 def note_pod(watched: Watched, body: dict[str, Any], *, gone: bool) -> None:
-    """Hand a pod to whoever knows its group; its owner is looked at when what is kept has it (`note_change`)."""
+    """Hand a pod to whoever knows its group; its owner is looked at when what is kept has it (`Changes`)."""
     group = body["metadata"].get("labels", {}).get(GROUP_LABEL)
     if group is not None:
         watched.takeover.note_pod(body["metadata"]["namespace"], group, pod_seen(body), gone=gone)
@@ -165,26 +160,6 @@ def _wake_owner(work: Work, body: Mapping[str, Any]) -> None:
         work.wake(Resource(GROUP_KIND.kind, metadata["namespace"], group), told=False)
     elif cluster := labels.get(CLUSTER_LABEL):
         work.wake(Resource(CLUSTER_KIND.kind, metadata["namespace"], cluster), told=False)
-
-
-def _wake_if_new(
-    watched: Watched,
-    known: Known,
-    resource: Resource,
-    body: Mapping[str, Any],
-    type_: str | None,
-) -> None:
-    """Wake for a new spec or a person's wish, not for the status that we write ourselves."""
-    metadata = body["metadata"]
-    asked = metadata.get("annotations", {}).get(SWITCHOVER_ANNOTATION, "")
-    news = (metadata.get("generation", 0), asked)
-    if type_ == "DELETED":
-        known.pop(resource, None)
-    elif known.get(resource) == news:
-        return
-    else:
-        known[resource] = news
-    watched.work.wake(resource)
 
 
 def _resource(kind: str, body: Mapping[str, Any]) -> Resource:

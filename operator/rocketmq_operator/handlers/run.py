@@ -21,13 +21,13 @@ from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
-from rocketmq_operator.clients.reflection import SILENT_MAX_S, Reflections
+from rocketmq_operator.clients.reflection import OURS, SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.clients.stream import HttpStream, Stream
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
-from rocketmq_operator.handlers.operator import Watched, note_change, registry_for
+from rocketmq_operator.handlers.operator import Changes, Watched, registry_for
 from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
@@ -125,8 +125,9 @@ class Operator:
             hold=self._hold_group,
         )
         self.following: Final = Following(self.takeover, session)
+        self._watched: Final = Watched(self.work, self.takeover, self.following)
         self.reflections: Final = Reflections(
-            kube, stream, options.namespaces, time.monotonic, on_change=self._note_change
+            kube, stream, options.namespaces, time.monotonic, on_change=Changes(self._watched).note
         )
         world = World(
             kube,
@@ -149,6 +150,7 @@ class Operator:
             self.metrics,
             lambda: self.leadership.silence_s < HEARD_MAX_S,
             lambda: not is_deaf(self.reflections.silence_s, self.leadership.heard_for_s),
+            lambda: self.reflections.missing,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -165,7 +167,7 @@ class Operator:
         hearing = asyncio.create_task(_hear_signals(stop, ready), name="signals")
         try:
             await kopf.operator(
-                registry=registry_for(Watched(self.work, self.takeover, self.following)),
+                registry=registry_for(self._watched),
                 standalone=True,
                 clusterwide=not self._options.namespaces,
                 namespaces=tuple(self._options.namespaces),
@@ -230,9 +232,6 @@ class Operator:
         # What the event tells is asked of the controllers in every pass.
         self.work.wake(Resource(GROUP_KIND.kind, namespace, group), told=False)
 
-    def _note_change(self, kind: str, body: Mapping[str, Any]) -> None:
-        note_change(self.work, kind, body)
-
 
 def is_deaf(silence_s: float, heard_for_s: float) -> bool:
     """Tell whether a watch is dead: silent for long, while the API server answers what it is asked for as long.
@@ -263,10 +262,11 @@ async def run(options: Options) -> int:
     except UnavailableError as error:
         _LOG.error("%s", error)
         return 1
-    if missing:
-        # Nobody tells when they come: what is watched is settled at the start. Kubernetes starts us again until they are there.
-        _LOG.error("this Kubernetes has no %s", ", ".join(missing))
+    if others := [kind for kind in missing if kind not in OURS]:
+        _LOG.error("this Kubernetes has no %s: it is too old", ", ".join(others))
         return 1
+    if missing:
+        _LOG.warning("no kind %s yet: apply the chart's definitions (crds/)", ", ".join(missing))
     kube, fast_kube = KubeClient(dynamic), KubeClient(dynamic, TAKEOVER_THREADS)
     resolver = ServiceResolver(kube, aiohttp.ThreadedResolver())
     connector = aiohttp.TCPConnector(resolver=resolver)

@@ -9,6 +9,7 @@ import pytest
 from rocketmq_operator.clients.api import BusyError, UnavailableError
 from rocketmq_operator.clients.reflection import (
     BACKOFF_MAX_S,
+    MISSING_POLL_S,
     RELIST_S,
     SECRET_S,
     SILENT_MAX_S,
@@ -17,7 +18,7 @@ from rocketmq_operator.clients.reflection import (
     StaleError,
     WriteError,
 )
-from rocketmq_operator.clients.stream import GoneError
+from rocketmq_operator.clients.stream import GoneError, KindMissingError
 from testkit.kube_memory import MemoryKube
 
 Json = dict[str, Any]
@@ -84,11 +85,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> _Server:
 class _Running:
     """A reflection of pods that runs for as long as the context lasts."""
 
-    def __init__(self, server: _Server) -> None:
+    def __init__(self, server: _Server, kind: str = "Pod") -> None:
         self.told: list[tuple[str, bool]] = []
-        self.kept = Reflection(server, "Pod", "shop", server.clock, self._told)
+        self.kept = Reflection(server, kind, "shop", server.clock, self._told)
 
-    def _told(self, kind: str, found: Json) -> None:
+    def _told(self, kind: str, found: Json, gone: bool) -> None:
         name = found["metadata"]["name"]
         self.told.append((name, self.kept.get("shop", name) is not None))
 
@@ -267,3 +268,54 @@ async def test_a_secret_is_asked_for_by_name_and_remembered_for_a_while(server: 
     await kept.get("Secret", "shop", "token")
     assert kube.asked == 3
     task.cancel()
+
+
+async def test_a_kind_that_is_deleted_is_forgotten_and_found_when_it_is_applied_again(
+    server: _Server,
+) -> None:
+    server.pods["prices"] = _pod("prices", 1)
+    running = _Running(server, "Topic")
+    async with running as kept:
+        assert running.told == [("prices", True)], "what the first list brings is told"
+        server.pods.clear()
+        server.failures += [KindMissingError("404")] * 100
+        server.end_watch(KindMissingError("404"))
+        await _until(lambda: server.lists == 50)
+        assert running.told[1:] == [("prices", False)], "the objects went with their kind"
+        assert (kept.missing, kept.fresh) == (True, False)
+        assert kept.silence_s <= MISSING_POLL_S, "an answer is no silence: a restart would mend nothing"
+        assert set(server.slept) == {MISSING_POLL_S}
+        server.failures.clear()
+        server.pods["prices"] = _pod("prices", 9)
+        await _until(lambda: kept.fresh)
+        assert (running.told[2:], kept.missing) == ([("prices", True)], False)
+        server.put("ADDED", _pod("rates", 10))
+        await _until(lambda: ("rates", True) in running.told)
+
+
+async def test_a_kind_that_was_missing_at_the_start_is_found_when_it_comes(server: _Server) -> None:
+    server.failures += [KindMissingError("404")] * 3
+    server.pods["prices"] = _pod("prices", 1)
+    running = _Running(server, "Topic")
+    async with running as kept:
+        assert (running.told, kept.missing) == ([("prices", True)], False)
+
+
+async def test_a_list_anew_tells_what_became_of_our_own_objects_meanwhile(server: _Server) -> None:
+    server.pods |= {name: _pod(name, 1) for name in ("kept", "changed", "gone")}
+    running = _Running(server, "Topic")
+    async with running:
+        running.told.clear()
+        server.pods |= {"changed": _pod("changed", 2), "new": _pod("new", 3)}
+        del server.pods["gone"]
+        server.end_watch(GoneError("410"))
+        await _until(lambda: len(running.told) == 3)
+        assert sorted(running.told) == [("changed", True), ("gone", False), ("new", True)]
+
+
+async def test_a_watch_that_is_refused_after_each_list_is_begun_more_and_more_rarely(server: _Server) -> None:
+    async with _Running(server):
+        for _ in range(12):
+            server.end_watch(GoneError("410"))
+        await _until(lambda: server.lists == 13)
+        assert server.slept[-1] >= BACKOFF_MAX_S / 2

@@ -15,10 +15,10 @@ from rocketmq_operator.api.names import BROKERS_FINALIZER, SWITCHOVER_ANNOTATION
 from rocketmq_operator.clients.reflection import KINDS
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.operator import (
+    Changes,
     EndlessDelays,
     Watched,
     apply_settings,
-    note_change,
     note_pod,
     registry_for,
 )
@@ -67,10 +67,12 @@ def _body(
     generation: int,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    uid: str = "uid-1",
 ) -> kopf.Body:
     metadata = {
         "name": name,
         "namespace": "shop",
+        "uid": uid,
         "generation": generation,
         "labels": labels or {},
         "annotations": annotations or {},
@@ -78,37 +80,50 @@ def _body(
     return kopf.Body({"metadata": metadata, "spec": {}, "status": {}})  # type: ignore[typeddict-item]  # enough of one
 
 
-async def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
+def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
     watched, work, _ = _watched()
-    on_group = _handlers(registry_for(watched))["on_group"]
+    changes = Changes(watched)
     for generation in (1, 1, 2):
-        await on_group(type="MODIFIED", body=_body("orders", generation))
+        changes.note("BrokerGroup", _body("orders", generation), gone=False)
     assert work.woken == [Resource("BrokerGroup", "shop", "orders")] * 2
 
 
-async def test_a_switchover_that_is_asked_for_wakes_once() -> None:
+def test_a_switchover_that_is_asked_for_wakes_once() -> None:
     watched, work, _ = _watched()
-    on_group = _handlers(registry_for(watched))["on_group"]
+    changes = Changes(watched)
     for asked in ({}, {SWITCHOVER_ANNOTATION: "7"}, {SWITCHOVER_ANNOTATION: "7", "other": "x"}):
-        await on_group(type="MODIFIED", body=_body("orders", 1, annotations=asked))
+        changes.note("BrokerGroup", _body("orders", 1, annotations=asked), gone=False)
     assert len(work.woken) == 2
 
 
-async def test_a_group_that_is_deleted_and_made_again_is_looked_at() -> None:
+def test_a_group_that_is_deleted_and_made_again_is_looked_at() -> None:
     watched, work, _ = _watched()
-    on_group = _handlers(registry_for(watched))["on_group"]
-    for type_ in ("ADDED", "DELETED", "ADDED"):
-        await on_group(type=type_, body=_body("orders", 1))
+    changes = Changes(watched)
+    for gone in (False, True, False):
+        changes.note("BrokerGroup", _body("orders", 1), gone=gone)
     assert len(work.woken) == 3
 
 
-async def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
+def test_a_group_that_was_made_again_unseen_is_looked_at() -> None:
+    watched, work, _ = _watched()
+    changes = Changes(watched)
+    for uid in ("uid-1", "uid-2"):
+        changes.note("BrokerGroup", _body("orders", 1, uid=uid), gone=False)
+    assert len(work.woken) == 2
+
+
+def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
     watched, _, clusters = _watched()
-    on_cluster = _handlers(registry_for(watched))["on_cluster"]
-    await on_cluster(type=None, body=_body("main", 1))
+    changes = Changes(watched)
+    changes.note("RocketMQCluster", _body("main", 1), gone=False)
     assert clusters.names == {"shop/main"}
-    await on_cluster(type="DELETED", body=_body("main", 1))
+    changes.note("RocketMQCluster", _body("main", 1), gone=True)
     assert clusters.names == set()
+
+
+def test_kopf_watches_only_kinds_that_every_kubernetes_has() -> None:
+    handlers = registry_for(_watched()[0])._watching.get_all_handlers()
+    assert {handler.fn.__name__ for handler in handlers} == {"on_pod", "on_run"}
 
 
 @pytest.mark.parametrize(
@@ -128,32 +143,32 @@ async def test_a_child_wakes_whose_it_is_when_what_is_kept_has_the_change(
     body = dict(_body("some-0", 1, labels))
     note_pod(watched, body, gone=False)
     assert work.woken == [], "what is kept may not have it yet"
-    note_change(work, "Pod", body)
+    changes = Changes(watched)
+    changes.note("Pod", body, gone=False)
     assert (work.woken, work.told) == ([Resource(*woken)], [False])
-    note_change(work, "BrokerGroup", body)
-    assert len(work.woken) == 1, "our own kinds are told of by their generation"
+    changes.note("Failover", body, gone=False)
+    assert len(work.woken) == 1, "a record is written by the operator itself"
 
 
 def test_what_the_operator_makes_pods_with_is_followed() -> None:
     assert {"StatefulSet", "Deployment", "Pod"} <= set(KINDS)
 
 
-async def test_a_report_is_looked_at_when_its_spec_changes_and_when_a_run_of_it_does() -> None:
+async def test_a_report_is_looked_at_when_a_run_of_it_changes() -> None:
     watched, work, _ = _watched()
-    handlers = _handlers(registry_for(watched))
-    for generation in (1, 1, 2):
-        await handlers["on_report"](type="MODIFIED", body=_body("weekly", generation))
-    await handlers["on_run"](body=_body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}))
-    assert work.woken == [Resource("SLOReport", "shop", "weekly")] * 3
+    on_run = _handlers(registry_for(watched))["on_run"]
+    await on_run(body=_body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}))
+    assert work.woken == [Resource("SLOReport", "shop", "weekly")]
 
 
-@pytest.mark.parametrize(("handler", "kind"), [("on_topic", "Topic"), ("on_consumer_group", "ConsumerGroup")])
-async def test_a_topic_or_consumer_group_is_looked_at_when_its_spec_changes(handler: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "SLOReport", "Topic", "ConsumerGroup"])
+def test_each_kind_of_ours_is_followed_and_looked_at_when_its_spec_changes(kind: str) -> None:
     watched, work, _ = _watched()
-    handlers = _handlers(registry_for(watched))
+    changes = Changes(watched)
     for generation in (1, 1, 2):
-        await handlers[handler](type="MODIFIED", body=_body("prices", generation))
+        changes.note(kind, _body("prices", generation), gone=False)
     assert work.woken == [Resource(kind, "shop", "prices")] * 2
+    assert kind in KINDS
 
 
 def test_the_finalizer_of_topics_is_not_the_one_that_kopf_takes_away() -> None:
@@ -175,13 +190,21 @@ async def test_health_and_metrics_are_served() -> None:
     ready, alive = False, True
     metrics = Metrics(lambda: True)
     metrics.steps.labels(step="Apply").inc()
-    server = HealthServer(metrics, lambda: ready, lambda: alive)
+    missing: list[str] = []
+    server = HealthServer(metrics, lambda: ready, lambda: alive, lambda: missing)
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         assert (await session.get("/livez")).status == 200
         assert (await session.get("/readyz")).status == 503
         ready = True
         assert (await session.get("/readyz")).status == 200
+        missing.append("Topic")
+        answer = await session.get("/readyz")
+        assert (answer.status, await answer.text()) == (
+            503,
+            "no kind Topic: apply the chart's definitions (crds/)\n",
+        )
+        assert (await session.get("/livez")).status == 200, "a restart brings no definition"
         alive = False
         assert (await session.get("/livez")).status == 503, "a dead watch is mended by a restart"
         text = await (await session.get("/metrics")).text()
