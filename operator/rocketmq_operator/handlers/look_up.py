@@ -5,6 +5,7 @@ the write are milliseconds in which somebody else may take the name; server-side
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
 from rocketmq_operator.clients.api import Json, Kube
 from rocketmq_operator.handlers.observe import InvalidSpecError, validated
+from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.claimed_names import cluster_claim, group_claim, report_claim
 from rocketmq_operator.plan.objects import ObjectKey, Owner, key_of
@@ -29,21 +31,19 @@ async def with_names_looked_up(kube: Kube, observed: Looked, plan: Plan) -> Look
     Raises:
         UnavailableError: the API server does not answer.
     """
-    names = _unknown(observed, plan)
-    if not names:
+    keys = _unknown(observed, plan)
+    if not keys:
         return observed
     namespace = observed.owner.namespace
     found, reserved = await asyncio.gather(
-        asyncio.gather(*(kube.get(kind, namespace, name) for kind, name in sorted(names))),
-        _reserved(kube, observed.owner, names),
+        asyncio.gather(*(kube.get(kind, namespace, name) for kind, name in sorted(keys))),
+        _reserved(kube, observed.owner, keys),
     )
     live = {
-        key: {"kind": key.kind} | one
-        for key, one in zip(sorted(names), found, strict=True)
-        if one is not None
+        key: {"kind": key.kind} | one for key, one in zip(sorted(keys), found, strict=True) if one is not None
     }
     before = observed.looked_up
-    after = LookedUp(before.asked | names, {**before.live, **live}, {**before.reserved, **reserved})
+    after = LookedUp(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
     return replace(observed, looked_up=after)
 
 
@@ -53,20 +53,28 @@ def _unknown(observed: ObservedCluster | ObservedGroup | ObservedReport, plan: P
     match observed:
         case ObservedGroup():
             claim = group_claim(owner.name, observed.spec)
-            known |= {ObjectKey("Pod", name): {} for name in observed.pods}
+            known |= _running(observed.pods)
             known |= {ObjectKey(FAILOVER_KIND.kind, name): {} for name in observed.records}
         case ObservedCluster():
             claim = cluster_claim(owner.name, observed.spec)
-            known |= {ObjectKey("Pod", name): {} for name in observed.pods}
+            known |= _running(observed.pods)
             known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
         case ObservedReport():
             claim = report_claim(owner.name)
     return unknown_names(claim, plan, known, observed.looked_up)
 
 
-async def _reserved(kube: Kube, owner: Owner, names: frozenset[ObjectKey]) -> dict[ObjectKey, str]:
+def _running(pods: Iterable[str]) -> dict[ObjectKey, Json]:
+    """Return pods that there are, and the volumes on which they run: one that a person restored may have no label."""
+    found: dict[ObjectKey, Json] = {}
+    for pod in pods:
+        found |= {ObjectKey("Pod", pod): {}, ObjectKey("PersistentVolumeClaim", names.claim(pod)): {}}
+    return found
+
+
+async def _reserved(kube: Kube, owner: Owner, keys: frozenset[ObjectKey]) -> dict[ObjectKey, str]:
     """Return those of the names that an older resource of ours claims."""
-    if all(kind in {FAILOVER_KIND.kind, *OF_STATEFUL_SET} for kind, _ in names):
+    if all(kind in {FAILOVER_KIND.kind, *OF_STATEFUL_SET} for kind, _ in keys):
         return {}
     kinds = (CLUSTER_KIND.kind, GROUP_KIND.kind, REPORT_KIND.kind)
     lists = await asyncio.gather(*(kube.find(kind, owner.namespace, {}) for kind in kinds))
@@ -76,7 +84,7 @@ async def _reserved(kube: Kube, owner: Owner, names: frozenset[ObjectKey]) -> di
     for one in every:
         if own_age is None or _age(one) >= own_age or "deletionTimestamp" in one["metadata"]:
             continue
-        theirs = _claim_of(one).keys & names
+        theirs = _claim_of(one).keys & keys
         reserved |= dict.fromkeys(theirs, " ".join(key_of(one)))
     return reserved
 

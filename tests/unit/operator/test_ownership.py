@@ -237,6 +237,16 @@ def _claims(world: OperatorWorld) -> list[str]:
     )
 
 
+async def test_a_volume_without_labels_on_which_a_member_runs_does_not_keep_its_group_from_growing() -> None:
+    world = OperatorWorld({"replicas": 2})
+    await world.settle()
+    world.get("PersistentVolumeClaim", "data-orders-1")["metadata"]["labels"] = {}
+    world.write_group({"replicas": 3})
+    await world.settle()
+    assert world.condition("Ready") == ("True", "Serving")
+    assert world.has("Pod", "orders-2")
+
+
 async def test_a_volume_that_another_groups_log_replica_left_is_not_taken() -> None:
     world = OperatorWorld(FULL)
     await world.settle()
