@@ -44,6 +44,15 @@ _NAME_RULE: Final = {
     "digits and -, beginning with a letter, because services carry it'",
     "reason": "FieldValueInvalid",
 }
+_GROUP_NAME_RULE: Final = {
+    "rule": "self.metadata.name != self.spec.cluster + '-controller' && self.metadata.name != self.spec.cluster + '-nameserver' && "
+    "self.metadata.name != self.spec.cluster + '-proxy' && "
+    "!((self.metadata.name.startsWith(self.spec.cluster + '-controller-') || "
+    "self.metadata.name.startsWith(self.spec.cluster + '-nameserver-')) && self.metadata.name.matches('-[0-4]$'))",
+    "message": "metadata.name: not that of an object of its cluster, such as <cluster>-controller, <cluster>-nameserver, <cluster>-proxy",
+    "messageExpression": "'metadata.name is ' + self.metadata.name + ': cluster ' + self.spec.cluster + ' has objects of that name'",
+    "reason": "FieldValueInvalid",
+}
 
 
 def custom_resource_definitions() -> tuple[Json, ...]:
@@ -79,7 +88,7 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _column("Last-Failover", ".status.lastFailover", priority=1),
                 _AGE,
             ),
-            rules=(_NAME_RULE,),
+            rules=(_NAME_RULE, _GROUP_NAME_RULE),
             scale={
                 "specReplicasPath": ".spec.replicas",
                 "statusReplicasPath": ".status.replicas",

@@ -6,8 +6,6 @@ the write are milliseconds in which somebody else may take the name; server-side
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import TypeVar
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -22,18 +20,18 @@ from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.ownership import OF_STATEFUL_SET, Claim, LookedUp, unknown_names
 from rocketmq_operator.plan.report_seen import ObservedReport
 
-Looked = TypeVar("Looked", ObservedCluster, ObservedGroup, ObservedReport)
+Observed = ObservedCluster | ObservedGroup | ObservedReport
 
 
-async def with_names_looked_up(kube: Kube, observed: Looked, plan: Plan) -> Looked:
-    """Return the look with what has the names that the plan is about to write first; the same look if it writes no new name.
+async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp | None:
+    """Return what has the names that the plan is about to write first, added to what is known; None if it writes no new name.
 
     Raises:
         UnavailableError: the API server does not answer.
     """
     keys = _unknown(observed, plan)
     if not keys:
-        return observed
+        return None
     namespace = observed.owner.namespace
     found, reserved = await asyncio.gather(
         asyncio.gather(*(kube.get(kind, namespace, name) for kind, name in sorted(keys))),
@@ -43,11 +41,10 @@ async def with_names_looked_up(kube: Kube, observed: Looked, plan: Plan) -> Look
         key: {"kind": key.kind} | one for key, one in zip(sorted(keys), found, strict=True) if one is not None
     }
     before = observed.looked_up
-    after = LookedUp(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
-    return replace(observed, looked_up=after)
+    return LookedUp(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
 
 
-def _unknown(observed: ObservedCluster | ObservedGroup | ObservedReport, plan: Plan) -> frozenset[ObjectKey]:
+def _unknown(observed: Observed, plan: Plan) -> frozenset[ObjectKey]:
     owner = observed.owner
     known = dict(observed.children)
     match observed:
@@ -78,7 +75,9 @@ async def _reserved(kube: Kube, owner: Owner, keys: frozenset[ObjectKey]) -> dic
         return {}
     kinds = (CLUSTER_KIND.kind, GROUP_KIND.kind, REPORT_KIND.kind)
     lists = await asyncio.gather(*(kube.find(kind, owner.namespace, {}) for kind in kinds))
-    every = [{"kind": kind} | one for kind, found in zip(kinds, lists, strict=True) for one in found]
+    every: list[Json] = [
+        {"kind": kind} | one for kind, found in zip(kinds, lists, strict=True) for one in found
+    ]
     own_age = next((_age(one) for one in every if one["metadata"]["uid"] == owner.uid), None)
     reserved: dict[ObjectKey, str] = {}
     for one in every:

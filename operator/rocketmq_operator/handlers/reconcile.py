@@ -28,7 +28,7 @@ from rocketmq_operator.handlers.events import (
     announce_left_behind,
     announce_run,
 )
-from rocketmq_operator.handlers.look_up import with_names_looked_up
+from rocketmq_operator.handlers.look_up import look_up_names
 from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
@@ -157,8 +157,9 @@ async def _worked_off(
     observed = await look()
     while observed is not None:
         plan = plan_of(observed)
-        if (with_names := await with_names_looked_up(shell.world.kube, observed, plan)) is not observed:
-            observed, plan = with_names, plan_of(with_names)
+        if (names := await look_up_names(shell.world.kube, observed, plan)) is not None:
+            observed = replace(observed, looked_up=names)
+            plan = plan_of(observed)
         if not steps_left or not (plan.steps or since_look):
             return observed, plan
         if not plan.steps or since_look >= LOOK_STEPS_MAX:

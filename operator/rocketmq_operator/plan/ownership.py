@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketmq_operator.plan.actions import Apply, Plan, Step, Wait, name_taken
+from rocketmq_operator.plan.actions import Apply, Plan, Wait, name_taken
 from rocketmq_operator.plan.objects import Children, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.objects import is_ours as is_child
 
@@ -77,16 +77,14 @@ def taken(owner: Owner, claim: Claim, children: Children, looked_up: LookedUp) -
 
 def unknown_names(claim: Claim, plan: Plan, children: Children, looked_up: LookedUp) -> frozenset[ObjectKey]:
     """Return the names to look up before this plan is carried out: none unless it makes an object."""
-    made = {key_of(step.body) for step in plan.steps if _makes(step, children)}
+    made = {key_of(step.body) for step in plan.steps if isinstance(step, Apply) and _makes(step, children)}
     if not made:
         return frozenset()
     return (claim.keys | made) - children.keys() - looked_up.asked
 
 
-def _makes(step: Step, children: Children) -> bool:
+def _makes(step: Apply, children: Children) -> bool:
     """Tell whether a step makes an object, or has a StatefulSet make more of them."""
-    if not isinstance(step, Apply):
-        return False
     live = children.get(key_of(step.body))
     if live is None:
         return True

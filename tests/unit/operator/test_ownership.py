@@ -1,6 +1,5 @@
 """Objects of somebody else, found by name only: none is taken over, changed or deleted; orphans of ours are adopted."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.handlers.reconcile import RESYNC_S, reconcile
-from rocketmq_operator.plan.claimed_names import cluster_claim, group_claim, report_claim
+from rocketmq_operator.plan.claimed_names import cluster_claim, group_claim
 from rocketmq_operator.plan.objects import ObjectKey
 from testkit.kube_memory import MemoryKube
 from testkit.membership_memory import NAMESPACE
@@ -346,41 +345,6 @@ async def test_a_group_that_grew_into_a_younger_groups_names_leaves_the_younger_
     assert world.condition("Progressing", name="orders") == ("True", "NameTaken")
     assert world.condition("Progressing", name="orders-log")[1] != "NameTaken"
     assert world.kube.births == births
-
-
-SUFFIXES = [
-    "log",
-    "0",
-    "1",
-    "log-0",
-    "controller",
-    "controller-0",
-    "nameserver",
-    "nameserver-1",
-    "proxy",
-    "objectives",
-]
-CLAIMS = {
-    "group": lambda name: group_claim(name, _spec({"replicas": 3, "logReplicas": 3})),
-    "cluster": lambda name: cluster_claim(name, _cluster_spec({"controllers": {"replicas": 5}})),
-    "report": report_claim,
-}
-SHARED = {
-    ("group", "group"): {"log", "0", "1", "log-0"},
-    ("group", "cluster"): {"controller", "controller-0", "nameserver", "nameserver-1", "proxy"},
-    ("group", "report"): {"objectives"},
-}
-
-
-@pytest.mark.parametrize(("longer", "shorter"), list(itertools.product(CLAIMS, CLAIMS)), ids="-".join)
-def test_only_these_names_of_two_resources_meet(longer: str, shorter: str) -> None:
-    met = {suffix for suffix in SUFFIXES if CLAIMS[longer](f"a-{suffix}").keys & CLAIMS[shorter]("a").keys}
-    assert met == SHARED.get((longer, shorter), set())
-
-
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(CLAIMS, 2)), ids="-".join)
-def test_resources_of_two_kinds_may_have_the_same_name(one: str, other: str) -> None:
-    assert CLAIMS[one]("a").keys & CLAIMS[other]("a").keys == set()
 
 
 async def test_names_are_looked_up_only_before_something_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
