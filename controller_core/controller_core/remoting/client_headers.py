@@ -98,8 +98,17 @@ class GetOffsetRequestHeader(Header, frozen=True):
     committed: bool | None = None
 
 
+class QueryConsumerOffsetRequestHeader(Header, frozen=True):
+    """14 QUERY_CONSUMER_OFFSET of one queue."""
+
+    consumer_group: str
+    topic: str
+    queue_id: JavaInt
+    set_zero_if_not_found: bool | None = None
+
+
 class GetOffsetResponseHeader(Header, frozen=True):
-    """Answer to 30 and 31, a queue offset counted in messages."""
+    """Answer to 14, 30 and 31, a queue offset counted in messages."""
 
     offset: JavaLong
 
