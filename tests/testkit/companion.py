@@ -74,6 +74,15 @@ class BrokerCompanion:
         events = [json.loads(line) for line in (await self._text("v1/events?follow=false")).splitlines()]
         return [event for event in events if event["kind"] == kind]
 
+    async def hand_over(self) -> dict[str, Any]:
+        """Have its broker handed over; return the answer."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"http://{self.http}/v1/handover") as response,
+        ):
+            found: dict[str, Any] = await response.json()
+            return found
+
     async def _text(self, path: str) -> str:
         """Return what it answers; nothing while it does not."""
         try:

@@ -3,7 +3,7 @@
 Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
 (1006), one compares what the broker and its master know besides the log (`metadata_watch`). Each keeps its newest answer;
 HTTP shows all, joined. Of itself it changes nothing, neither at the broker nor at the controllers; the fence (`fencing`)
-and putting lost metadata back do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is
+putting lost metadata back, and putting back checkpoints of POP consumers (`revive_watch`) do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is
 done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs it: a broker's container,
 which has no program of ours, calls it from its preStop over loopback.
 
@@ -48,6 +48,7 @@ from ha_sidecar.roles.leaving import Ending, leave
 from ha_sidecar.roles.looking import ask_broker, ask_group
 from ha_sidecar.roles.metadata_watch import MetadataWatch
 from ha_sidecar.roles.replication_history import ReplicationHistory
+from ha_sidecar.roles.revive_watch import ReviveWatch
 from ha_sidecar.roles.waiting import WaitingRoom
 from ha_sidecar.roles.warming import warm
 
@@ -81,6 +82,15 @@ class Companion:
         self._metadata: Final = MetadataWatch(
             config, self._events, lambda: self._broker_facts, lambda: self._group_facts
         )
+        self._revive: ReviveWatch | None = None
+        if config.broker_metrics is not None:
+            self._revive = ReviveWatch(
+                config,
+                config.broker_metrics,
+                self._events,
+                lambda: self._broker_facts,
+                lambda: self._group_facts,
+            )
         self._hold: ClientHold | None = None
         self._room: Final = WaitingRoom(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
@@ -102,6 +112,8 @@ class Companion:
             works = [self._watch_broker(), self._watch_group(), self._metadata.run()]
             if self._fencing is not None:
                 works.append(self._fencing.run())
+            if self._revive is not None:
+                works.append(self._revive.run())
             if self._config.hold_ms:
                 self._hold = ClientHold(
                     self._config.broker,
@@ -239,12 +251,20 @@ class Companion:
 
     async def _hand_over(self) -> tuple[int, dict[str, Any]]:
         try:
-            return 200, asdict(await Handover(self._config).run())
+            result = await Handover(self._config).run()
         except HandoverError as error:
             return 503, {"error": str(error)}
+        await self._settle_revives()
+        return 200, asdict(result)
+
+    async def _settle_revives(self) -> None:
+        """Put owed checkpoints of POP consumers back: this pod ends after a handover."""
+        if self._revive is not None:
+            await self._revive.settle()
 
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)
+        await self._settle_revives()
         if decided.how is Ending.KILL and self._hold is not None:
             self._hold.expect_end()
             # Who handed over has no new connections to wait for: the address is its successor's, or leads there soon.
@@ -266,6 +286,9 @@ class Companion:
             self._history.truncations,
             self._history.ended_connections,
             self._history.slave_lags_s(time.monotonic()),
+            None if self._revive is None else self._revive.refused,
+            None if self._revive is None else self._revive.put_back,
+            None if self._revive is None else self._revive.is_owed,
         )
 
     def _identified(self) -> BrokerFacts | None:

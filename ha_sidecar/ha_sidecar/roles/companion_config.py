@@ -37,6 +37,8 @@ class CompanionConfig:
         fence_stop_ms: silence after which a broker that cannot be told is stopped.
         fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
+        broker_metrics: address of the broker's metrics; the companion reads there which messages of POP consumers the broker
+            refused to revive, and puts their checkpoints back (see `revive_watch`). None: it does not.
         hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for not at all;
             only where the master's address is moved to the successor's pod, and below a broker's time to start.
         hold_port: where clients may wait for the end of a master that is about to be killed (see `waiting`), 0 for nowhere; only where
@@ -58,6 +60,7 @@ class CompanionConfig:
     fence_stop_ms: int = 8_500
     fence_stop_command: str = ""
     metadata_put_back: bool = False
+    broker_metrics: HostPort | None = None
     hold_ms: int = 0
     hold_port: int = 0
     deadline_s: int = 20
@@ -102,7 +105,7 @@ def _parse(key: str, text: str) -> object:
     match key:
         case "controllers" | "name_servers":
             return host_ports(text)
-        case "broker" | "broker_ha" | "http":
+        case "broker" | "broker_ha" | "broker_metrics" | "http":
             return host_port(text)
         case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)

@@ -31,6 +31,9 @@ class Known:
     truncations: int = 0
     ended_connections: int = 0
     slave_lags_s: Mapping[str, float] = field(default_factory=dict)
+    pop_refused: int | None = None
+    pop_put_back: int | None = None
+    pop_owed: bool | None = None
 
 
 _SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[Known, SlaveFacts], float]], ...]] = (
@@ -79,14 +82,23 @@ class _Gauges(Collector):
         for name, text, of_slave in _SLAVE_GAUGES:
             values = [((*labels, name_), of_slave(known, slave)) for name_, slave in slaves.items()]
             yield _family(name, text, _SLAVE_LABELS, values)
-        if known.broker is not None:
-            for name, text, count in (
-                ("truncations", "Cuts of the log's tail that were seen", known.truncations),
-                ("reconnects", "HA connections of slaves that were seen to end", known.ended_connections),
-            ):
-                counter = CounterMetricFamily(f"rmqha_ha_{name}", text, labels=_LABELS)
-                counter.add_metric(labels, count)
-                yield counter
+        for name, text, count in _counts(known):
+            counter = CounterMetricFamily(f"rmqha_ha_{name}", text, labels=_LABELS)
+            counter.add_metric(labels, count)
+            yield counter
+
+
+def _counts(known: Known) -> Iterable[tuple[str, str, int]]:
+    if known.broker is not None:
+        yield "truncations", "Cuts of the log's tail that were seen", known.truncations
+        yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
+    if known.pop_refused is not None and known.pop_put_back is not None:
+        yield (
+            "pop_revives_refused",
+            "Due messages of POP consumers that the master refused",
+            known.pop_refused,
+        )
+        yield "pop_checkpoints_put_back", "Checkpoints of such messages put back", known.pop_put_back
 
 
 def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
@@ -97,6 +109,12 @@ def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
     if known.metadata_in_sync is not None:
         text = "1 while the slave knows all topics, groups and offsets that its master knows"
         yield "metadata_in_sync", text, int(known.metadata_in_sync)
+    if known.pop_owed is not None:
+        yield (
+            "pop_revives_owed",
+            "1 while due messages of POP consumers wait to be put back",
+            int(known.pop_owed),
+        )
     if known.broker is not None:
         broker = known.broker
         yield "is_master", "1 while the broker takes itself for the master", int(broker.is_master)

@@ -53,6 +53,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "group": owner.name,
         "broker": f"127.0.0.1:{names.BROKER_PORT}",
         "broker-ha": f"127.0.0.1:{names.BROKER_HA_PORT}",
+        "broker-metrics": f"127.0.0.1:{names.BROKER_METRICS_PORT}",
         "controllers": names.controller_addresses(spec.cluster, owner.namespace),
         "name-servers": names.name_server_addresses(
             spec.cluster, owner.namespace, cluster.name_servers.replicas

@@ -1,0 +1,141 @@
+"""Checkpoints that a broker refused to revive are sent to the revive log of the current master, once."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ha_sidecar.roles import revive_watch
+from ha_sidecar.roles.companion_config import CompanionConfig
+from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts
+from ha_sidecar.roles.events import EventLog
+from ha_sidecar.roles.revive_watch import ReviveWatch
+from testkit.revive_broker import ReviveBroker
+
+MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
+
+
+def checkpoint(first: int, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "ck", {"t": "T", "c": "G", "q": 0, "so": first, "pt": 1, "n": 1, "bm": 0, "bn": "g", **more}
+
+
+def acknowledgement(first: int) -> tuple[str, dict[str, Any]]:
+    return "ack", {"t": "T", "c": "G", "q": 0, "so": first, "pt": 1, "ao": first, "bn": "g"}
+
+
+class Watched:
+    """A broker with ten checkpoints in its revive queue 1, of which it revived three; another broker; the watch."""
+
+    def __init__(self, broker: ReviveBroker, other: ReviveBroker) -> None:
+        self.broker, self.other = broker, other
+        for each in (broker, other):
+            each.log[1] = [checkpoint(first) for first in range(10)]
+        broker.committed = {1: 2}
+        self.facts: BrokerFacts | None = MASTER
+        self.master = broker
+        self.events = EventLog("c", "g")
+        config = CompanionConfig(cluster="c", group="g", broker=broker.address, controllers=(("h", 1),))
+        self.watch = ReviveWatch(config, broker.page, self.events, lambda: self.facts, self._group)
+
+    def _group(self) -> GroupFacts:
+        host, port = self.master.address
+        return GroupFacts(1, f"{host}:{port}", 1, (1, 2), ())
+
+    async def refuse(self, through: int) -> None:
+        """Look, then have the broker move on to an offset with all its puts refused."""
+        await self.watch.settle()
+        self.broker.refused["T", "G"] = self.broker.refused.get(("T", "G"), 0) + 1
+        self.broker.committed[1] = through
+
+
+def firsts(broker: ReviveBroker) -> list[int]:
+    """Return the first offsets of the checkpoints that a broker was sent, in order."""
+    return [value["so"] for _, value, _ in broker.sent]
+
+
+@pytest.fixture
+async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.5)
+    async with contextlib.AsyncExitStack() as running:
+        brokers = ReviveBroker(), ReviveBroker()
+        for broker in brokers:
+            running.push_async_callback(broker.stop)
+            await broker.start()
+        yield Watched(*brokers)
+
+
+async def test_checkpoints_after_the_last_safe_offset_are_sent_without_the_acknowledged_ones(
+    watched: Watched,
+) -> None:
+    watched.broker.log[1] += [acknowledgement(4), acknowledgement(6)]
+    watched.broker.log[1][7] = checkpoint(7, c="another")
+    await watched.refuse(through=8)
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [3, 5, 8]
+    assert {queue for queue, _, _ in watched.broker.sent} == {1}
+    assert all(
+        "TAGS\x01ck\x02" in text and "TIMER_DELIVER_MS\x0177\x02" in text
+        for _, _, text in watched.broker.sent
+    )
+    (event,) = watched.events.after(0)
+    assert (event["kind"], event["attrs"]) == ("PopRevived", {"checkpoints": "3", "refused": "1"})
+    assert (watched.watch.put_back, watched.watch.refused, watched.watch.is_owed) == (3, 1, False)
+
+
+async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: Watched) -> None:
+    await watched.watch.settle()
+    watched.broker.committed[1] = 9
+    await watched.watch.settle()
+    assert watched.broker.sent == []
+
+
+async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(watched: Watched) -> None:
+    await watched.refuse(through=8)
+    watched.broker.takes_max = 2
+    await watched.watch.settle()
+    assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4], True)
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6, 7, 8], False)
+
+
+async def test_what_a_master_refused_before_it_stepped_down_is_sent_to_its_successor(
+    watched: Watched,
+) -> None:
+    await watched.refuse(through=5)
+    watched.facts, watched.master = replace(MASTER, is_master=False), watched.other
+    await watched.watch.settle()
+    assert (firsts(watched.broker), firsts(watched.other)) == ([], [3, 4, 5])
+    watched.broker.refused["T", "G"] += 1
+    await watched.watch.settle()
+    assert len(watched.other.sent) == 3, "a slave is not watched"
+
+
+async def test_messages_that_the_log_does_not_hold_any_more_are_passed_over(watched: Watched) -> None:
+    watched.broker.committed = {}
+    await watched.refuse(through=6)
+    watched.broker.least = 4
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [4, 5, 6]
+
+
+async def test_a_long_queue_is_put_back_in_parts(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revive_watch, "CHECKPOINTS_MAX", 2)
+    monkeypatch.setattr(revive_watch, "ACKS_AFTER_MAX", 1)
+    await watched.refuse(through=9)
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [3, 4, 5, 6, 7, 8, 9]
+
+
+async def test_a_page_that_cannot_be_read_is_logged_once_and_sends_nothing(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watched.refuse(through=5)
+    await watched.broker.stop_page()
+    await watched.watch.settle()
+    await watched.watch.settle()
+    assert watched.broker.sent == []
+    assert len([record for record in caplog.records if "cannot be checked" in record.message]) == 1
