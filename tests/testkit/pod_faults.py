@@ -46,7 +46,7 @@ def pod_status(pod: Json, fault: PodFault | None, *, ready: bool) -> Json:
             "message": _UNPLACED,
         }
         return {"phase": "Pending", "conditions": [*conditions, unplaced], "containerStatuses": []}
-    main = next(iter(pod["spec"].get("containers", [])), {})
+    main: Json = next(iter(pod["spec"].get("containers", [])), {})
     container = {"name": main.get("name", ""), "image": main.get("image", ""), "ready": ready}
     state = _STATES[fault] if fault is not None else {"state": {"running": {}}}
     phase = "Pending" if fault is PodFault.IMAGE else "Running"

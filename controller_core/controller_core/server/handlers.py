@@ -19,13 +19,13 @@ Source: ControllerRequestProcessor.java of 5.4.0 for the codes and the remarks.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Final, Protocol
+from typing import Final
 
 from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from controller_core.groups.replies import Outcome, Reply
+from controller_core.groups.replies import Reply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -36,6 +36,7 @@ from controller_core.server import answers
 from controller_core.server.clock import Clock
 from controller_core.server.first_elections import FirstElections
 from controller_core.server.forwarding import forwarded_cluster, is_forwarded
+from controller_core.server.handler_interfaces import NodeReads, Submitter
 from controller_core.server.hearing import NO_CHANNEL_ID, Hearing
 from controller_core.server.leader_rule import LeaderRule
 from controller_core.server.live_config import LiveConfig, UpdateRefusedError
@@ -44,51 +45,11 @@ from controller_core.server.peer_list import Peer, format_peers
 from controller_core.server.prepared import PreparedAnswers
 from controller_core.server.request_bounds import check_names, check_set, check_texts, full_group
 from controller_core.server.requests import CommandMaker
-from controller_core.server.role_changes import RoleChanges
 from controller_core.server.unknown_members import UnknownMembers
 
 NO_BROKER_ID_REMARK: Final = "Heart beat with empty brokerId"
 
 Answer = RemotingCommand | PreparedAnswer | Coroutine[object, object, RemotingCommand] | None
-
-
-class NodeReads(Protocol):
-    """What the handlers ask of the node."""
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this node leads and has applied what came before its term."""
-        ...
-
-    @property
-    def leader_id(self) -> int | None:
-        """Raft id of the leader this node hears from."""
-        ...
-
-    def has_read_lease(self) -> bool:
-        """Whether a read may be answered from the applied state now."""
-        ...
-
-    async def read_barrier(self) -> None:
-        """Wait until a read may be answered from the applied state."""
-        ...
-
-
-class Submitter(Protocol):
-    """Puts commands into the log and follows up on elections."""
-
-    @property
-    def changes(self) -> RoleChanges:
-        """Return which groups are in the middle of a change of master."""
-        ...
-
-    def submit(self, command: AnyCommand) -> Coroutine[object, object, Outcome]:
-        """Propose a command and return what applying it led to."""
-        ...
-
-    def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
-        """Learn that a member acts in an epoch."""
-        ...
 
 
 class Handlers:

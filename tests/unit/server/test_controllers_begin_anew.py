@@ -170,11 +170,12 @@ async def test_a_member_that_acts_as_master_stays_master_and_one_that_asked_for_
 
 async def test_a_living_member_that_does_not_tell_its_role_is_waited_for(tmp_path: Path) -> None:
     async with fresh(tmp_path) as node:
-        broker = await old_broker(node, 1, 4, 500, acts=None)
+        broker = await old_broker(node, 1, 4, 500, acts=True)
+        broker.min_in_sync_replicas = None  # it answers no question of an administrator
         await taken_up(broker)
         await asyncio.sleep(0.6)
         assert node.group().master_id is None
-        broker.acts_as_master = True
+        broker.min_in_sync_replicas = 2
         assert (await broker.wait_notice(5)).header.master_broker_id == 1
         await broker.die()
 

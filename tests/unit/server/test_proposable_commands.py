@@ -1,7 +1,7 @@
 """Whatever a stranger sends: what handlers and the leader itself propose fits the log, decodes, and applies everywhere."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -16,16 +16,18 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX, NAME_BYTES_MAX
-from controller_core.server import properties
+from controller_core.server import first_elections, properties
+from controller_core.server.asking_brokers import RefusedError
 from controller_core.server.clock import Clock
 from controller_core.server.config import load
+from controller_core.server.first_elections import FirstElections
 from controller_core.server.handlers import Handlers
 from controller_core.server.hearing import Hearing
 from controller_core.server.live_config import LiveConfig
 from controller_core.server.machine import GroupsMachine
 from controller_core.server.requests import CommandMaker
 from controller_core.server.role_changes import RoleChanges
-from controller_core.server.write_guard import SETTING, WriteGuards
+from controller_core.server.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
 from testkit.groups import GroupsDriver, live
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
@@ -101,6 +103,18 @@ def requests(draw: st.DrawFn) -> RemotingCommand:
     return RemotingCommand.request(code, ext, body)
 
 
+async def no_broker(address: str, _request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
+    """Answer for brokers that tell nothing."""
+    raise RefusedError(f"{address} tells nothing")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_wait() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_elections, "BEAT_WITHIN_S", 0.001)
+        yield
+
+
 class Leader:
     """A node that leads and applies what is proposed at once; it keeps every answer that is not a success."""
 
@@ -121,6 +135,7 @@ class Leader:
             submitter=self,
             rule=self,  # type: ignore[arg-type] # serves here, as the rule does on a leader
             maker=self.maker,
+            first_elections=FirstElections(self.machine.state, self.hearing, clock, no_broker, lambda: 0),
             config=config,
             clock=clock,
         )
@@ -213,7 +228,9 @@ async def test_a_write_guard_notes_only_a_setting_that_fits_the_log(setting: str
         propose=propose,
         alive_of=lambda _cluster, _name: live(1, 2, 3),
         changes=RoleChanges(None),  # type: ignore[arg-type] # nobody is told here
+        leads=lambda: True,
     )
     election = driver.election(1, 2, 3, by=2, designate=True)
-    assert await guards.before(election) is election
+    with pytest.raises(SwitchoverRefusedError):
+        await guards.before(election)
     assert noted == []
