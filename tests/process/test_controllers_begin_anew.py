@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 CLUSTER, GROUP, TOPIC = "c", "g", "T"
 BOOT_S = 150.0
-SETTLE_S = 120.0
+SETTLE_S = 240.0
 SENDS = 200
 WAIT_MS = "12000"
 """Longer than two Java brokers need to start one after the other here."""
@@ -64,8 +64,14 @@ class World:
         )
         http = self.controllers.http_addresses[await self.controllers.wait_leader()]
         url = f"http://{http}/v1/groups/{CLUSTER}/{GROUP}/elect"
-        async with aiohttp.ClientSession() as session, session.post(url, json={"brokerId": other}) as answer:
-            assert answer.status == 200, await answer.text()
+        async with aiohttp.ClientSession() as session, asyncio.timeout(SETTLE_S):
+            while True:
+                async with session.post(url, json={"brokerId": other}) as answer:
+                    if answer.status == 200:
+                        break
+                    # A master that answers late on a busy machine keeps its role, and says so.
+                    assert answer.status == 409, await answer.text()
+                await asyncio.sleep(1)
         await self.until_all_in_sync()
 
     async def lose_all_controllers(self) -> None:
@@ -87,7 +93,7 @@ class World:
 
 @asynccontextmanager
 async def _world(directory: Path, controllers: int) -> AsyncIterator[World]:
-    """Run all of it, in epoch 3, with every member in sync."""
+    """Run all of it with every member in sync, in epoch 3; nothing was written, so the logs tell epoch 1."""
     release = await jars()
     cluster = ControllerCluster(
         directory / "controllers", controllers, settings={"firstElectionWaitMs": WAIT_MS}
