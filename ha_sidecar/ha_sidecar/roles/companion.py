@@ -289,6 +289,8 @@ class Companion:
             None if self._revive is None else self._revive.refused,
             None if self._revive is None else self._revive.put_back,
             None if self._revive is None else self._revive.is_owed,
+            None if self._hold is None else self._hold.oneways,
+            None if self._hold is None else self._hold.oneways_lost,
         )
 
     def _identified(self) -> BrokerFacts | None:

@@ -34,6 +34,8 @@ class Known:
     pop_refused: int | None = None
     pop_put_back: int | None = None
     pop_owed: bool | None = None
+    held_oneways: int | None = None
+    held_oneways_lost: int | None = None
 
 
 _SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[Known, SlaveFacts], float]], ...]] = (
@@ -99,6 +101,9 @@ def _counts(known: Known) -> Iterable[tuple[str, str, int]]:
             known.pop_refused,
         )
         yield "pop_checkpoints_put_back", "Checkpoints of such messages put back", known.pop_put_back
+    if known.held_oneways is not None and known.held_oneways_lost is not None:
+        yield "held_oneway_sends", "One-way sends that came while clients were held", known.held_oneways
+        yield "held_oneway_sends_lost", "Those of them that no successor answered", known.held_oneways_lost
 
 
 def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:

@@ -15,6 +15,13 @@ they ask anew: a log replica that was held came back to its master 1.4 s late, a
 What is to be stored waits for a successor with a copy only, and is carried there (`relaying`). So an older client loses no try
 either, for what it sends: it is disconnected when its sends are answered.
 
+A one-way send belongs to no connection once it has come: its client expects no answer, and may end before it is carried. What is
+not carried when the hold ends, or is not answered by then, is counted as lost. Other one-way requests are dropped: clients repeat them
+(offsets, every 5 s), or the next master asks for them (the end of a transaction).
+
+What a client sent ends at most that client, whatever it was: an exception that nobody expects is logged, and the others are
+held on.
+
 Never: carries out a request, holds more than its bounds allow.
 
 Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestCommand 5.3.2 to 5.5.0.
@@ -31,10 +38,10 @@ from typing import Final
 
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.roles.config import HostPort
-from ha_sidecar.roles.relaying import SENDS, Relay
+from ha_sidecar.roles.relaying import SENDS, Relay, size_bytes
 
 RECEIVE_BYTES: Final = 1 << 16
 CLIENTS_MAX: Final = 4096
@@ -58,6 +65,7 @@ class HeldClient:
         self._connection: Final = connection
         self._decoder: Final = FrameDecoder()
         self._sends: list[RemotingCommand] = []
+        self._oneways: list[RemotingCommand] = []
         self._relayed = 0
         self._goodbyes = bytearray()
         self._answers = bytearray()
@@ -67,7 +75,7 @@ class HeldClient:
     @property
     def held_bytes(self) -> int:
         """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
-        waiting = sum(len(command.body) for command in self._sends)
+        waiting = sum(map(size_bytes, self._sends))
         return self._decoder.held_bytes + waiting + len(self._goodbyes) + len(self._answers)
 
     def read(self) -> bool:
@@ -82,13 +90,23 @@ class HeldClient:
         for command in commands:
             if command.code in MEMBERS_CODES:
                 return False
-            if not (command.is_oneway or command.is_response):
-                self._can_go = self._can_go and command.version > VERSION_V5_3_1
-                if command.code in SENDS and not self._all_go:
-                    self._sends.append(command)
-                else:
-                    self._goodbyes += _goodbye(command)
+            if command.is_response:
+                continue
+            if command.is_oneway:
+                if command.code in SENDS:
+                    self._oneways.append(command)
+                continue
+            self._can_go = self._can_go and command.version > VERSION_V5_3_1
+            if command.code in SENDS and not self._all_go:
+                self._sends.append(command)
+            else:
+                self._goodbyes += _goodbye(command)
         return bool(data) and self._told()
+
+    def take_oneways(self) -> list[RemotingCommand]:
+        """Return the one-way sends that came; they are the taker's from now on."""
+        oneways, self._oneways = self._oneways, []
+        return oneways
 
     def take_sends(self) -> list[RemotingCommand]:
         """Return the sends that wait, to be carried to the successor; each is to be answered, or the client dropped."""
@@ -99,7 +117,11 @@ class HeldClient:
     def answer(self, answer: RemotingCommand) -> bool:
         """Hand it what the successor answered to one send; False if the connection is of no use any more."""
         self._relayed -= 1
-        self._answers += encode(answer)
+        try:
+            self._answers += encode(answer)
+        except RemotingUsageError as error:
+            _log.warning("an answer of the successor cannot be handed on: %s", error)
+            return False
         return self._told()
 
     def send_others_away(self) -> bool:
@@ -138,17 +160,25 @@ def _goodbye(command: RemotingCommand) -> bytes:
     )
 
 
+def _illegal(command: RemotingCommand) -> RemotingCommand:
+    remark = "send cannot be carried to the new master: its frame is longer than the bound once its header is written as Java writes it"
+    return RemotingCommand.response_to(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+
+
 class HeldClients:
     """All connections that are held at a broker's ports; for one thread.
 
     Attributes:
         taken: connections that ever came.
-        relayed: sends that were carried to the successor.
+        relayed: sends that were carried to the successor, one-way sends included.
+        oneways: one-way sends that came.
+        oneways_answered: those of them that the successor answered.
     """
 
     def __init__(self, listeners: Sequence[socket.socket], woken: socket.socket) -> None:
         """Take the ports, and what tells the thread to look up from them; all stay the caller's."""
-        self.taken = self.relayed = 0
+        self.taken = self.relayed = self.oneways = self.oneways_answered = 0
+        self._oneways: list[RemotingCommand] = []
         self._woken: Final = woken
         self._connections: Final[dict[HeldClient, socket.socket]] = {}
         self._held_bytes = 0
@@ -172,15 +202,18 @@ class HeldClients:
                 if key.fileobj is self._woken:
                     self._woken.recv(WAKES_MAX)
                     return True
-                if isinstance(key.data, socket.socket):
-                    self._accept(key.data)
-                # What is looked at may have been lost or dropped in this very turn.
-                elif isinstance(key.data, Relay):
-                    if key.data is self._relay:
-                        self._hand_on(key.data)
-                elif key.data in self._connections:
-                    self._read(key.data)
+                self._attend(key.data)
         return False
+
+    def _attend(self, data: object) -> None:
+        """Do what is to be done where something is ready; it may have been lost or dropped in this very turn."""
+        if isinstance(data, socket.socket):
+            self._accept(data)
+        elif isinstance(data, Relay):
+            if data is self._relay:
+                self._hand_on(data)
+        elif isinstance(data, HeldClient) and data in self._connections:
+            self._read(data)
 
     def relay_to(self, successor: HostPort) -> None:
         """Carry the sends that wait, and those that come, to the new master; nothing new if that is done already."""
@@ -191,6 +224,9 @@ class HeldClients:
         except OSError as error:
             _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
             return
+        self._held_bytes -= sum(map(size_bytes, self._oneways))
+        oneways, self._oneways = self._oneways, []
+        self._carry_oneways(self._relay, oneways)
         for client in list(self._connections):
             self._carry(client)
 
@@ -228,7 +264,25 @@ class HeldClients:
 
     def _read(self, client: HeldClient) -> None:
         self._use(client, HeldClient.read)
+        for command in client.take_oneways():
+            self._take_oneway(command)
         self._carry(client)
+
+    def _take_oneway(self, command: RemotingCommand) -> None:
+        """Carry a one-way send, or keep it until there is a successor; without room for it, it is lost."""
+        self.oneways += 1
+        if self._all_bytes + size_bytes(command) > HELD_BYTES_MAX:
+            return
+        if self._relay is not None:
+            self._carry_oneways(self._relay, [command])
+        else:
+            self._oneways.append(command)
+            self._held_bytes += size_bytes(command)
+
+    def _carry_oneways(self, relay: Relay[HeldClient], oneways: Sequence[RemotingCommand]) -> None:
+        self.relayed += len(oneways)
+        with self._without_it_if_lost(relay):
+            self.relayed -= len(relay.ask(None, oneways))
 
     def _carry(self, client: HeldClient) -> None:
         """Have the client's sends carried, if there is somebody to carry them to."""
@@ -241,13 +295,20 @@ class HeldClients:
         if sends:
             self.relayed += len(sends)
             with self._without_it_if_lost(relay):
-                relay.ask(client, sends)
+                for command in relay.ask(client, sends):
+                    self.relayed -= 1
+                    if client in self._connections:
+                        self._use(client, functools.partial(HeldClient.answer, answer=_illegal(command)))
+        if client in self._connections and self._all_bytes > HELD_BYTES_MAX:
+            self._drop(client)
 
     def _hand_on(self, relay: Relay[HeldClient]) -> None:
         """Hand the successor's answers to their clients."""
         with self._without_it_if_lost(relay):
             for client, answer in relay.answers():
-                if client in self._connections:
+                if client is None:
+                    self.oneways_answered += 1
+                elif client in self._connections:
                     self._use(client, functools.partial(HeldClient.answer, answer=answer))
 
     @contextlib.contextmanager
@@ -257,17 +318,33 @@ class HeldClients:
             yield
         except (OSError, RemotingProtocolError) as error:
             _log.warning("the successor is lost: %s", error)
-            self._relay = None
-            for client in set(relay.close()) & self._connections.keys():
+            self._lose(relay)
+        except Exception:
+            _log.exception("the relay ends: an unexpected error")
+            self._lose(relay)
+
+    def _lose(self, relay: Relay[HeldClient]) -> None:
+        self._relay = None
+        for client in set(relay.close()):
+            if client is not None and client in self._connections:
                 self._drop(client)
 
     def _use(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
         """Do something with a client, and drop it if it is of no use any more, or one too many for what may be held."""
         before_bytes = client.held_bytes
-        is_of_use = act(client)
+        try:
+            is_of_use = act(client)
+        except Exception:
+            _log.exception("a held client is disconnected: an unexpected error")
+            is_of_use = False
         self._held_bytes += client.held_bytes - before_bytes
-        if not is_of_use or self._held_bytes > HELD_BYTES_MAX:
+        if not is_of_use or self._all_bytes > HELD_BYTES_MAX:
             self._drop(client)
+
+    @property
+    def _all_bytes(self) -> int:
+        """Bytes that are held here, and in sends that the successor has not answered."""
+        return self._held_bytes + (0 if self._relay is None else self._relay.held_bytes)
 
     def _drop(self, client: HeldClient) -> None:
         self._held_bytes -= client.held_bytes

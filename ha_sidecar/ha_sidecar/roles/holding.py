@@ -17,6 +17,7 @@ them away (`held_clients`), and they ask anew at the same address.
 Who dials before the end, where that is known, waits at a port of the companion's own (`waiting`), and is held with the others.
 
 Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
+No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
 
 Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that; keeps the port for longer
 than `hold_ms`, as the broker's next process needs it.
@@ -132,6 +133,8 @@ class ClientHold:
 
     Attributes:
         held: connections that were ever held.
+        oneways: one-way sends that came while clients were held.
+        oneways_lost: those of them that no successor answered; whether it stored them is not known, or they were not carried.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class ClientHold:
                 the address of a successor that could serve them.
             room: where clients may wait for the broker's end; it is open from when the broker is seen until they were let go.
         """
-        self.held = 0
+        self.held = self.oneways = self.oneways_lost = 0
         self._broker: Final = broker
         self._hold_s: Final = hold_ms / 1000
         self._mastered: Final = mastered
@@ -231,23 +234,32 @@ class ClientHold:
     def _watch(self) -> None:
         while not self._is_stopping:
             try:
-                watched = socket.create_connection(self._broker, DIAL_WITHIN_S)
-            except OSError:
+                self._watch_once()
+            except Exception:
+                _log.exception("the hold begins anew: an unexpected error")
+                self._room.close()
                 self._ready((), DIAL_AGAIN_S)
-                continue
-            self._room.open()
-            with watched:
-                is_over = bool(self._ready((watched,), None))
-            self._before = self._mastered() if is_over else None
-            self._successor = None
-            self._settled.clear()
-            listener = self._bound() if self._before is not None else None
-            # What was expected is over, for a slave, who has no clients to hold, as for a master.
-            self._is_expected = False
-            if listener is not None:
-                with contextlib.closing(self._room):
-                    self._hold(listener)
         self._room.close()
+
+    def _watch_once(self) -> None:
+        """Watch one connection to its end, and hold the clients if the broker died as master."""
+        try:
+            watched = socket.create_connection(self._broker, DIAL_WITHIN_S)
+        except OSError:
+            self._ready((), DIAL_AGAIN_S)
+            return
+        self._room.open()
+        with watched:
+            is_over = bool(self._ready((watched,), None))
+        self._before = self._mastered() if is_over else None
+        self._successor = None
+        self._settled.clear()
+        listener = self._bound() if self._before is not None else None
+        # What was expected is over, for a slave, who has no clients to hold, as for a master.
+        self._is_expected = False
+        if listener is not None:
+            with contextlib.closing(self._room):
+                self._hold(listener)
 
     def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
         """Wait for some of the sockets; none if woken, or the time was over, before."""
@@ -283,24 +295,41 @@ class ClientHold:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
         listeners = [one for one in (listener, self._room.listener) if one is not None]
-        with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
-            end_s = started_s + self._hold_s
-            while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
-                self._relay(clients)
-            released_s = time.monotonic()
-            while time.monotonic() < min(released_s + LATE_S, end_s - LATE_S_MIN):
-                self._relay(clients)
-                clients.send_away(sends_too=not clients.is_relaying)
-                clients.serve(time.monotonic() + LATE_TURN_S)
-            while time.monotonic() < min(released_s + LATE_S + LATE_S_MIN, end_s):
-                clients.send_away(sends_too=True)
-                clients.serve(time.monotonic() + LATE_TURN_S)
-        self.held += clients.taken
+        try:
+            with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
+                try:
+                    released_s = self._serve(clients, started_s)
+                finally:
+                    self._count(clients)
+        finally:
+            self._loop.call_soon_threadsafe(self._ended.set)
         _log.warning(
-            "clients were held for %.3f s, on %d connections, %d sends relayed, and refused for at most %.1f ms before",
+            "clients were held for %.3f s, on %d connections, %d sends relayed, %d of %d one-way sends lost, "
+            "and refused for at most %.1f ms before",
             released_s - started_s,
             clients.taken,
             clients.relayed,
+            clients.oneways - clients.oneways_answered,
+            clients.oneways,
             self._refused_ms_max,
         )
-        self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _serve(self, clients: HeldClients, started_s: float) -> float:
+        """Hold the clients to the end; return when they were released, on the monotonic clock."""
+        end_s = started_s + self._hold_s
+        while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
+            self._relay(clients)
+        released_s = time.monotonic()
+        while time.monotonic() < min(released_s + LATE_S, end_s - LATE_S_MIN):
+            self._relay(clients)
+            clients.send_away(sends_too=not clients.is_relaying)
+            clients.serve(time.monotonic() + LATE_TURN_S)
+        while time.monotonic() < min(released_s + LATE_S + LATE_S_MIN, end_s):
+            clients.send_away(sends_too=True)
+            clients.serve(time.monotonic() + LATE_TURN_S)
+        return released_s
+
+    def _count(self, clients: HeldClients) -> None:
+        self.held += clients.taken
+        self.oneways += clients.oneways
+        self.oneways_lost += clients.oneways - clients.oneways_answered

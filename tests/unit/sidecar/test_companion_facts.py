@@ -176,3 +176,10 @@ def test_a_broker_that_refuses_is_not_ready_and_not_called_silent() -> None:
     assert readiness(None, group(1, 1)) == (False, "the broker does not answer")
     words = "request 1007 was answered 16: username cannot be null"
     assert readiness(None, group(1, 1), words) == (False, f"the broker refuses: {words}")
+
+
+def test_metrics_count_one_way_sends_of_held_clients() -> None:
+    known = Known(None, None, None, controllers_up=True, held_oneways=3, held_oneways_lost=1)
+    text = CompanionMetrics("c", "g", lambda: known).text().decode()
+    assert 'rmqha_ha_held_oneway_sends_total{broker_id="",cluster="c",group="g"} 3.0' in text
+    assert 'rmqha_ha_held_oneway_sends_lost_total{broker_id="",cluster="c",group="g"} 1.0' in text

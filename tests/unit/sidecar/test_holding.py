@@ -233,3 +233,28 @@ def test_a_successor_acknowledges_as_master_with_a_copy_if_a_third_member_is_to_
     slaves = tuple(HAConnectionRuntimeInfo("a:1", in_sync=one) for one in in_sync)
     answer = HARuntimeInfo(ha_connection_info=slaves, master=is_master)
     assert acknowledges(answer, replace(BEFORE, members=members)) is does
+
+
+async def test_the_thread_goes_on_after_an_error_that_nobody_expects(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(held_clients.HeldClients, "serve", fail)
+        await place.start_broker()
+        place.kill_broker()
+        async with asyncio.timeout(WITHIN_S):
+            while not place.told():
+                await place.events.wait_change()
+    place.is_settled = False
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            with contextlib.suppress(OSError):
+                place.drop_connections()
+                await place.start_broker()
+                break
+            await asyncio.sleep(0.01)
+    place.kill_broker()
+    assert await is_held(await place.client())

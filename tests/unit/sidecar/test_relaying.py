@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 
+from controller_core.remoting import frame
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.remoting.command import RemotingCommand
-from ha_sidecar.roles import holding, relaying
+from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
+from controller_core.remoting.frame import FrameDecoder
+from ha_sidecar.roles import held_clients, holding, relaying
 from ha_sidecar.roles.relaying import NOT_ENOUGH_COPIES
 from testkit.held import V5_2_0, V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 
@@ -142,3 +145,164 @@ async def test_who_comes_after_the_address_has_moved_is_served_too_until_each_no
     later = await place.client(request(V5_5_0, 3))
     assert outcomes(await answers(later, 1)) == [(3, ResponseCode.SUCCESS)]
     monkeypatch.setattr(holding, "LATE_S", 0.0)
+
+
+# One-way sends.
+
+
+async def stored(successor: Successor, count: int) -> list[bytes]:
+    """Wait until the successor has stored so many messages; return their bodies, sorted."""
+    async with asyncio.timeout(WITHIN_S):
+        while len(successor.stored) < count:  # noqa: ASYNC110 - the successor tells nobody
+            await asyncio.sleep(0.005)
+    return sorted(successor.stored)
+
+
+async def let_go(place: Place) -> tuple[int, int]:
+    """Have the hold end; return how many one-way sends it counts, and how many of them as lost."""
+    place.is_settled = True
+    async with asyncio.timeout(WITHIN_S):
+        while not place.hold.held:  # noqa: ASYNC110 - the count is made in a thread, without a bell
+            await asyncio.sleep(0.005)
+    return place.hold.oneways, place.hold.oneways_lost
+
+
+async def test_a_one_way_send_is_carried_and_its_client_is_answered_nothing(
+    place: Place, successor: Successor
+) -> None:
+    oneways = [request(V5_2_0, opaque, FLAG_ONEWAY, body=b"%d" % opaque) for opaque in (1, 2)]
+    client = await place.client(*oneways)
+    assert await is_held(client)
+    place.successor = successor
+    later = await place.client(request(V5_5_0, 3, FLAG_ONEWAY, body=b"3"), request(V5_5_0, 4, body=b"4"))
+    assert outcomes(await answers(later, 1)) == [(4, ResponseCode.SUCCESS)]
+    assert await stored(successor, 4) == [b"1", b"2", b"3", b"4"]
+    assert await is_held(client)
+    assert await let_go(place) == (3, 0)
+
+
+async def test_a_one_way_send_that_the_successor_cannot_take_yet_is_asked_again(
+    place: Place, successor: Successor
+) -> None:
+    successor.refusals = [(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")] * 2
+    place.successor = successor
+    await place.client(request(V5_5_0, 1, FLAG_ONEWAY))
+    assert await stored(successor, 1) == [b"hello"]
+    assert successor.refused == 2
+
+
+async def test_a_one_way_send_is_carried_although_its_client_has_ended(
+    place: Place, successor: Successor
+) -> None:
+    client = await place.client(request(V5_5_0, 1, FLAG_ONEWAY, body=b"last words"))
+    assert await is_held(client)
+    place.leave()
+    await asyncio.sleep(0.05)
+    place.successor = successor
+    assert await stored(successor, 1) == [b"last words"]
+
+
+@pytest.mark.parametrize("ends", ["nobody is elected", "the successor is lost", "no room"])
+async def test_a_one_way_send_that_no_successor_answers_is_counted_as_lost(
+    place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    if ends == "no room":
+        monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 4)
+    if ends == "the successor is lost":
+        successor.is_mute = True
+        place.successor = successor
+    client = await place.client(request(V5_5_0, 1, FLAG_ONEWAY))
+    if ends == "the successor is lost":
+        async with asyncio.timeout(WITHIN_S):
+            await successor.came.wait()
+        place.successor = None
+        successor.stop()
+    assert await is_held(client)
+    assert await let_go(place) == (1, 1)
+    assert successor.stored == []
+
+
+# What a client sends ends at most that client.
+
+
+@pytest.fixture
+def frame_bytes_max(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return a bound for frames that are written, which is small for the test's sake."""
+    monkeypatch.setattr(frame, "FRAME_BYTES_MAX", 100_000)
+    return frame.FRAME_BYTES_MAX
+
+
+def growing(frame_bytes: int, flag: int = 0) -> bytes:
+    """Return a send of that size, which grows once its header is written as Java writes it."""
+    fields = ",".join(f'"k{number}":1e15' for number in range(1000))
+    header = f'{{"code":310,"flag":{flag},"opaque":1,"version":{V5_5_0},"extFields":{{{fields}}}}}'.encode()
+    body = bytes(frame_bytes - 8 - len(header))
+    return (frame_bytes - 4).to_bytes(4) + len(header).to_bytes(4) + header + body
+
+
+async def test_a_send_that_grows_over_the_bound_when_it_is_written_anew_is_refused_and_the_others_are_carried(
+    place: Place, successor: Successor, frame_bytes_max: int
+) -> None:
+    grows = await place.client(growing(frame_bytes_max))
+    other = await place.client(request(V5_5_0, 2, body=b"other"))
+    assert await is_held(grows)
+    place.successor = successor
+    (refusal,) = await answers(grows, 1)
+    assert (refusal.opaque, refusal.code) == (1, ResponseCode.MESSAGE_ILLEGAL)
+    assert "longer than the bound" in (refusal.remark or "")
+    assert outcomes(await answers(other, 1)) == [(2, ResponseCode.SUCCESS)]
+    assert successor.stored == [b"other"]
+
+
+async def test_a_one_way_send_that_grows_over_the_bound_is_counted_as_lost(
+    place: Place, successor: Successor, frame_bytes_max: int
+) -> None:
+    place.successor = successor
+    other = request(V5_5_0, 2, FLAG_ONEWAY, body=b"other")
+    await place.client(growing(frame_bytes_max, FLAG_ONEWAY), other)
+    assert await stored(successor, 1) == [b"other"]
+    assert await let_go(place) == (2, 1)
+
+
+async def test_an_answer_that_cannot_be_written_anew_ends_its_client_only(
+    place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.successor = successor
+    told = held_clients.encode
+
+    def encode(command: RemotingCommand) -> bytes:
+        return told(command if command.opaque != 1 else structs.replace(command, opaque=1 << 40))
+
+    monkeypatch.setattr(held_clients, "encode", encode)
+    await closed(await place.client(request(V5_5_0, 1)))
+    assert outcomes(await answers(await place.client(request(V5_5_0, 2)), 1)) == [(2, ResponseCode.SUCCESS)]
+
+
+async def test_an_error_that_nobody_expects_ends_its_client_only(
+    place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = FrameDecoder.feed
+
+    def feed(decoder: FrameDecoder, data: bytes) -> list[RemotingCommand]:
+        if b"poison" in data:
+            raise RecursionError("too deep")
+        return take(decoder, data)
+
+    monkeypatch.setattr(FrameDecoder, "feed", feed)
+    place.successor = successor
+    await closed(await place.client(b"poison"))
+    assert outcomes(await answers(await place.client(request(V5_5_0, 2)), 1)) == [(2, ResponseCode.SUCCESS)]
+
+
+async def test_sends_that_a_silent_successor_does_not_answer_count_for_what_may_be_held(
+    place: Place, successor: Successor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_clients, "HELD_BYTES_MAX", 1000)
+    successor.is_mute = True
+    place.successor = successor
+    held = await place.client(request(V5_5_0, 1, body=bytes(600)))
+    async with asyncio.timeout(WITHIN_S):
+        await successor.came.wait()
+    await closed(await place.client(request(V5_5_0, 2, body=bytes(600))))
+    successor.speak()
+    assert outcomes(await answers(held, 1)) == [(1, ResponseCode.SUCCESS)]
