@@ -37,7 +37,5 @@ def test_a_planted_bug_is_found_and_an_unchanged_copy_is_not() -> None:
 
 
 def test_a_copy_that_cannot_run_is_not_taken_for_a_finding() -> None:
-    mutant = replace(
-        NAMED["two nodes apply the same entry differently"], new="        raise SystemExit(3)\n        try:"
-    )
+    mutant = replace(NAMED["two nodes apply the same entry differently"], new="        raise SystemExit(3)\n")
     assert run(mutant, ROOT).fate is Fate.BROKEN

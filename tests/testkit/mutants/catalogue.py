@@ -183,8 +183,8 @@ MUTANTS = (
     Mutant(
         "two nodes apply the same entry differently",
         "groups/state.py",
-        "        self.applied_term = term\n        try:",
-        "        self.applied_term = id(self) % 97\n        try:",
+        "        self.skip(index, term)\n",
+        "        self.skip(index, id(self) % 97)\n",
         schedules=5,
     ),
     Mutant(
@@ -211,8 +211,8 @@ MUTANTS = (
     Mutant(
         "writes that were stopped stay stopped",
         "server/write_guard.py",
-        "            await self._set(address, setting)\n",
-        "",
+        "await self._set(address, setting + found - OUT_OF_REACH)",
+        "pass",
         schedules=60,
     ),
     Mutant(
