@@ -1,11 +1,10 @@
 """The definitions on a real API server: it takes them, and its refusals name field and value."""
 
-import asyncio
 import json
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,14 +30,18 @@ def _kubectl(
     )
 
 
+@pytest.fixture(scope="module")
+def definitions() -> None:
+    """Apply the definitions once for all cases: no case changes them."""
+    every = custom_resource_definitions()
+    listed = {"apiVersion": "v1", "kind": "List", "items": every}
+    _kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", body=listed)
+    names = [f"crd/{definition['metadata']['name']}" for definition in every]
+    _kubectl("wait", "--for=condition=Established", *names, "--timeout=30s")
+
+
 @pytest.fixture
-async def namespace() -> AsyncIterator[str]:
-    for definition in custom_resource_definitions():
-        _kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", body=definition)
-        name = definition["metadata"]["name"]
-        await asyncio.to_thread(
-            _kubectl, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s"
-        )
+def namespace(definitions: None) -> Iterator[str]:
     name = f"crd-rules-{uuid.uuid4().hex[:8]}"
     _kubectl("create", "namespace", name)
     yield name
