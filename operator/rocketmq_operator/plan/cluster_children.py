@@ -59,14 +59,21 @@ stop() {
 }
 trap stop TERM INT
 sh "$ROCKETMQ_HOME/bin/$program" "$@" &
-while kill -0 $! 2>/dev/null; do wait $! || true; done
+# `wait` ends at a signal too; `code` is how the process ended.
+code=0
+wait $! || code=$?
+while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
 """
-"""The end of each start script of a Java process; needs `program`, and its arguments as the script's own."""
+"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's own.
+
+The script ends with `exit "$code"`: the kubelet tells by it whether the process crashed.
+"""
 _NAME_SERVER_START: Final = f"""#!/bin/sh
 set -eu
 program=mqnamesrv
 set -- -c {names.CONFIG_PATH}/namesrv.conf
-{JAVA_RUN}"""
+{JAVA_RUN}exit "$code"
+"""
 
 
 def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:

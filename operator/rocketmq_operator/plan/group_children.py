@@ -58,7 +58,8 @@ else
   set -- -c "$config"
 fi
 {JAVA_RUN}sleep {HELD_AFTER_S}
-{until_port_is_free(names.BROKER_PORT)}"""
+{until_port_is_free(names.BROKER_PORT)}exit "$code"
+"""
 _REPLICA_START: Final = f"""#!/bin/sh
 set -eu
 {_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\

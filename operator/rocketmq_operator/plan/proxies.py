@@ -35,7 +35,8 @@ _START: Final = f"""#!/bin/sh
 set -eu
 program=mqproxy
 set -- -pc {names.CONFIG_PATH}/{CONF_FILE}
-{JAVA_RUN}"""
+{JAVA_RUN}exit "$code"
+"""
 
 _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
     ProxyMode.CLUSTER: {

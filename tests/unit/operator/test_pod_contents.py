@@ -21,6 +21,7 @@ from ha_sidecar.roles import companion_config
 from ha_sidecar.roles import config as replica_config
 from ha_sidecar.roles.leaving import Ending, LeaveResult
 from rocketmq_operator.plan import names
+from rocketmq_operator.plan.cluster_children import JAVA_RUN
 from rocketmq_operator.plan.companion import HELD_AFTER_S, until_port_is_free
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
@@ -206,7 +207,7 @@ async def test_a_brokers_process_starts_and_its_container_ends_when_its_port_is_
     script = (await _settled()).get("ConfigMap", "orders")["data"]["start-broker.sh"]
     before, wait, rest = script.partition(until_port_is_free(names.BROKER_PORT))
     process, again, after = rest.partition(f"sleep {HELD_AFTER_S}\n{until_port_is_free(names.BROKER_PORT)}")
-    assert (bool(wait), bool(again), after) == (True, True, "")
+    assert (bool(wait), bool(again), after) == (True, True, 'exit "$code"\n')
     assert "mqbroker" not in before
     assert process.endswith("done\n")
 
@@ -271,6 +272,28 @@ async def test_a_controller_starts_again_in_the_same_pod(tmp_path: Path) -> None
 async def test_start_scripts_are_valid_shell(config_map: str, key: str) -> None:
     text = (await _settled()).get("ConfigMap", config_map)["data"][key]
     _accepted("sh", text)
+
+
+@pytest.mark.parametrize(("end", "code"), [("true", 0), ("exit 255", 255), ("kill -KILL $$", 137)])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_container_of_a_java_process_ends_with_its_exit_code(
+    tmp_path: Path, shell: str, end: str, code: int
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mqnamesrv").write_text(f"sleep 0.05\n{end}\n")
+    script = f'set -eu\nprogram=mqnamesrv\n{JAVA_RUN}exit "$code"\n'
+    done = subprocess.run(
+        [shell, "-c", script], env={**os.environ, "ROCKETMQ_HOME": str(tmp_path)}, timeout=10
+    )
+    assert done.returncode == code
+
+
+async def test_each_start_script_of_a_java_process_ends_with_its_exit_code() -> None:
+    world = await _settled()
+    for config_map, key in (("orders", "start-broker.sh"), ("main-nameserver", "start.sh")):
+        script = world.get("ConfigMap", config_map)["data"][key]
+        assert JAVA_RUN in script
+        assert script.endswith('\nexit "$code"\n')
 
 
 async def test_a_broker_announces_its_services_address_and_replicates_over_its_pods(tmp_path: Path) -> None:
