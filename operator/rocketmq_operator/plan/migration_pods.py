@@ -87,7 +87,6 @@ def _pod(
                     cluster.images.replica,
                     ["/bin/sh", "-c", f"exec {shlex.join(words)} >{ANSWER_PATH}"],
                     {},
-                    terminationMessagePolicy="FallbackToLogsOnError",
                     resources=pods.resources(RESOURCES),
                     volumeMounts=mounts,
                 )

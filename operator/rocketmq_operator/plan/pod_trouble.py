@@ -12,7 +12,8 @@ The kubelet and the scheduler write the status. The order of the table is the or
 
 Init containers come first, because the main container waits for them; a sidecar is one of them. A pod that is ready has no trouble.
 
-Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out.
+Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out, and of a
+container's last words (`last_words`) whatever differs from run to run.
 
 Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go, k8s.io/api/core/v1 PodReasonUnschedulable.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_operator.plan.last_words import last_words
 from rocketmq_operator.plan.objects import Json, Live
 
 _NOT_PULLED: Final = frozenset(
@@ -45,7 +47,8 @@ _NOT_CREATED: Final = frozenset(
         "RunContainerError",
     }
 )
-_MESSAGE_LENGTH_MAX: Final = 120
+MESSAGE_LENGTH_MAX: Final = 240
+"""Of one trouble in characters: a condition tells of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,11 @@ def trouble_of(pod: Live) -> PodTrouble | None:
         return None
     unscheduled = _unscheduled(status)
     if unscheduled is not None:
-        text = unscheduled.get("message") or "the scheduler does not say why"
-        return PodTrouble("Unschedulable", text[:_MESSAGE_LENGTH_MAX])
+        # What preemption could do says the same again.
+        text = str(unscheduled.get("message") or "the scheduler does not say why").partition(" preemption:")[
+            0
+        ]
+        return PodTrouble("Unschedulable", text[:MESSAGE_LENGTH_MAX])
     return next(_container_troubles(status), None)
 
 
@@ -112,7 +118,7 @@ def _container_trouble(container: Json) -> PodTrouble | None:
         return PodTrouble("ImageNotPulled", f"image {container.get('image', '')} of container {name}")
     if waiting.get("reason") in _NOT_CREATED:
         text = f"container {name}: {waiting.get('message', waiting['reason'])}"
-        return PodTrouble("NotCreated", text[:_MESSAGE_LENGTH_MAX])
+        return PodTrouble("NotCreated", text[:MESSAGE_LENGTH_MAX])
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
     if ended is None or container.get("ready"):
         return None
@@ -120,4 +126,6 @@ def _container_trouble(container: Json) -> PodTrouble | None:
         return PodTrouble("OOMKilled", f"container {name} needs more memory than its limit")
     if not ended.get("exitCode") and waiting.get("reason") != "CrashLoopBackOff":
         return None
-    return PodTrouble("CrashLoop", f"container {name} ended with exit code {ended.get('exitCode', 0)}")
+    said = last_words(ended.get("message") or "")
+    text = f"container {name} ended with exit code {ended.get('exitCode', 0)}" + (f": {said}" if said else "")
+    return PodTrouble("CrashLoop", text[:MESSAGE_LENGTH_MAX])

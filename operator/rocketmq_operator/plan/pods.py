@@ -81,6 +81,8 @@ def container(
         "command": list(command),
         **({"ports": listed} if listed else {}),
         "securityContext": container_security(),
+        # The last lines of a container that fails stand in its pod's status, for the operator and for people (`last_words`).
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         **rest,
     }
 
