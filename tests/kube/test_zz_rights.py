@@ -35,6 +35,7 @@ EXCUSED: Final = {
 }
 """Rights that no run is seen to use, and why they are needed."""
 BY_CHANCE: Final = {
+    Right(OPERATOR, "events.k8s.io", "events", "list"): "of a member without a pod or a volume for seconds",
     Right(
         "rocketmq-ha-executors", "", "pods", "delete"
     ): "of an executor that failed or was not needed any more before the others; a run may have none",

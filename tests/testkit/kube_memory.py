@@ -18,8 +18,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rocketmq_operator.api.names import FIELD_MANAGER
 from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
-from testkit.pod_faults import PodFault, pod_status
+from testkit.managed_fields import fields_of
+from testkit.pod_faults import PodFault, deployment_status, failed_create, pod_status
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -42,6 +44,10 @@ class MemoryKube:
         faults: what breaks a pod, by its name and the revision that breaks it; an empty one is the next that is made.
         starting: names of pods that were made since the last `started`; None where a pod starts at once.
         may_be_ready: says of a name whether its process would call itself ready.
+        forbidden: why the API server refuses a pod, by its name, or the pods of a Deployment, by that one's.
+        events_about: Events by kind and name of what they are about.
+        asked_events: objects whose Events were asked for.
+        webhook: changes each object that is applied, within the write of whoever applies it.
     """
 
     def __init__(self) -> None:
@@ -57,6 +63,10 @@ class MemoryKube:
         self.may_be_ready: Callable[[str], bool] = lambda _: True
         self._lost_claims: dict[str, str] = {}
         self._stranded: dict[str, str] = {}
+        self.forbidden: dict[str, str] = {}
+        self.events_about: dict[tuple[str, str], list[Json]] = {}
+        self.asked_events: list[tuple[str, str]] = []
+        self.webhook: Callable[[Json], None] | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.on_wrote: Callable[[], None] = lambda: None
         self._applied: dict[tuple[str, Key], Json] = {}
@@ -74,6 +84,11 @@ class MemoryKube:
             if (its_kind, its_namespace) == (kind, namespace)
             and labels.items() <= value["metadata"].get("labels", {}).items()
         ]
+
+    async def events(self, kind: str, namespace: str, name: str) -> list[Json]:
+        """Return what Kubernetes' controllers say of an object."""
+        self.asked_events.append((kind, name))
+        return copy.deepcopy(self.events_about.get((kind, name), []))
 
     async def apply(self, body: Json) -> Json:
         """Write an object by server-side apply; a version in it must be the live one's."""
@@ -176,6 +191,10 @@ class MemoryKube:
 
     def _write(self, verb: str, body: Json, part: str) -> Json:
         stored = self._store(f"operator/{part}", body, part)
+        if verb == "apply" and self.webhook is not None:
+            self.webhook(stored)
+            owned = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields_of(body)}
+            stored["metadata"]["managedFields"] = [owned]
         self.settle()
         self.wrote(f"{verb} {body['kind']} {body['metadata']['name']}")
         return copy.deepcopy(stored)
@@ -209,7 +228,8 @@ class MemoryKube:
             if kind == "StatefulSet":
                 self._settle_set(namespace, name, value)
             if kind == "Deployment":
-                value["status"] = {"readyReplicas": 0 if name in self.unready else value["spec"]["replicas"]}
+                ready = 0 if name in self.unready else value["spec"]["replicas"]
+                value["status"] = deployment_status(name, ready, self.forbidden.get(name))
         self.on_change()
 
     def _collect(self) -> None:
@@ -247,7 +267,11 @@ class MemoryKube:
                     ("PersistentVolumeClaim", namespace, f"{template['metadata']['name']}-{pod}"), None
                 )
         for pod in sorted(wanted - mine):
-            self._make_pod(namespace, pod, value, revision)
+            if pod in self.forbidden:
+                self.events_about["StatefulSet", name] = [failed_create(name, pod, self.forbidden[pod])]
+                wanted.discard(pod)
+            else:
+                self._make_pod(namespace, pod, value, revision)
         for pod in wanted:
             self._settle_pod(namespace, pod)
         if spec.get("updateStrategy", {}).get("type") != "OnDelete":

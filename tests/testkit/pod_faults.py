@@ -17,7 +17,30 @@ class PodFault(StrEnum):
     """Its process runs and never does its work."""
 
 
+def deployment_status(name: str, ready: int, forbidden: str | None) -> Json:
+    """Return the status of a Deployment; `forbidden` is why the API server refuses its pods."""
+    if forbidden is None:
+        return {"readyReplicas": ready}
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    return {"readyReplicas": 0, "conditions": [failure | {"message": f'pods "{name}-1" is {forbidden}'}]}
+
+
+def failed_create(set_name: str, pod: str, why: str) -> Json:
+    """Return the Event of a StatefulSet whose pod the API server refuses; `why` after the pod's name."""
+    note = f'create Pod {pod} in StatefulSet {set_name} failed error: pods "{pod}" is {why}'
+    return {
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "note": note,
+        "deprecatedLastTimestamp": "2026-01-01T00:00:00Z",
+    }
+
+
 _UNPLACED: Final = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available."
+CRASH_LOG: Final = (
+    "2026-01-01T00:00:07.123Z INFO start\n2026-01-01T00:00:08.001Z ERROR cannot open /data: no space left\n"
+    "\tat org.apache.Main.run(Main.java:7)\n"
+)
 _BACK_OFF: Final = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}
 _STATES: Final[dict[PodFault, Json]] = {
     PodFault.IMAGE: {
@@ -25,7 +48,7 @@ _STATES: Final[dict[PodFault, Json]] = {
     },
     PodFault.CRASH: {
         "state": {"waiting": _BACK_OFF},
-        "lastState": {"terminated": {"reason": "Error", "exitCode": 1}},
+        "lastState": {"terminated": {"reason": "Error", "exitCode": 1, "message": CRASH_LOG}},
     },
     PodFault.MEMORY: {
         "state": {"waiting": _BACK_OFF},

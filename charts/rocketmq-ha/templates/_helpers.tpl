@@ -109,7 +109,8 @@ What the operator may do in the namespaces it watches: what it was seen to do th
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list, watch]
+# Read about one StatefulSet or volume claim at a time, when a pod or a volume is missing: nothing else says why.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create]
+  verbs: [list, create]
 {{- end }}

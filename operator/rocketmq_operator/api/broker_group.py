@@ -259,4 +259,4 @@ class BrokerGroupStatus(StatusModel):
     last_failover: Annotated[str, Field(max_length=253)] = ""
     """Name of the newest Failover of the group."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """One word why the group is not ready; empty when it is."""
+    """One word why the group is not ready, or what is wrong with one of its members; empty where nothing is."""

@@ -120,4 +120,4 @@ class RocketMQClusterStatus(StatusModel):
     proxies: Annotated[str, Field(max_length=16)] = ""
     """Ready proxies of all; empty where they have no pods of their own."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """One word why the cluster is not ready; empty when it is."""
+    """One word why the cluster is not ready, or what is wrong with one of its pods; empty where nothing is."""

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 Json = dict[str, Any]
+EVENTS_MAX = 200
+"""About one object. Kubernetes counts equal ones up and keeps each for an hour, so one has few."""
 
 
 class UnavailableError(Exception):
@@ -43,6 +45,10 @@ class Kube(Protocol):
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         """Return the objects of a kind that carry all these labels, each with kind and apiVersion."""
+        ...
+
+    async def events(self, kind: str, namespace: str, name: str) -> list[Json]:
+        """Return the Events of `events.k8s.io/v1` about an object, at most `EVENTS_MAX`."""
         ...
 
     async def apply(self, body: Json) -> Json:

@@ -18,7 +18,14 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER, OUR_KINDS
-from rocketmq_operator.clients.api import BusyError, Json, KubeConflictError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import (
+    EVENTS_MAX,
+    BusyError,
+    Json,
+    KubeConflictError,
+    RefusedError,
+    UnavailableError,
+)
 from rocketmq_operator.plan.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -153,6 +160,15 @@ class KubeClient:
             token = page.get("metadata", {}).get("continue")
             if not token:
                 return items
+
+    async def events(self, kind: str, namespace: str, name: str) -> list[Json]:
+        """Return the Events about an object, at most `EVENTS_MAX`."""
+        selector = f"regarding.kind={kind},regarding.name={name}"
+        page = await self._run(
+            "Event",
+            lambda api: api.get(namespace=namespace, field_selector=selector, limit=EVENTS_MAX, **_TIMEOUT),
+        )
+        return list(page.get("items") or [])
 
     async def apply(self, body: Json) -> Json:
         """Write an object by server-side apply as our field manager."""

@@ -8,7 +8,8 @@
 
 A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
 by ending the watch in time. Otherwise it raises `StaleError`, and whoever asked asks the API server itself.
-Never: an answer for Secrets. Who may list them may read all; the one that we know by name is remembered for `SECRET_S`.
+Never: an answer for Secrets or Events. Who may list Secrets may read all; the one that we know by name is remembered for `SECRET_S`.
+Events are many, and asked for only about an object that is in trouble; what was said of it is remembered for `EVENTS_S`.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ SILENT_MAX_S: Final = WATCH_S + 2 * WATCH_SLACK_S
 """A watch that gave no sign for so long is dead, whatever its connection says."""
 RELIST_S: Final = 600.0
 SECRET_S: Final = 60.0
+EVENTS_S: Final = 30.0
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MAX_S: Final = 30.0
 MISSING_POLL_S: Final = 5.0
@@ -223,6 +225,7 @@ class Reflections:
             for namespace in namespaces or ("",)
         }
         self._secrets: Final[dict[_Place, tuple[float, Json | None]]] = {}
+        self._events: Final[dict[tuple[str, str, str], tuple[float, list[Json]]]] = {}
 
     async def run(self) -> None:
         """Keep all until cancelled."""
@@ -250,6 +253,15 @@ class Reflections:
         if kept.label and kept.label not in labels:
             raise StaleError(f"{kind} without {kept.label}: not followed")
         return kept.find(namespace, labels)
+
+    async def events(self, kind: str, namespace: str, name: str) -> list[Json]:
+        """Return the Events about an object, as the API server told them in the last `EVENTS_S`."""
+        now_s, key = self._monotonic_s(), (kind, namespace, name)
+        for old in [one for one, (until_s, _) in self._events.items() if until_s <= now_s]:
+            del self._events[old]
+        if key not in self._events:
+            self._events[key] = (now_s + EVENTS_S, await self._kube.events(kind, namespace, name))
+        return self._events[key][1]
 
     def _fresh(self, kind: str, namespace: str) -> Reflection:
         kept = self._kept.get((kind, namespace)) or self._kept.get((kind, ""))

@@ -12,6 +12,7 @@ from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.member_trouble import troubles_of, with_cause
 from rocketmq_operator.plan.metadata_seen import ObservedMetadata
 from rocketmq_operator.plan.metadata_status import correction
 from rocketmq_operator.plan.metadata_steps import left_behind
@@ -24,6 +25,7 @@ REFUSALS: Final = frozenset(
     {
         "Conflict",
         "ControllerHasLog",
+        "FieldRewritten",
         "NameTaken",
         "NoAccount",
         "NoCandidate",
@@ -45,6 +47,23 @@ async def announce(
 ) -> None:
     """Tell what is new about a plan; an Event that cannot be written is not missed."""
     await _tell(world, observed.owner, _new(observed, plan))
+
+
+async def announce_trouble(world: World, observed: ObservedCluster | ObservedGroup, plan: Plan) -> None:
+    """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
+    before = [text for one in observed.status.conditions for text in (one.reason, one.message)]
+    causes = with_cause(troubles_of(observed))
+    # A claim that ends while the plan waits is one that the plan gave up.
+    news = [
+        (one.trouble.reason, f"{one.member}: {one.trouble.message}")
+        for one in causes
+        if plan.wait is None or one.trouble.reason != "VolumeTerminating"
+    ]
+    news += [(note.reason, note.message) for note in plan.notes]
+    for reason, note in news:
+        if not any(reason in text for text in before):
+            await _tell(world, observed.owner, (reason, note, "Warning"))
+            return
 
 
 async def announce_run(world: World, observed: ObservedReport, status: SLOReportStatus) -> None:

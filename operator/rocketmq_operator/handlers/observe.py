@@ -8,7 +8,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -46,7 +46,6 @@ from rocketmq_operator.plan.objects import Owner
 from rocketmq_operator.plan.observed import (
     FailoverSeen,
     GroupSeen,
-    Lacking,
     ObservationError,
     ObservedCluster,
     ObservedGroup,
@@ -54,7 +53,6 @@ from rocketmq_operator.plan.observed import (
     cluster_ip,
     failover_seen,
     group_seen,
-    lacking_seen,
     pod_seen,
 )
 from rocketmq_operator.plan.report_seen import servers_seen
@@ -284,27 +282,6 @@ async def _of_controllers(
         return True, None if group is None else group_seen(group), _failovers(failovers)
     except (UnavailableError, ObservationError):
         return False, None, ()
-
-
-async def with_companions(world: World, observed: ObservedGroup) -> ObservedGroup:
-    """Return the look with what the companions of the group's brokers tell, asked side by side; who says nothing is left out.
-
-    Why not in each look: only the status needs it, and a companion on a node that is cut off is waited for.
-    """
-    logs = f"{names.log_set(observed.owner.name)}-"
-    pods = observed.pods.values()
-    brokers = [pod for pod in pods if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
-    told = await asyncio.gather(*(_lacking(world, pod.ip) for pod in brokers))
-    lacking = {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
-    return replace(observed, lacking=lacking)
-
-
-async def _lacking(world: World, ip: str) -> Lacking | None:
-    try:
-        return lacking_seen(await world.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}"))
-    except (UnavailableError, ObservationError) as error:
-        _LOG.debug("%s", error)
-        return None
 
 
 def _failovers(values: Sequence[Json]) -> tuple[FailoverSeen, ...]:

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from rocketmq_operator.api.names import CLUSTER_KIND, CONSUMER_GROUP_KIND, GROUP_KIND, TOPIC_KIND
 from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.handlers.causes import cluster_with_causes, group_with_causes
 from rocketmq_operator.handlers.measuring import steps_of_measuring
 from rocketmq_operator.handlers.observe import (
     InvalidSpecError,
     World,
     observe_cluster,
     observe_group,
-    with_companions,
 )
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.plan.actions import Plan
@@ -50,7 +50,7 @@ async def _group(kept: World, namespace: str, name: str) -> Plan | None:
     plan = group_plan(observed)
     if plan.steps or await steps_of_measuring(kept, observed):
         return None
-    observed = await with_companions(kept, observed)
+    observed = await group_with_causes(kept, observed)
     return plan if _same(group_status(observed, plan), observed.status) else None
 
 
@@ -59,7 +59,10 @@ async def _cluster(kept: World, namespace: str, name: str) -> Plan | None:
     if observed is None:
         return None
     plan = cluster_plan(observed)
-    return plan if not plan.steps and _same(cluster_status(observed, plan), observed.status) else None
+    if plan.steps:
+        return None
+    observed = await cluster_with_causes(kept, observed)
+    return plan if _same(cluster_status(observed, plan), observed.status) else None
 
 
 async def _metadata(kept: World, kind: str, namespace: str, name: str) -> Plan | None:

@@ -1,8 +1,7 @@
 """One pass over a custom resource: look, plan, do the first step, look again, until nothing is left or it must wait.
 
-A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an API server that goes away.
-The next one finds what is left. The status is written at the end, and only when it says something new; after it, what
-canaries measured is asked for (`measuring`).
+A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an API server that goes away. The next one
+finds what is left. The status is written at the end, and only when it says something new. After it the canaries are asked (`measuring`).
 """
 
 import logging
@@ -22,11 +21,13 @@ from rocketmq_operator.api.names import (
     TOPIC_KIND,
 )
 from rocketmq_operator.clients.api import Json, Kube, NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.handlers.causes import cluster_with_causes, group_with_causes
 from rocketmq_operator.handlers.events import (
     announce,
     announce_correction,
     announce_left_behind,
     announce_run,
+    announce_trouble,
 )
 from rocketmq_operator.handlers.look_up import look_up_names
 from rocketmq_operator.handlers.measuring import steps_of_measuring
@@ -36,7 +37,6 @@ from rocketmq_operator.handlers.observe import (
     controllers_for,
     observe_cluster,
     observe_group,
-    with_companions,
 )
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.handlers.observe_report import observe_report
@@ -53,17 +53,19 @@ from rocketmq_operator.plan.actions import (
     Step,
     Wait,
     WriteMetadata,
+    field_rewritten,
 )
 from rocketmq_operator.plan.cluster_steps import cluster_plan
 from rocketmq_operator.plan.group_steps import group_plan
 from rocketmq_operator.plan.metadata_seen import ObservedMetadata
 from rocketmq_operator.plan.metadata_status import metadata_status
 from rocketmq_operator.plan.metadata_steps import metadata_plan
-from rocketmq_operator.plan.objects import by_key_added
+from rocketmq_operator.plan.objects import by_key_added, key_of
 from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
 from rocketmq_operator.plan.report_seen import ObservedReport
 from rocketmq_operator.plan.report_status import report_status
 from rocketmq_operator.plan.report_steps import report_plan
+from rocketmq_operator.plan.rewritten import first_difference
 from rocketmq_operator.plan.status import cluster_status, group_status
 
 STEPS_PER_PASS_MAX: Final = 100
@@ -73,7 +75,7 @@ _MOVES_MORE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind}
 """Kinds after whose change there is more to see than the answer: pods come and go; a record is no child."""
 _LIVES_ON: Final = frozenset({"Pod", "PersistentVolumeClaim"})
 """Kinds that are still there for a while after they were deleted."""
-_BY_OTHERS: Final = frozenset({"NameTaken", "StepRefused"})
+_BY_OTHERS: Final = frozenset({"FieldRewritten", "NameTaken", "StepRefused"})
 """Reasons of a wait that ends when a person does something: each look at one costs dozens of calls."""
 RECHECK_S: Final = 1.0
 """After a pass that waits for something."""
@@ -167,11 +169,10 @@ async def _worked_off(
             continue
         step = plan.steps[0]
         if step == done:
-            unchanged = Wait("StepRefused", f"{step}: it was done, and is wanted still")
-            return observed, Plan(plan.steps, unchanged)
+            return observed, replace(plan, wait=_done_in_vain(observed, step))
         written, refused = await _carry_out(shell, observed, step)
         if refused is not None:
-            return observed, Plan(plan.steps, refused)
+            return observed, replace(plan, wait=refused)
         steps_left -= 1
         done = step
         if takes_time(step):
@@ -182,6 +183,15 @@ async def _worked_off(
             observed = replace(observed, children=by_key_added(observed.children, [written]))
             since_look += 1
     return None
+
+
+def _done_in_vain(observed: Observed, step: Step) -> Wait:
+    """Say why a step that was done is wanted still: by which field of which object, if it wrote one."""
+    problem = ""
+    if isinstance(step, Apply) and not isinstance(observed, ObservedMetadata):
+        problem = first_difference(observed.children.get(key_of(step.body)), step.body)
+    unchanged = Wait("StepRefused", f"{step}: it was done, and is wanted still")
+    return field_rewritten(problem) if problem else unchanged
 
 
 async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None:
@@ -198,6 +208,8 @@ async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None
         return None
     observed, plan = worked_off
     await announce(shell.world, observed, plan)
+    observed = await cluster_with_causes(shell.world, observed)
+    await announce_trouble(shell.world, observed, plan)
     status = cluster_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     return _next_pass(plan)
@@ -218,7 +230,8 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
         return None
     observed, plan = worked_off
     await announce(shell.world, observed, plan)
-    observed = await with_companions(shell.world, observed)
+    observed = await group_with_causes(shell.world, observed)
+    await announce_trouble(shell.world, observed, plan)
     status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     # Why after all else: it may take as long as a canary is silent.

@@ -22,6 +22,7 @@ from rocketmq_operator.plan.objects import (
     is_ours,
     key_of,
 )
+from rocketmq_operator.plan.rewritten import rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +170,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order in which they are taken; `wait` says why there is no more to do now."""
+    """Steps in the order in which they are taken; `wait` says why there is no more to do now.
+
+    Attributes:
+        steps: the writes.
+        wait: why the next step is not taken.
+        notes: what is not as asked, and no step would change: it stops nothing.
+    """
 
     steps: tuple[Step, ...] = ()
     wait: Wait | None = None
+    notes: tuple[Wait, ...] = ()
 
 
 NOTHING = Plan()
@@ -185,11 +193,13 @@ def first_of(concerns: Iterable[Plan]) -> Plan:
     A concern that has steps does not stop the next from showing its own, so that a status can list what is left.
     """
     steps: list[Step] = []
+    notes: list[Wait] = []
     for concern in concerns:
         steps.extend(concern.steps)
+        notes.extend(one for one in concern.notes if one not in notes)
         if concern.wait is not None:
-            return Plan(tuple(steps), concern.wait)
-    return Plan(tuple(steps))
+            return Plan(tuple(steps), concern.wait, tuple(notes))
+    return Plan(tuple(steps), None, tuple(notes))
 
 
 def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
@@ -199,7 +209,18 @@ def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Pla
         live = children.get(key_of(body))
         if live is not None and not is_ours(live, owner, _identity(body)):
             return Plan((), name_taken(live, owner))
-    return Plan(tuple(_applies(bodies, children)))
+    vain = {key_of(body): _rewritten(body, children.get(key_of(body))) for body in bodies}
+    steps = tuple(_applies((body for body in bodies if not vain[key_of(body)]), children))
+    return Plan(steps, None, tuple(field_rewritten(problem) for problem in vain.values() if problem))
+
+
+def _rewritten(body: Json, live: Live | None) -> str:
+    return "" if live is None or covers(live, body) else rewritten(live, body)
+
+
+def field_rewritten(problem: str) -> Wait:
+    """Say that somebody changes a field of ours whenever it is written."""
+    return Wait("FieldRewritten", problem)
 
 
 def name_taken(live: Live, owner: Owner) -> Wait:

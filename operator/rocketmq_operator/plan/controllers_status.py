@@ -3,6 +3,7 @@
 While no controller leads, roles are shown as they were last known.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_operator.api.cluster import ControllerStatus
@@ -11,7 +12,9 @@ from rocketmq_operator.plan import names
 from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.controller_members import CHANGES
 from rocketmq_operator.plan.controllers_seen import ControllersSeen, Role
+from rocketmq_operator.plan.member_trouble import MemberTrouble
 from rocketmq_operator.plan.observed import ObservedCluster
+from rocketmq_operator.plan.progress import because
 
 _JOINING: Final = "Joining"
 _REPLACING: Final = "Replacing"
@@ -53,19 +56,20 @@ def _role(observed: ObservedCluster, seen: ControllersSeen, ordinal: int, was: s
     return "Learner" if one.role is Role.LEARNER else _JOINING
 
 
-def quorum(observed: ObservedCluster, plan: Plan, ready: int) -> Finding:
+def quorum(observed: ObservedCluster, plan: Plan, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
     """Return whether as many controllers as are asked for are ready and vote."""
     seen, wanted = observed.controllers, observed.spec.controllers.replicas
+    members = [names.controller(observed.owner.name, ordinal) for ordinal in range(wanted)]
     if seen is None:
-        text = "no controller answers"
+        text = because("no controller answers", troubles, members)
         return found("QuorumHealthy", holds=False, reason="ControllersUnreachable", message=text)
     if not seen.leader:
-        text = "the controllers have no leader"
+        text = because("the controllers have no leader", troubles, members)
         return found("QuorumHealthy", holds=False, reason="NoLeader", message=text)
     if plan.wait is not None and plan.wait.reason in CHANGES:
         return found("QuorumHealthy", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if ready < wanted:
-        text = f"{ready} of {wanted} controllers are ready"
+        text = because(f"{ready} of {wanted} controllers are ready", troubles, members)
         return found("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
     text = f"all {wanted} controllers are ready"
     return found("QuorumHealthy", holds=True, reason="AllReady", message=text)

@@ -59,7 +59,7 @@ def group_plan(observed: ObservedGroup) -> Plan:
     plan = first_of(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NOTHING
     records = record_steps(observed)
-    return Plan((*plan.steps, *records.steps, *growth.steps), plan.wait or records.wait)
+    return Plan((*plan.steps, *records.steps, *growth.steps), plan.wait or records.wait, plan.notes)
 
 
 def _concerns(observed: ObservedGroup) -> Iterator[Plan]:
@@ -122,7 +122,7 @@ def _services(observed: ObservedGroup) -> Plan:
     missing = [
         body["metadata"]["name"] for body in wanted if not observed.service_address(body["metadata"]["name"])
     ]
-    return Plan(plan.steps, no_address(missing[0]) if missing else None)
+    return Plan(plan.steps, no_address(missing[0]) if missing else None, plan.notes)
 
 
 def slices(observed: ObservedGroup) -> Plan:
@@ -225,7 +225,7 @@ def _size(observed: ObservedGroup) -> Plan:
     plan = _sets(
         observed, {set_name: size for set_name, size in sizes.items() if size != now.get(set_name, 0)}
     )
-    return Plan((*steps, *plan.steps), plan.wait or wait or log_wait)
+    return Plan((*steps, *plan.steps), plan.wait or wait or log_wait, plan.notes)
 
 
 def _sizes(observed: ObservedGroup) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
 from rocketmq_operator.plan.controllers_seen import ControllersSeen
+from rocketmq_operator.plan.events_seen import EventSeen
 from rocketmq_operator.plan.names import HOLD
 from rocketmq_operator.plan.objects import Children, Json, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.ownership import NOTHING_ASKED, LookedUp
@@ -124,6 +125,8 @@ class ObservedCluster:
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
         looked_up: what has names that its children will have.
+        proxy_pods: of its proxies, by name; asked for only where some are not ready.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
     """
 
     now: datetime
@@ -139,6 +142,8 @@ class ObservedCluster:
     brokers_ready: int
     name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
     looked_up: LookedUp = NOTHING_ASKED
+    proxy_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,9 @@ class ObservedGroup:
         report_servers: who shows reports in its namespace.
         lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
             whose companion has not compared, as the master's never does, or was not asked, is not in it.
+        refusals: what a broker says to its companion, whose questions it refuses, by broker.
         looked_up: what has names that its children will have.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
     """
 
     now: datetime
@@ -175,7 +182,9 @@ class ObservedGroup:
     annotations: Mapping[str, str] = field(default_factory=dict)
     report_servers: tuple[ServerSeen, ...] = ()
     lacking: Mapping[str, Lacking] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
     looked_up: LookedUp = NOTHING_ASKED
+    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:
         """Return a child that exists."""
@@ -273,6 +282,11 @@ def lacking_seen(value: Json) -> Lacking | None:
         return None if missing is None else {file: tuple(map(str, found)) for file, found in missing.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ObservationError(f"not a status of a companion: {error!r}") from error
+
+
+def refusal_seen(value: Json) -> str:
+    """Read with which words a broker refuses its companion's questions, by that one's `GET /v1/status`; empty where it answers."""
+    return str(value.get("refusal") or "")
 
 
 def group_seen(value: Json) -> GroupSeen:

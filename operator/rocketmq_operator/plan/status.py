@@ -6,6 +6,7 @@ and enough members are in the SyncStateSet. The reason of `Ready` is the one wor
 While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -17,14 +18,16 @@ from rocketmq_operator.api.broker_group import (
     PlanStatus,
 )
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
-from rocketmq_operator.api.conditions import Condition, Finding, found, merge
+from rocketmq_operator.api.conditions import Finding, found, merge
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan import controllers_status, names
 from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.controller_members import CHANGES
 from rocketmq_operator.plan.failovers import record_name
 from rocketmq_operator.plan.group_children import broker_selector, member_names
+from rocketmq_operator.plan.member_trouble import MemberTrouble, troubles_of
 from rocketmq_operator.plan.observed import OVERDUE, MemberSeen, ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.progress import because, progressing, word_for_people
 from rocketmq_operator.plan.takeover import server_of
 
 KNOWN_BROKEN: Final = {
@@ -47,11 +50,15 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
     proxies = _ready(observed, names.proxies(name))
     has_proxy_pods = observed.spec.proxy.mode is ProxyMode.CLUSTER
     wanted = observed.spec.controllers.replicas
+    troubles = troubles_of(observed)
+    works_for = [
+        _cluster_ready(observed, plan, (controllers, name_servers), troubles),
+        controllers_status.quorum(observed, plan, controllers, troubles),
+        _proxy_ready(observed, proxies, troubles),
+    ]
     findings = [
-        _cluster_ready(observed, plan, controllers, name_servers),
-        controllers_status.quorum(observed, plan, controllers),
-        _proxy_ready(observed, proxies),
-        _progressing(plan),
+        *works_for,
+        progressing(plan, troubles, works_for),
         _version_sound(observed.spec.version),
         _paused(paused=observed.spec.paused),
     ]
@@ -66,19 +73,23 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
         members=controllers_status.controllers(observed),
         name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
-        reason=_reason(conditions),
+        reason=word_for_people(works_for[0], plan, troubles),
     )
 
 
 def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
     """Return the status of a group."""
     members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
-    findings = [
-        _group_ready(observed, plan, members),
+    troubles, metadata = troubles_of(observed), _metadata_in_sync(observed)
+    works_for = [
+        _group_ready(observed, plan, members, troubles),
         _master_elected(observed),
-        _in_sync(observed, members),
-        _progressing(plan),
-        _metadata_in_sync(observed),
+        _in_sync(observed, members, troubles),
+    ]
+    findings = [
+        *works_for,
+        progressing(plan, troubles, [*works_for, metadata]),
+        metadata,
         _paused(paused=observed.spec.paused),
     ]
     conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
@@ -100,7 +111,7 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
             waiting_for=plan.wait.message[:TEXT_LENGTH_MAX] if plan.wait else "",
         ),
         last_failover=_last_failover(observed),
-        reason=_reason(conditions),
+        reason=word_for_people(works_for[0], plan, troubles),
     )
 
 
@@ -125,11 +136,6 @@ def _generation(before: int, now: int, plan: Plan) -> int:
     return before if plan.steps else now
 
 
-def _reason(conditions: tuple[Condition, ...]) -> str:
-    ready = conditions[0]
-    return "" if ready.status == "True" else ready.reason
-
-
 def _ready(observed: ObservedCluster, name: str) -> int:
     """Return the ready pods of a StatefulSet or Deployment, 0 if there is none of that name."""
     for key, live in observed.children.items():
@@ -138,20 +144,25 @@ def _ready(observed: ObservedCluster, name: str) -> int:
     return 0
 
 
-def _cluster_ready(observed: ObservedCluster, plan: Plan, controllers: int, name_servers: int) -> Finding:
+def _cluster_ready(
+    observed: ObservedCluster, plan: Plan, ready: tuple[int, int], troubles: Sequence[MemberTrouble]
+) -> Finding:
+    controllers, name_servers = ready
     if observed.spec.paused and observed.controllers is None:
         return found("Ready", holds=None, reason="Paused", message="spec.paused is true")
     if plan.wait is not None and plan.wait.reason not in {"Paused", *CHANGES}:
         return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if observed.controllers is None or not observed.controllers.leader:
-        return found("Ready", holds=False, reason="NoQuorum", message="no controller knows of a leader")
+        text = because("no controller knows of a leader", troubles)
+        return found("Ready", holds=False, reason="NoQuorum", message=text)
     if name_servers == 0:
-        return found("Ready", holds=False, reason="NoNameServer", message="no name server is ready")
+        text = because("no name server is ready", troubles)
+        return found("Ready", holds=False, reason="NoNameServer", message=text)
     text = f"{controllers} controllers and {name_servers} name servers are ready"
     return found("Ready", holds=True, reason="Serving", message=text)
 
 
-def _proxy_ready(observed: ObservedCluster, ready: int) -> Finding:
+def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
     proxy = observed.spec.proxy
     if proxy.mode is ProxyMode.NONE:
         return found("ProxyReady", holds=False, reason="NotAsked", message="spec.proxy.mode is None")
@@ -161,16 +172,10 @@ def _proxy_ready(observed: ObservedCluster, ready: int) -> Finding:
     if proxy.mode is ProxyMode.LOCAL:
         text = f"{observed.brokers_ready} brokers are ready, a proxy in each"
         return found("ProxyReady", holds=True, reason="Serving", message=text)
-    text = f"{ready} of {proxy.replicas} proxies are ready"
+    text = because(
+        f"{ready} of {proxy.replicas} proxies are ready", troubles, [names.proxies(observed.owner.name)]
+    )
     return found("ProxyReady", holds=ready > 0, reason="Serving" if ready else "NoProxy", message=text)
-
-
-def _progressing(plan: Plan) -> Finding:
-    if plan.wait is not None and plan.wait.reason != "Paused":
-        return found("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
-    if plan.steps:
-        return found("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
-    return found("Progressing", holds=False, reason="Settled", message="nothing is left to do")
 
 
 def _version_sound(version: str) -> Finding:
@@ -187,30 +192,32 @@ def _paused(*, paused: bool) -> Finding:
     return found("Paused", holds=paused, reason="Asked" if paused else "NotAsked", message=text)
 
 
-def _group_ready(observed: ObservedGroup, plan: Plan, members: tuple[MemberStatus, ...]) -> Finding:
+def _group_ready(
+    observed: ObservedGroup,
+    plan: Plan,
+    members: tuple[MemberStatus, ...],
+    troubles: Sequence[MemberTrouble],
+) -> Finding:
     wait = plan.wait
     if wait is not None and wait.reason in {"NoCluster", "NameTaken", "ScaleInRefused"}:
         return found("Ready", holds=False, reason=wait.reason, message=wait.message)
     if not observed.controllers_heard:
-        return found(
-            "Ready",
-            holds=None,
-            reason="ControllersUnreachable",
-            message="no controller answers: roles are those that were last known",
-        )
+        text = because("no controller answers: roles are those that were last known", troubles)
+        return found("Ready", holds=None, reason="ControllersUnreachable", message=text)
     master = observed.master
     if observed.group is None or not master:
-        return found("Ready", holds=False, reason="NoMaster", message=_no_master_text(observed))
+        text = because(_no_master_text(observed), troubles)
+        return found("Ready", holds=False, reason="NoMaster", message=text)
     pod = observed.pods.get(master)
     if pod is None or not pod.ready or pod.deleting:
-        return found(
-            "Ready", holds=False, reason="MasterNotServing", message=f"the pod of {master} is not ready"
-        )
+        text = because(f"the pod of {master} is not ready", troubles, [master])
+        return found("Ready", holds=False, reason="MasterNotServing", message=text)
     copies = 1 if observed.spec.durability is Durability.ASYNC else 2
     in_sync = sum(member.in_sync for member in members)
     if in_sync < copies:
         text = f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes are refused"
-        return found("Ready", holds=False, reason="TooFewInSync", message=text)
+        away = [member.name for member in members if not member.in_sync]
+        return found("Ready", holds=False, reason="TooFewInSync", message=because(text, troubles, away))
     return found(
         "Ready", holds=True, reason="Serving", message=f"{master} serves, {in_sync} members are in sync"
     )
@@ -234,14 +241,16 @@ def _master_elected(observed: ObservedGroup) -> Finding:
     return found("MasterElected", holds=True, reason="Elected", message=f"{observed.master} in epoch {epoch}")
 
 
-def _in_sync(observed: ObservedGroup, members: tuple[MemberStatus, ...]) -> Finding:
+def _in_sync(
+    observed: ObservedGroup, members: tuple[MemberStatus, ...], troubles: Sequence[MemberTrouble]
+) -> Finding:
     if not observed.controllers_heard:
         return found("InSync", holds=None, reason="ControllersUnreachable", message="no controller answers")
     behind = [member.name + _on_lost_node(observed, member.name) for member in members if not member.in_sync]
     if behind:
-        return found(
-            "InSync", holds=False, reason="MembersBehind", message=f"not in sync: {', '.join(behind)}"
-        )
+        away = [member.name for member in members if not member.in_sync]
+        text = because(f"not in sync: {', '.join(behind)}", troubles, away)
+        return found("InSync", holds=False, reason="MembersBehind", message=text)
     return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
 
 

@@ -4,6 +4,24 @@ from collections.abc import Mapping
 from typing import Final
 
 ADVICE: Final[Mapping[str, str]] = {
+    "CompanionRefused": "let requests without credentials from 127.0.0.1 through in the broker's access control (spec.config), or switch "
+    "it off: the companion signs nothing, and a broker that refuses it never becomes ready",
+    "CrashLoop": "read the last line of its log in the message; the whole log: kubectl logs --previous. Correct the spec: a pod that it "
+    "broke is replaced at once, on its volume",
+    "FailedCreate": "raise the quota that the message names, or correct what else it says forbids the pod (a LimitRange, PodSecurity, a "
+    "webhook); Kubernetes tries again by itself, after a failure of long standing within 17 minutes",
+    "FieldRewritten": "exclude the operator's objects from the policy that changes the field: kubectl get mutatingwebhookconfigurations "
+    "lists what may. Or set the field in the spec to what the policy wants, where the spec has it",
+    "ImageNotPulled": "correct the image or the version in the spec of the RocketMQCluster, or let the nodes reach the registry; kubectl "
+    "describe pod has the registry's words. Broken pods are replaced at once",
+    "NotCreated": "create the ConfigMap, Secret or command that the message names, or restart the pod where it came back since",
+    "OOMKilled": "raise resources.memory in the spec (logResources for log replicas): the pod is replaced at once, on its volume",
+    "Unschedulable": "add a node that fits, or ask for less in the spec (resources, placement); the message has the scheduler's words",
+    "VolumeLost": "restore the PersistentVolume, or delete the claim and the pod while the other members are in sync: it starts empty",
+    "VolumePending": "create the storage class that the message names, or a default one (kubectl get storageclass), with a provisioner "
+    "that runs; a claim keeps its class: to change it, delete the claim and its pod, which have no data yet",
+    "VolumeTerminating": "somebody deleted the claim: its data is lost when its pod ends. Wait until all other members are in sync, then "
+    "delete the pod: it starts with an empty volume and is filled from them",
     "ControllersUnreachable": "look at the cluster's controllers: kubectl get rmqc, and the pods of its controllers. Brokers go on "
     "serving meanwhile; only a failover needs a majority of controllers",
     "KnownBroken": "set spec.version of the RocketMQCluster to a version that is sound; the brokers are replaced one by one",

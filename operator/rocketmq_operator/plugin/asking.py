@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from rocketmq_operator.api.broker_group import BrokerGroupStatus, MemberStatus
-from rocketmq_operator.api.names import FAILOVER_KIND, GROUP_KIND, GROUP_LABEL, SWITCHOVER_ANNOTATION
+from rocketmq_operator.api.names import (
+    CLUSTER_KIND,
+    FAILOVER_KIND,
+    GROUP_KIND,
+    GROUP_LABEL,
+    SWITCHOVER_ANNOTATION,
+)
 from rocketmq_operator.clients.api import Json
 from rocketmq_operator.plan.switchover import Asked
 from rocketmq_operator.plugin.pictures import GroupView, newest_first
@@ -71,7 +77,8 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
     """
     group = await _group(server, namespace, name)
     mine = {GROUP_LABEL: name}
-    pods, failovers, events = await asyncio.gather(
+    cluster, pods, failovers, events = await asyncio.gather(
+        server.get(CLUSTER_KIND.kind, namespace, group["spec"]["cluster"]),
         server.find("Pod", namespace, mine),
         server.find(FAILOVER_KIND.kind, namespace, mine),
         server.find("Event", namespace, {}),
@@ -83,6 +90,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
         failover=next(iter(newest_first(failovers)), None),
         events=[event for event in events if event.get("regarding", {}).get("uid") == uid],
         now=datetime.now(UTC),
+        cluster=cluster,
     )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from rocketmq_operator.api.broker_group import BrokerGroupStatus, MemberStatus
+from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.plugin.advice import ADVICE
 from rocketmq_operator.plugin.words import NOTHING, age, ago, columns, counted
@@ -23,6 +24,15 @@ _GOOD: Final[Mapping[str, str]] = {
     "Paused": "False",
 }
 """What each condition says of a group that is well; others are not looked at."""
+_GOOD_CLUSTER: Final[Mapping[str, str]] = {
+    "Ready": "True",
+    "QuorumHealthy": "True",
+    "ProxyReady": "True",
+    "Progressing": "False",
+    "VersionSound": "True",
+    "Paused": "False",
+}
+"""The same of a cluster."""
 EVENTS_SHOWN_MAX: Final = 10
 
 
@@ -36,6 +46,7 @@ class GroupView:
         failover: its newest Failover.
         events: Kubernetes' events about the group.
         now: the time by which ages are told.
+        cluster: the RocketMQCluster of the group; None where there is none, or nobody asked.
     """
 
     resource: Json
@@ -43,6 +54,7 @@ class GroupView:
     failover: Json | None
     events: Sequence[Json]
     now: datetime
+    cluster: Json | None = None
 
     @property
     def name(self) -> str:
@@ -160,24 +172,43 @@ def newest_first(failovers: Sequence[Json]) -> list[Json]:
 
 
 def explain_lines(view: GroupView) -> list[str]:
-    """Return what is wrong with a group, what the operator does about it, and what a person may do."""
+    """Return what is wrong with a group and its cluster, what the operator does about it, and what a person may do."""
     status = view.status
     wrong = [one for one in status.conditions if _GOOD.get(one.type, one.status) != one.status]
-    lines = [_headline(view, status)]
+    lines = [_headline(view, status), *_wrong_lines(wrong, view.now)]
     if not wrong:
         lines.append("  nothing is wrong with it")
+    lines += [f"  next  {step}" for step in status.plan.steps]
+    if status.plan.waiting_for:
+        lines.append(f"  waits  {status.plan.waiting_for}")
+    return lines + _cluster_lines(view) + [f"  {line}" for line in _event_lines(view)]
+
+
+def _cluster_lines(view: GroupView) -> list[str]:
+    """Return what is wrong with the cluster of a group; nothing where nothing is."""
+    if view.cluster is None:
+        return []
+    conditions = RocketMQClusterStatus.model_validate(view.cluster.get("status") or {}).conditions
+    wrong = [
+        one
+        for one in conditions
+        if _GOOD_CLUSTER.get(one.type, one.status) != one.status and one.reason != "NotAsked"
+    ]
+    head = f"  its RocketMQCluster {view.cluster['metadata']['name']}:"
+    return [head, *_wrong_lines(wrong, view.now)] if wrong else []
+
+
+def _wrong_lines(wrong: Sequence[Condition], now: datetime) -> list[str]:
+    lines = []
     for one in wrong:
         lines.append(
-            f"  {one.type} is {one.status} ({one.reason}) since {age(one.last_transition_time, view.now)}"
+            f"  {one.type} is {one.status} ({one.reason}) since {age(one.last_transition_time, now)}"
         )
         if one.message:
             lines.append(f"    {one.message}")
         if one.reason in ADVICE:
             lines.append(f"    what to do: {ADVICE[one.reason]}")
-    lines += [f"  next  {step}" for step in status.plan.steps]
-    if status.plan.waiting_for:
-        lines.append(f"  waits  {status.plan.waiting_for}")
-    return lines + [f"  {line}" for line in _event_lines(view)]
+    return lines
 
 
 def _event_lines(view: GroupView) -> list[str]:

@@ -378,4 +378,4 @@ async def test_a_write_that_the_api_server_does_not_keep_is_told_and_not_repeate
     world.kube.remove("PodDisruptionBudget", "shop", "orders")
     await world.one_pass()
     assert world.kube.writes.count("apply PodDisruptionBudget orders") == 2, "missing, and then not as wanted"
-    assert world.condition("Progressing") == ("True", "StepRefused")
+    assert world.condition("Progressing") == ("True", "FieldRewritten")

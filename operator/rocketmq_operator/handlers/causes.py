@@ -1,0 +1,103 @@
+"""Ask why a pod is missing or not ready, before a status is made: companions, Events, the pods of proxies.
+
+Why not in each look: only the status tells of it. A member without trouble costs nothing here; one whose pod or volume is missing costs a
+call for the Events about its StatefulSet or its claim, once a pass, and none in its first seconds.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.api.conditions import Condition
+from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
+from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.plan import names
+from rocketmq_operator.plan.events_seen import EventSeen, events_seen
+from rocketmq_operator.plan.member_trouble import proxies_lack, questions
+from rocketmq_operator.plan.objects import ObjectKey
+from rocketmq_operator.plan.observed import (
+    Lacking,
+    ObservationError,
+    ObservedCluster,
+    ObservedGroup,
+    PodSeen,
+    lacking_seen,
+    pod_seen,
+    refusal_seen,
+)
+from rocketmq_operator.plan.proxies import PROXY
+
+_LOG: Final = logging.getLogger(__name__)
+_Told = tuple[Lacking | None, str]
+
+
+async def cluster_with_causes(world: World, observed: ObservedCluster) -> ObservedCluster:
+    """Return the look with what tells why pods are missing or not ready.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+    events = await _events(world, observed)
+    pods = await _proxy_pods(world, observed) if proxies_lack(observed) else {}
+    return replace(observed, events=events, proxy_pods=pods)
+
+
+async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGroup:
+    """Return the look with what tells why pods are missing or not ready, and what companions say of their brokers.
+
+    Companions are asked side by side; one that does not answer is left out.
+
+    Raises:
+        UnavailableError: the API server does not answer.
+    """
+    logs = f"{names.log_set(observed.owner.name)}-"
+    pods = observed.pods.values()
+    brokers = [pod for pod in pods if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
+    told = await asyncio.gather(*(_told(world, pod.ip) for pod in brokers))
+    by_name = {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
+    return replace(
+        observed,
+        events=await _events(world, observed),
+        lacking={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
+        refusals={name: refusal for name, (_, refusal) in by_name.items() if refusal},
+    )
+
+
+async def _told(world: World, ip: str) -> _Told | None:
+    try:
+        status = await world.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
+        return lacking_seen(status), refusal_seen(status)
+    except (UnavailableError, ObservationError) as error:
+        _LOG.debug("%s", error)
+        return None
+
+
+async def _proxy_pods(world: World, observed: ObservedCluster) -> dict[str, PodSeen]:
+    labels = {CLUSTER_LABEL: observed.owner.name, COMPONENT_LABEL: PROXY}
+    found = await world.kube.find("Pod", observed.owner.namespace, labels)
+    return {pod.name: pod for pod in map(pod_seen, found)}
+
+
+async def _events(
+    world: World, observed: ObservedCluster | ObservedGroup
+) -> dict[ObjectKey, tuple[EventSeen, ...]]:
+    asked = questions(observed, _progressing_since(observed.status.conditions))
+    found = await asyncio.gather(*(_events_about(world, observed.owner.namespace, key) for key in asked))
+    return dict(zip(asked, found, strict=True))
+
+
+async def _events_about(world: World, namespace: str, key: ObjectKey) -> tuple[EventSeen, ...]:
+    try:
+        return events_seen(await world.kube.events(key.kind, namespace, key.name))
+    except RefusedError as error:
+        # Why not an error: roles of an older chart do not allow it, and all else can be told.
+        _LOG.info("events about %s %s/%s: %s", key.kind, namespace, key.name, error)
+        return ()
+
+
+def _progressing_since(conditions: tuple[Condition, ...]) -> datetime | None:
+    found = (one for one in conditions if (one.type, one.status) == ("Progressing", "True"))
+    return next((one.last_transition_time for one in found), None)
