@@ -2,7 +2,8 @@
 
 Counters are raised where things happen; gauges are read at the moment of a scrape from what the node knows then, by one
 collector, so that a gauge can never be stale and costs nothing between scrapes. Labels are bounded: request codes
-outside the protocol count as `other`, groups are as many as the cluster has.
+outside the protocol count as `other`, groups are as many as the cluster has. Elections and commands are shown at 0 before the
+first of each kind: Prometheus sees no increase in a series that appears with its first failure.
 
 Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as suffix.
 """
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, disable_created_metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from controller_core.groups.commands import Cause
 from controller_core.remoting.codes import RequestCode, ResponseCode
 
 ROLE_UNKNOWN = 0
@@ -23,6 +25,10 @@ ROLE_FOLLOWER = 2
 ROLE_LEADER = 3
 
 LOG_STATES = ("ok", "full", "failed")
+ELECTION_RESULTS = ("elected", "kept", "failed")
+COMMIT_RESULTS = ("applied", "not_leader", "dropped", "lost", "refused")
+UNKNOWN_GROUP = ("", "")
+"""Cluster and group of elections that were asked for in a group that nobody registered in."""
 _GROUP_LABELS = ("cluster", "group")
 
 
@@ -85,12 +91,8 @@ class Metrics:
             "rmqha_requests", "Remoting requests by code and result.", ("code", "result"), _request_labels
         )
         self._registry.register(self._requests)
-        self._elections = Counter(
-            "rmqha_elections",
-            "Elections proposed by this node as leader.",
-            ("result", "cause"),
-            registry=self._registry,
-        )
+        self._elections = _Elections()
+        self._registry.register(self._elections)
         self._commits = _Counts[str](
             "rmqha_controller_commit",
             "Commands proposed by this node.",
@@ -102,20 +104,28 @@ class Metrics:
             "Master epochs told by members that were too far above the recorded one to be true.",
             registry=self._registry,
         )
-        self._commits.count("applied", 0)
+        for result in COMMIT_RESULTS:
+            self._commits.count(result, 0)
         self._registry.register(self._commits)
 
     def observe(self, node: Callable[[], NodeNumbers], groups: Callable[[], Iterable[GroupNumbers]]) -> None:
         """Show the gauges of the node and its groups, read by these functions at each scrape."""
+        self._elections.groups = groups
         self._registry.register(_Gauges(node, groups))
 
     def request(self, code: int, response_code: int | None) -> None:
         """Count one request; `response_code` None is a oneway."""
         self._requests.count((code if code in _CODES else _OTHER, response_code))
 
-    def election(self, result: str, cause: str) -> None:
-        """Count one election: `elected`, `kept` or `failed`."""
-        self._elections.labels(result, cause).inc()
+    def election(self, group: tuple[str, str], result: str, cause: Cause) -> None:
+        """Count one election.
+
+        Args:
+            group: cluster and name, or `UNKNOWN_GROUP`.
+            result: one of `ELECTION_RESULTS`.
+            cause: why it started.
+        """
+        self._elections.count(group, result, cause)
 
     def told_epoch_ignored(self) -> None:
         """Count one member whose told master epoch an election ignored."""
@@ -165,6 +175,32 @@ class _Counts(Collector, Generic[_Kind]):
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)
         for values, total in totals.items():
             family.add_metric(values, total)
+        yield family
+
+
+class _Elections(Collector):
+    """Counts of elections by group; those of a group that is no longer registered are not shown."""
+
+    def __init__(self) -> None:
+        self.groups: Callable[[], Iterable[GroupNumbers]] = tuple
+        self._counts: dict[tuple[tuple[str, str], str, str], int] = {}
+
+    def count(self, group: tuple[str, str], result: str, cause: str) -> None:
+        """Count one election."""
+        kind = (group, result, cause)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """Give the counts of now."""
+        family = CounterMetricFamily(
+            "rmqha_elections",
+            "Elections proposed by this node as leader.",
+            labels=(*_GROUP_LABELS, "result", "cause"),
+        )
+        for key in [UNKNOWN_GROUP, *((group.cluster, group.group) for group in self.groups())]:
+            for result in ELECTION_RESULTS:
+                for cause in Cause:
+                    family.add_metric((*key, result, cause), self._counts.get((key, result, cause), 0))
         yield family
 
 

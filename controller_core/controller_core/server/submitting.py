@@ -30,7 +30,7 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import shown
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
-from controller_core.server.metrics import Metrics
+from controller_core.server.metrics import UNKNOWN_GROUP, Metrics
 from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.notifier import Notifier
 from controller_core.server.partings import Partings
@@ -135,7 +135,7 @@ class Submitting:
         try:
             with self.changes.open(command.broker_name):
                 outcome = await self._decided(command)
-                self._metrics.election(_election_result(outcome), str(command.cause))
+                self._metrics.election(self._counted_group(command), _election_result(outcome), command.cause)
                 if outcome.reply.code == ResponseCode.SUCCESS:
                     _log_election(outcome)
                     self._watch(outcome.notices, self._clock.stamp())
@@ -144,6 +144,11 @@ class Submitting:
         finally:
             self.guards.lift_of(command)
         return outcome
+
+    def _counted_group(self, command: ElectMaster) -> tuple[str, str]:
+        """Return the labels of a command's group: names that nobody registered would be without bound."""
+        group = self._state.find_one(command.broker_name, command.cluster)
+        return UNKNOWN_GROUP if group is None else group.key
 
     async def _decided(self, command: ElectMaster) -> Outcome:
         """Propose an election, when nothing can stay behind with the master that it ends."""

@@ -1,7 +1,8 @@
 """A companion's metrics as Prometheus text: the newest facts, at the moment of the scrape.
 
 Names are those of the log replica where they mean the same, so that one dashboard shows both. What is not known has no
-sample: a zero would read as a fact.
+sample: a zero would read as a fact. Counters count what this process saw, so they stay while the broker is silent; Prometheus would
+miss what is counted between its end and its return.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,6 +73,7 @@ class _Gauges(Collector):
     def __init__(self, cluster: str, group: str, known: Callable[[], Known]) -> None:
         self._names: Final = (cluster, group)
         self._known: Final = known
+        self._counting_id = ""
 
     def collect(self) -> Iterable[Metric]:
         known = self._known()
@@ -84,16 +86,17 @@ class _Gauges(Collector):
         for name, text, of_slave in _SLAVE_GAUGES:
             values = [((*labels, name_), of_slave(known, slave)) for name_, slave in slaves.items()]
             yield _family(name, text, _SLAVE_LABELS, values)
-        for name, text, count in _counts(known):
-            counter = CounterMetricFamily(f"rmqha_ha_{name}", text, labels=_LABELS)
-            counter.add_metric(labels, count)
-            yield counter
+        self._counting_id = broker_id or self._counting_id
+        if self._counting_id:
+            for name, text, count in _counts(known):
+                counter = CounterMetricFamily(f"rmqha_ha_{name}", text, labels=_LABELS)
+                counter.add_metric((*self._names, self._counting_id), count)
+                yield counter
 
 
 def _counts(known: Known) -> Iterable[tuple[str, str, int]]:
-    if known.broker is not None:
-        yield "truncations", "Cuts of the log's tail that were seen", known.truncations
-        yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
+    yield "truncations", "Cuts of the log's tail that were seen", known.truncations
+    yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
     if known.pop_refused is not None and known.pop_put_back is not None:
         yield (
             "pop_revives_refused",

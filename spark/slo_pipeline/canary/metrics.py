@@ -1,9 +1,12 @@
 """The canary's own series.
 
-Names and buckets are those that reports and alert rules read.
+Names and buckets are those that reports and alert rules read. Every result is shown at 0 from the start: Prometheus sees no
+increase in a series that appears with its first failure.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from slo_pipeline.schemas.segments import READ_RESULTS, SEND_RESULTS
 
 SEND_SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -39,9 +42,11 @@ class CanaryMetrics:
         self.unread = Gauge(
             "rmqha_canary_unread", "Acknowledged sends without a verdict.", ["group"], registry=self.registry
         ).labels(group)
-        # Present from the start, so that the first failure is an increase and not the birth of a series.
-        self._sends.labels(group, "ok")
-        self._reads.labels(group, "missing")
+        for result in SEND_RESULTS:
+            self._sends.labels(group, result)
+        for result in READ_RESULTS:
+            self._reads.labels(group, result)
+        self._seconds.labels(group)
 
     def sent(self, result: str, seconds: float | None) -> None:
         """Count a send; `seconds` from its intended time to the acknowledgement, None without one."""

@@ -2,16 +2,23 @@
 
 Problem: the report judges from single sends and events; Prometheus has scraped series only. Its rules page people within
 minutes, the report counts.
-Shape: for each objective one recording rule a window (`slo:sli_error:ratio_rate5m` and so on, by group), and one alert a
-severity that is the union of its burn alerts. A gauge is first recorded as "bad now", slice by slice, so that a window of days
-is an average of what is recorded and not a subquery. What Prometheus cannot see (a failover's write gap, which is measured by the
-canary's single sends) has no rule, and `without_rules` names it.
+Shape: for each objective one recording rule a window (`slo:sli_error:ratio_rate5m` and so on, by group where the series have
+one), and one alert a severity that is the union of its burn alerts. A gauge is first recorded as "bad now", slice by slice, so that
+a window of days is an average of what is recorded and not a subquery. Counters are first recorded as bad and good events. An
+outage between two scrapes leaves gauges as they were; the canary's counters hold its failed sends.
+Without events in a window there is no ratio: 0/0 is neither kept nor broken. What Prometheus cannot see (a failover's write gap,
+which is measured by the canary's single sends) has no rule, and `without_rules` names it.
 Never: a `query_range` of ours; these are rules for somebody's Prometheus.
+
+The first failure of a kind. `increase()` of a series that appears with its first failure is 0, since it compares samples. Our
+processes show every kind at 0 from their start; older versions do not. So a bad series that was absent when the window began counts
+with its whole value, unless good series of the same process have no sample before it either: then the process itself is new to
+Prometheus, and when it counted is unknown.
 
 Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow, multi-burn-rate alerts.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slo_pipeline.objectives.model import BurnAlert, Objectives, ObjectivesError, Slo
 
@@ -20,8 +27,59 @@ BOUNDS_MS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.
 LEADER_ROLE: Final = 3
 LEADER: Final = f"on (instance) group_left () (rmqha_controller_role == {LEADER_ROLE})"
 COUNTING_INTERVAL_S: Final = 30
+CONTROLLERS_KNOWN_FOR: Final = "1d"
+"""For so long after their last scrape, controllers that do not answer count as not leading."""
 NOW: Final = "slo:sli_error:now"
 Rule = dict[str, Any]
+
+
+class _Events(NamedTuple):
+    """Two halves of a counter family.
+
+    Attributes:
+        bad: selector of the series that count bad events.
+        good: selector of those that count good ones.
+        kinds: labels that tell one series of a process from another.
+    """
+
+    bad: str
+    good: str
+    kinds: str
+
+    def good_in(self, window: str) -> str:
+        """Return the query for the good events of a window."""
+        return f"sum by (group) (increase({self.good}[{window}]))"
+
+    def bad_in(self, window: str) -> str:
+        """Return the query for the bad events of a window, those before a series' first sample included."""
+        samples = f"count_over_time({self.bad}[{window}])"
+        samples_of_good = f"max without ({self.kinds}) (count_over_time({self.good}[{window}]))"
+        new_process = f"{samples} >= ignoring ({self.kinds}) group_left () {samples_of_good}"
+        appeared = (
+            f"max_over_time({self.bad}[{window}]) unless {self.bad} offset {window} unless ({new_process})"
+        )
+        return f"sum by (group) ({appeared} or increase({self.bad}[{window}]))"
+
+
+_EVENTS: Final = {
+    "write_availability": _Events(
+        'rmqha_canary_send_total{result!="ok"}',
+        'rmqha_canary_send_total{result="ok"}',
+        "result",
+    ),
+    "durability": _Events(
+        'rmqha_canary_read_total{result="missing"}',
+        'rmqha_canary_read_total{result="ok"}',
+        "result",
+    ),
+    "election_health": _Events(
+        'rmqha_elections_total{result="failed"}',
+        'rmqha_elections_total{result!="failed"}',
+        "result, cause",
+    ),
+}
+OF_GROUP: Final = "{{ with $labels.group }} of {{ . }}{{ end }}"
+"""Nothing where the series have no group."""
 
 
 def bad_now(slo: Slo) -> str | None:
@@ -34,41 +92,17 @@ def bad_now(slo: Slo) -> str | None:
             share = f"rmqha_group_sync_state_set_size / rmqha_group_replicas * {LEADER} / {LEADER_ROLE}"
             return f"min by (group) ({share}) < bool {slo.value:.12g}"
         case "controller_leader":
-            return f"(count(rmqha_controller_role == {LEADER_ROLE}) or vector(0)) < bool 1"
+            none_leads = f"0 * count(max_over_time(rmqha_controller_role[{CONTROLLERS_KNOWN_FOR}]))"
+            return f"(count(rmqha_controller_role == {LEADER_ROLE}) or {none_leads}) < bool 1"
         case _:
             return None
 
 
 def error_ratio(slo: Slo, window: str) -> str | None:
-    """Return the query for the bad share of a window, by group; None where Prometheus cannot see it.
-
-    Raises:
-        ObjectivesError: the threshold is none that the scraped series can answer.
-    """
-    now = bad_now(slo)
-    if now is not None:
-        return f"avg_over_time(({now})[{window}:{slo.slice_s}s])"
-    match slo.indicator:
-        case "write_availability":
-            bad = f'sum by (group) (rate(rmqha_canary_send_total{{result!="ok"}}[{window}]))'
-            return f"({bad} or 0 * {_sends(window)}) / {_sends(window)}"
-        case "send_latency":
-            fast = f'sum by (group) (rate(rmqha_canary_send_duration_seconds_bucket{{le="{_bound(slo)}"}}[{window}]))'
-            every = f"sum by (group) (rate(rmqha_canary_send_duration_seconds_count[{window}]))"
-            return f"1 - {fast} / {every}"
-        case "durability":
-            lost = f'sum by (group) (increase(rmqha_canary_read_total{{result="missing"}}[{window}]))'
-            every = f"sum by (group) (increase(rmqha_canary_read_total[{window}]))"
-            return f"{lost} / {every}"
-        case "election_health":
-            failed = f'sum(increase(rmqha_elections_total{{result="failed"}}[{window}]))'
-            return f"({failed} or vector(0)) / sum(increase(rmqha_elections_total[{window}]))"
-        case _:
-            return None
-
-
-def _sends(window: str) -> str:
-    return f"sum by (group) (rate(rmqha_canary_send_total[{window}]))"
+    """Return the recorded series of the bad share of a window; None where Prometheus cannot see it."""
+    if slo.indicator == "failover_duration":
+        return None
+    return f'slo:sli_error:ratio_rate{window}{{slo="{slo.name}"}}'
 
 
 def _bound(slo: Slo) -> str:
@@ -122,16 +156,27 @@ def _interval_s(slo: Slo) -> int:
 def _records(objectives: Objectives, slo: Slo) -> list[Rule]:
     labels = _labels(objectives, slo)
     now = bad_now(slo)
-    first = [] if now is None else [{"record": NOW, "expr": now, "labels": labels}]
+    made = [] if now is None else [(NOW, now)]
+    for window in _windows(objectives):
+        made += _ratio(slo, window)
+    return [{"record": name, "expr": query, "labels": labels} for name, query in made]
 
-    def ratio(window: str) -> str | None:
-        return (
-            error_ratio(slo, window) if now is None else f'avg_over_time({NOW}{{slo="{slo.name}"}}[{window}])'
-        )
 
-    return first + [
-        {"record": f"slo:sli_error:ratio_rate{window}", "expr": ratio(window), "labels": labels}
-        for window in _windows(objectives)
+def _ratio(slo: Slo, window: str) -> list[tuple[str, str]]:
+    """Return names and queries that end in the bad share of a window."""
+    ratio, of_slo = f"slo:sli_error:ratio_rate{window}", f'{{slo="{slo.name}"}}'
+    if bad_now(slo) is not None:
+        return [(ratio, f"avg_over_time({NOW}{of_slo}[{window}])")]
+    events = _EVENTS.get(slo.indicator)
+    if events is None:
+        seconds = "rmqha_canary_send_duration_seconds"
+        fast = f'sum by (group) (rate({seconds}_bucket{{le="{_bound(slo)}"}}[{window}]))'
+        return [(ratio, f"1 - {fast} / (sum by (group) (rate({seconds}_count[{window}])) > 0)")]
+    bad, good = f"slo:sli_bad:increase{window}", f"slo:sli_good:increase{window}"
+    return [
+        (bad, f"{events.bad_in(window)} or 0 * {events.good_in(window)}"),
+        (good, f"{events.good_in(window)} or 0 * sum by (group) ({bad}{of_slo})"),
+        (ratio, f"{bad}{of_slo} / ({bad}{of_slo} + {good}{of_slo} > 0)"),
     ]
 
 
@@ -142,7 +187,7 @@ def _alert(objectives: Objectives, slo: Slo, severity: str) -> Rule:
         "expr": " or ".join(_burns(slo, alert) for alert in chosen),
         "labels": {**_labels(objectives, slo), "severity": severity},
         "annotations": {
-            "summary": f"{slo.name} of {{{{ $labels.group }}}} burns its error budget too fast",
+            "summary": f"{slo.name}{OF_GROUP} burns its error budget too fast",
             "description": f"Objective {slo.targetPercent:g} % over {objectives.timeWindow.duration}. Good: "
             f"{slo.measured.says}.",
         },
@@ -151,8 +196,7 @@ def _alert(objectives: Objectives, slo: Slo, severity: str) -> Rule:
 
 def _burns(slo: Slo, alert: BurnAlert) -> str:
     def above(window: str) -> str:
-        limit = f"{alert.threshold * slo.allowed:.12g}"
-        return f'slo:sli_error:ratio_rate{window}{{slo="{slo.name}"}} > {limit}'
+        return f"{error_ratio(slo, window)} > {alert.threshold * slo.allowed:.12g}"
 
     return f"({above(alert.lookbackWindow)} and {above(alert.shortWindow)})"
 

@@ -31,6 +31,8 @@ RESULTS: Final = (
     "missing",
     "other",
 )
+READ_RESULTS: Final = ("ok", "missing")
+SEND_RESULTS: Final = tuple(result for result in RESULTS if result != "missing")
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:

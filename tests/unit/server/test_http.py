@@ -144,7 +144,7 @@ async def test_metrics_follow_the_agreement(one: OneNode) -> None:
         'rmqha_group_master_epoch{cluster="c1",group="b1"} 1.0',
         'rmqha_group_sync_state_set_size{cluster="c1",group="b1"} 1.0',
         'rmqha_group_replicas{cluster="c1",group="b1"} 1.0',
-        'rmqha_elections_total{cause="BrokerRequest",result="elected"} 1.0',
+        'rmqha_elections_total{cause="BrokerRequest",cluster="c1",group="b1",result="elected"} 1.0',
         'rmqha_requests_total{code="1002",result="success"} 1.0',
     ):
         assert line in text.splitlines()

@@ -152,6 +152,18 @@ def test_metrics_leave_out_what_is_not_known() -> None:
     assert [line.partition("{")[0] for line in samples] == ["rmqha_ha_broker_up", "rmqha_ha_controllers_up"]
 
 
+def test_counters_stay_while_the_broker_is_silent() -> None:
+    known = [Known(SLAVE, None, None, controllers_up=True)]
+    metrics = CompanionMetrics("c", "g", lambda: known[0])
+    at_first = [line for line in metrics.text().decode().splitlines() if "_total{" in line]
+    assert at_first == [
+        f'rmqha_ha_{name}_total{{broker_id="2",cluster="c",group="g"}} 0.0'
+        for name in ("truncations", "reconnects")
+    ]
+    known[0] = Known(None, None, None, controllers_up=True)
+    assert [line for line in metrics.text().decode().splitlines() if "_total{" in line] == at_first
+
+
 def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
     known = Known(SLAVE, group(1, 1, 2), 200, controllers_up=True)
     text = CompanionMetrics("c", "g", lambda: known).text().decode()
