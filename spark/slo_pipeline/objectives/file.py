@@ -1,17 +1,20 @@
 """Read an objectives file.
 
 Problem: who mistypes an objective wants to know which field, not to read a library's traceback.
-Shape: one function; every violation of `objectives.model` becomes one line with file, field, value and what is wrong.
+Shape: one function; every violation of `objectives.model` becomes one line with file, field, value and what is wrong. A file is
+one document of ours, or OpenSLO v1 documents (`openslo_reader`).
 Never: more than one file, no includes, no templates.
 """
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from slo_pipeline.objectives import openslo_reader
 from slo_pipeline.objectives.model import Objectives, ObjectivesError
+from slo_pipeline.objectives.violations import first_violation
 
 FILE_BYTES_MAX: Final = 1_000_000
 DEFAULT_FILE: Final = Path(__file__).with_name("default.yaml")
@@ -30,23 +33,22 @@ def load(path: Path | None = None) -> Objectives:
     if len(text) > FILE_BYTES_MAX:
         raise ObjectivesError(f"{chosen}: larger than {FILE_BYTES_MAX} bytes")
     try:
-        found = yaml.safe_load(text)
+        found = [document for document in yaml.safe_load_all(text) if document is not None]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ObjectivesError(f"{chosen}: no YAML: {' '.join(str(error).split())}") from None
+        raise ObjectivesError(f"{chosen}: invalid YAML: {' '.join(str(error).split())}") from None
     try:
-        return Objectives.model_validate(found)
+        return _objectives(found)
     except ValidationError as error:
-        raise ObjectivesError(f"{chosen}: {_first(error)}") from None
+        raise ObjectivesError(f"{chosen}: {first_violation(error)}") from None
+    except ObjectivesError as error:
+        raise ObjectivesError(f"{chosen}: {error}") from None
 
 
-def _first(error: ValidationError) -> str:
-    """Say the first violation: where, what stands there, what is wrong."""
-    found = error.errors()[0]
-    where = ""
-    for part in found["loc"]:
-        where += f"[{part}]" if isinstance(part, int) else f"{'.' if where else ''}{part}"
-    message = found["msg"].removeprefix("Value error, ")
-    given = found["input"]
-    if isinstance(given, dict | list | tuple | BaseModel):
-        return f"{where}: {message}" if where else message
-    return f"{where}: {given!r}: {message}"
+def _objectives(found: list[Any]) -> Objectives:
+    if any(openslo_reader.is_openslo(document) for document in found):
+        return openslo_reader.objectives(found)
+    if len(found) > 1:
+        raise ObjectivesError(
+            f"{len(found)} YAML documents (expected one, or OpenSLO documents with apiVersion: openslo/v1)"
+        )
+    return Objectives.model_validate(found[0] if found else None)

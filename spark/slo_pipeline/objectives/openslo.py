@@ -1,36 +1,65 @@
-"""Objectives as OpenSLO v1 documents, for tools that read those.
+"""Objectives as OpenSLO v1 documents, for tools that read those, and for `openslo_reader`.
 
-Shape: one Service, one AlertPolicy and AlertCondition a burn alert, one SLO an objective with its indicator inline. Each
-indicator's queries are the recording rules that `prometheus` exports, so both exports speak of the same series.
-Never: a field that OpenSLO v1 does not have.
+Shape: one Service; one AlertNotificationTarget a severity; one AlertPolicy and AlertCondition a burn alert; one SLO an objective
+with its indicator inline. The query of an indicator is the recorded series of the rules that `prometheus` exports. Its metric source
+also names our indicator and its threshold, as a source's `spec` is the source's own.
+What OpenSLO v1 cannot say:
 
-Source: OpenSLO v1 specification, kinds Service, SLO, AlertPolicy, AlertCondition.
+| ours | exported as |
+|---|---|
+| slices below 1 minute | RatioTimeslices of 1 minute: the mean of the minutes' shares of good slices is the share of good slices |
+| an objective of 100 % | the nearest target below it, and an annotation |
+| a second, shorter window of a burn alert | an annotation |
+| an indicator that Prometheus cannot see | a metric source of the type `slo-pipeline` |
+
+Never: a field that OpenSLO v1 does not have, nor a query that is always 0.
+
+Source: OpenSLO v1 specification, kinds Service, SLO, AlertPolicy, AlertCondition, AlertNotificationTarget.
 """
 
 from typing import Any, Final
 
 from slo_pipeline.objectives.model import BurnAlert, Objectives, Slo
+from slo_pipeline.objectives.openslo_model import API_VERSION
 from slo_pipeline.objectives.prometheus import error_ratio
 
-API_VERSION: Final = "openslo/v1"
 SHORT_WINDOW: Final = "rocketmq-ha.dev/short-window"
+TARGET_PERCENT: Final = "rocketmq-ha.dev/target-percent"
+TARGET_PERCENT_MAX: Final = 99.999_999_9
+SLICE_S_MIN: Final = 60
+OWN_SOURCE: Final = "slo-pipeline"
 Document = dict[str, Any]
 
 
 def documents(objectives: Objectives) -> list[Document]:
     """Return the documents in the order in which one refers to another."""
-    conditions = [_condition(alert) for alert in objectives.alerting]
-    policies = [_policy(alert) for alert in objectives.alerting]
+    severities = dict.fromkeys(alert.severity for alert in objectives.alerting)
     service = _document("Service", objectives.service, {"description": "Apache RocketMQ broker groups"})
-    return [service, *conditions, *policies, *[_slo(objectives, slo) for slo in objectives.slos]]
+    return [
+        service,
+        *[_target(severity) for severity in severities],
+        *[_condition(alert) for alert in objectives.alerting],
+        *[_policy(alert) for alert in objectives.alerting],
+        *[_slo(objectives, slo) for slo in objectives.slos],
+    ]
 
 
-def _document(kind: str, name: str, spec: Document) -> Document:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+def _document(kind: str, name: str, spec: Document, annotations: dict[str, str] | None = None) -> Document:
+    metadata: Document = {"name": name}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _target(severity: str) -> Document:
+    description = f"Alertmanager routes the alerts of the exported rules by their label severity: {severity}."
+    return _document(
+        "AlertNotificationTarget", severity, {"description": description, "target": "alertmanager"}
+    )
 
 
 def _alert_name(alert: BurnAlert) -> str:
-    return f"{alert.severity}-{alert.lookbackWindow}"
+    return f"{alert.severity}-{alert.lookbackWindow}-{alert.threshold:g}".replace(".", "-")
 
 
 def _condition(alert: BurnAlert) -> Document:
@@ -42,10 +71,7 @@ def _condition(alert: BurnAlert) -> Document:
         "alertAfter": "0m",
     }
     spec = {"severity": alert.severity, "condition": condition}
-    made = _document("AlertCondition", _alert_name(alert), spec)
-    # v1 has no word for a second window.
-    made["metadata"]["annotations"] = {SHORT_WINDOW: alert.shortWindow}
-    return made
+    return _document("AlertCondition", _alert_name(alert), spec, {SHORT_WINDOW: alert.shortWindow})
 
 
 def _policy(alert: BurnAlert) -> Document:
@@ -53,34 +79,59 @@ def _policy(alert: BurnAlert) -> Document:
         "alertWhenBreaching": True,
         "alertWhenResolved": False,
         "conditions": [{"conditionRef": _alert_name(alert)}],
-        "notificationTargets": [],
+        "notificationTargets": [{"targetRef": alert.severity}],
     }
     return _document("AlertPolicy", _alert_name(alert), spec)
 
 
 def _slo(objectives: Objectives, slo: Slo) -> Document:
-    objective: Document = {"displayName": slo.measured.says, "targetPercent": slo.targetPercent}
-    if slo.budgetingMethod == "Timeslices":
-        objective["timeSliceWindow"] = f"{slo.slice_s}s"
-        objective["timeSliceTarget"] = 1.0
-    query = {"type": "Prometheus", "spec": {"query": error_ratio(slo, "5m") or "vector(0)"}}
-    indicator = {
-        "metadata": {"name": slo.indicator.replace("_", "-")},
-        "spec": {
-            "description": _described(slo),
-            "ratioMetric": {"rawType": "failure", "raw": {"metricSource": query}},
-        },
-    }
-    spec = {
-        "description": slo.description or slo.measured.says,
+    spec: Document = {"description": slo.description} if slo.description else {}
+    spec |= {
         "service": objectives.service,
-        "indicator": indicator,
+        "indicator": {
+            "metadata": {"name": slo.indicator.replace("_", "-")},
+            "spec": {
+                "description": _described(slo),
+                "ratioMetric": {"rawType": "failure", "raw": {"metricSource": _source(slo)}},
+            },
+        },
         "timeWindow": [{"duration": objectives.timeWindow.duration, "isRolling": True}],
-        "budgetingMethod": slo.budgetingMethod,
-        "objectives": [objective],
+        "budgetingMethod": _method(slo),
+        "objectives": [_objective(slo)],
         "alertPolicies": [{"alertPolicyRef": _alert_name(alert)} for alert in objectives.alerting],
     }
-    return _document("SLO", slo.name, spec)
+    beyond = slo.targetPercent > TARGET_PERCENT_MAX
+    return _document("SLO", slo.name, spec, {TARGET_PERCENT: f"{slo.targetPercent!r}"} if beyond else None)
+
+
+def _method(slo: Slo) -> str:
+    if slo.budgetingMethod == "Timeslices" and slo.slice_s < SLICE_S_MIN:
+        return "RatioTimeslices"
+    return slo.budgetingMethod
+
+
+def _objective(slo: Slo) -> Document:
+    objective: Document = {
+        "displayName": slo.measured.says,
+        "targetPercent": min(slo.targetPercent, TARGET_PERCENT_MAX),
+    }
+    match _method(slo):
+        case "Timeslices":
+            objective |= {"timeSliceTarget": 1.0, "timeSliceWindow": "1m"}
+        case "RatioTimeslices":
+            objective["timeSliceWindow"] = "1m"
+    return objective
+
+
+def _source(slo: Slo) -> Document:
+    query = error_ratio(slo, "5m")
+    spec: Document = {} if query is None else {"query": query}
+    spec["indicator"] = slo.indicator
+    if slo.value is not None:
+        spec |= {"op": slo.op, "value": slo.value}
+    if slo.timeSliceWindow is not None:
+        spec["timeSliceWindow"] = slo.timeSliceWindow
+    return {"type": OWN_SOURCE if query is None else "Prometheus", "spec": spec}
 
 
 def _described(slo: Slo) -> str:

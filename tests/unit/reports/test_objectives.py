@@ -167,7 +167,7 @@ def test_openslo_documents_refer_only_to_each_other(tmp_path: Path) -> None:
         assert ("Service", spec["service"]) in named
         assert {("AlertPolicy", one["alertPolicyRef"]) for one in spec["alertPolicies"]} <= named
         objective = spec["objectives"][0]
-        assert ("timeSliceWindow" in objective) == (spec["budgetingMethod"] == "Timeslices")
+        assert ("timeSliceWindow" in objective) == (spec["budgetingMethod"] == "RatioTimeslices")
     policies = [one["spec"] for one in documents if one["kind"] == "AlertPolicy"]
     assert all(("AlertCondition", one["conditions"][0]["conditionRef"]) in named for one in policies)
 
