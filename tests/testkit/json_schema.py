@@ -1,7 +1,7 @@
 """A validator for the few words of JSON Schema that the project's test data use; any other word is an error of the schema."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -11,7 +11,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "number": (int, float),
     "boolean": (bool,),
 }
-_BOUNDS: Final = {
+_BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "minimum": lambda found, bound: found >= bound,
     "maximum": lambda found, bound: found <= bound,
     "exclusiveMinimum": lambda found, bound: found > bound,
