@@ -26,6 +26,7 @@ SAMPLES_BUFFERED_MAX = 1_000_000
 ROWS_BUFFERED_MAX = 100_000
 
 US_PER_DAY = 86_400_000_000
+_DAYS_BEFORE_1970 = (dt.date(1970, 1, 1) - dt.date(1, 1, 1)).days
 _NO_TIMESTAMP = -1
 _US_PER_MS = 1_000
 
@@ -131,9 +132,12 @@ class SampleBuffer:
 
 
 def _by_day(numbers: pa.Table) -> Iterable[tuple[dt.date, pa.Table]]:
-    days = _call("divide", numbers["ts"], pa.scalar(US_PER_DAY))
+    # Counted from the year 1: a quotient is rounded towards zero, and a day is not.
+    since = _call("add", numbers["ts"], pa.scalar(_DAYS_BEFORE_1970 * US_PER_DAY))
+    days = _call("divide", since, pa.scalar(US_PER_DAY))
     for day in days.unique().to_pylist():
-        yield day_of(day * US_PER_DAY), numbers.filter(_call("equal", days, pa.scalar(day)))
+        rows = numbers.filter(_call("equal", days, pa.scalar(day)))
+        yield day_of((day - _DAYS_BEFORE_1970) * US_PER_DAY), rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@
 Problem: an import is repeated after an interruption, or by mistake, and must not count anything twice.
 Shape: the file's digest is part of the segments' names, and the rows of each are a function of the file. A second run finds
 its segments there and writes nothing; one that was killed half-way leaves whole segments, and the next run adds the rest. The
-file is read once to be checked before anything is written, so that a bad line lands nothing.
+text is read once to be checked before anything is written, so that a bad line lands nothing. Neither reading holds more of it
+than one segment's rows, and the last time of each series.
 Never: no Spark here.
 
 Exit status: 0 landed (or there already), 2 the file or the directory cannot be used.
@@ -13,15 +14,28 @@ Exit status: 0 landed (or there already), 2 the file or the directory cannot be 
 
 import argparse
 import hashlib
+import io
+import os
+import shutil
+import stat
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from slo_pipeline.collect.buffers import SampleBuffer
 from slo_pipeline.collect.exposition import Sample
 from slo_pipeline.collect.segments import SegmentStore
-from slo_pipeline.sources.openmetrics import OpenMetricsError, TimedSample, timed_samples
+from slo_pipeline.sources.openmetrics import (
+    LINE_CHARACTERS_MAX,
+    OpenMetricsError,
+    RepeatedStamps,
+    TimedSample,
+    timed_samples,
+)
 
 WRITER: Final = "openmetrics"
 INSTANCE_LABEL: Final = "instance"
@@ -55,22 +69,45 @@ def run(args: argparse.Namespace) -> int:
 
         sys.stdout.write(land_prometheus.land(args) + "\n")
         return 0
-    landed = land(Path(args.source), args.into)
-    sys.stdout.write(f"{landed.samples} samples of {landed.series} series in {landed.segments} segments\n")
+    sys.stdout.write(f"{land(Path(args.source), args.into)}\n")
     return 0
 
 
+@dataclass
 class Landed:
-    """What a file held: samples, series, and the segments that hold them now."""
+    """What a text held.
 
-    def __init__(self) -> None:
-        self.samples = 0
-        self.series = 0
-        self.segments = 0
+    Attributes:
+        samples: that are in segments now.
+        series: they belong to.
+        segments: that hold them.
+        repeated: samples left out because their series has one of the same time before them.
+        cut: samples whose time was finer than a microsecond.
+    """
+
+    samples: int = 0
+    series: int = 0
+    segments: int = 0
+    repeated: int = 0
+    cut: int = 0
+
+    def __str__(self) -> str:
+        said = [f"{self.samples} samples of {self.series} series in {self.segments} segments"]
+        if self.repeated:
+            said.append(
+                f"{self.repeated} samples left out (an earlier one of their series has the same timestamp)"
+            )
+        if self.cut:
+            said.append(f"{self.cut} timestamps cut to microseconds")
+        return ", ".join(said)
 
 
 def land(file: Path, directory: Path) -> Landed:
     """Write the samples of an OpenMetrics text as segments; a second time changes nothing.
+
+    Args:
+        file: with the text; a pipe is copied to a temporary file first, as the text is read twice.
+        directory: data directory for segments.
 
     Raises:
         OpenMetricsError: the text breaks a rule; nothing is written.
@@ -78,29 +115,51 @@ def land(file: Path, directory: Path) -> Landed:
         OSError: the file cannot be read.
     """
     landed = Landed()
-    seen = set()
-    for sample in _read(file):
-        landed.samples += 1
-        seen.add(sample.series)
-    landed.series = len(seen)
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGEST_CHARACTERS]
-    with SegmentStore(directory, WRITER, run=digest) as store:
-        buffer = SampleBuffer()
-        for sample in _read(file):
-            instance = dict(sample.series.labels).get(INSTANCE_LABEL, "")
-            buffer.add(sample.ts_us, instance, "", [Sample(sample.series, sample.value, None)])
-            if len(buffer) >= SEGMENT_ROWS_MAX:
-                landed.segments += _flush(buffer, store)
-        landed.segments += _flush(buffer, store)
+    with _rereadable(file) as text:
+        checked = RepeatedStamps()
+        for sample in _read(file, text):
+            checked.is_first(sample)
+        landed.series = checked.series
+        text.seek(0)
+        digest = hashlib.file_digest(text, "sha256").hexdigest()[:DIGEST_CHARACTERS]  # type: ignore[arg-type]
+        with SegmentStore(directory, WRITER, run=digest) as store:
+            buffer, stamps = SampleBuffer(), RepeatedStamps(checked.disordered)
+            for sample in _read(file, text):
+                if not stamps.is_first(sample):
+                    landed.repeated += 1
+                    continue
+                landed.samples += 1
+                landed.cut += sample.is_cut
+                instance = dict(sample.series.labels).get(INSTANCE_LABEL, "")
+                buffer.add(sample.ts_us, instance, "", [Sample(sample.series, sample.value, None)])
+                if len(buffer) >= SEGMENT_ROWS_MAX:
+                    landed.segments += _flush(buffer, store)
+            landed.segments += _flush(buffer, store)
     return landed
 
 
-def _read(file: Path) -> Iterator[TimedSample]:
+@contextmanager
+def _rereadable(file: Path) -> Iterator[BinaryIO]:
+    """Open a file that may be read again from its beginning; of a pipe that is a copy, in the directory of TMPDIR."""
+    with file.open("rb") as source:
+        if stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            yield source
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(source, copy)
+            yield copy
+
+
+def _read(file: Path, source: BinaryIO) -> Iterator[TimedSample]:
+    """Yield the samples of a text from its beginning, a line in memory at a time."""
+    source.seek(0)
+    text = io.TextIOWrapper(source, encoding="utf-8", newline="\n")
     try:
-        with file.open(encoding="utf-8", newline="\n") as lines:
-            yield from timed_samples(lines)
+        yield from timed_samples(iter(lambda: text.readline(LINE_CHARACTERS_MAX + 1), ""))
     except (OpenMetricsError, UnicodeDecodeError) as error:
         raise OpenMetricsError(f"{file}: {error}") from None
+    finally:
+        text.detach()
 
 
 def _flush(buffer: SampleBuffer, store: SegmentStore) -> int:

@@ -74,6 +74,11 @@ def test_a_second_page_of_known_series_parses_like_the_first() -> None:
         pytest.param('m{a="1"} 8 # {trace_id="ab_c"} 0.5', (("a", "1"),), 8.0, id="exemplar"),
         pytest.param('m{a="# {x} y"} 9', (("a", "# {x} y"),), 9.0, id="exemplar-look-alike"),
         pytest.param("m +Inf", (), math.inf, id="infinity"),
+        pytest.param(' \tm{a="1"} 10', (("a", "1"),), 10.0, id="blanks-before-it"),
+        pytest.param('m {a="1"} 11', (("a", "1"),), 11.0, id="blank-before-the-braces"),
+        pytest.param('m{"a.b"="1",c="2"} 12', (("a.b", "1"), ("c", "2")), 12.0, id="quoted-label-name"),
+        pytest.param('{"m",a="1"} 13', (("a", "1"),), 13.0, id="name-in-braces"),
+        pytest.param('{a="1", "m"} 14', (("a", "1"),), 14.0, id="name-in-braces-behind-a-label"),
     ],
 )
 def test_a_line_of_the_format(line: str, labels: tuple[tuple[str, str], ...] | None, value: float) -> None:
@@ -106,6 +111,13 @@ def test_not_a_number_is_a_value() -> None:
         'm{a="1" 1',
         'm{a="1",a="2"} 1',
         "m{a=1} 1",
+        "m{a} 1",
+        'm{"n"} 1',
+        '{"m","n"} 1',
+        '{""} 1',
+        'm{""="1"} 1',
+        '{a="1"} 1',
+        "{} 1",
         "9m 1",
         "<html>",
     ],
@@ -129,7 +141,7 @@ def test_any_text_is_parsed_or_counted(text: str) -> None:
     parser = ExpositionParser()
     first, again = parser.parse(text), parser.parse(text)
     assert repr(first) == repr(again)
-    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
+    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip(" \t").startswith("#")]
     assert len(first.samples) + first.malformed == len(lines)
 
 
