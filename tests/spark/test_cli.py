@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.cli import main
 from slo_pipeline.schemas.tables import FAILOVERS
-from testkit.segment_rows import send
+from testkit.segment_rows import sample, send
 from testkit.synthetic import write_rows
 
 
@@ -34,15 +35,51 @@ def test_a_directory_without_segments_is_one_line_with_its_path(
     assert said.count("\n") == 1
 
 
-def test_a_damaged_segment_is_one_line(
+def _counted(directory: Path, grown: int) -> Path:
+    write_rows(directory, "samples", [sample(10, 0), sample(70, grown)])
+    return directory
+
+
+def _increase(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["increase", "x_total", "--without-promql", "--input", str(directory)]) == 0
+    return capsys.readouterr().out.splitlines()[1].split(",")[1]
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run{1,2}", "run*", "run?", "run\\1", "a:b c%20#"])
+def test_a_path_is_what_it_says_and_never_a_pattern(
+    name: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _counted(tmp_path / "run1", 100)
+    assert _increase(_counted(tmp_path / name, 7), capsys) == "7"
+
+
+def test_what_is_no_segment_is_named_once_and_stops_nothing(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_rows(tmp_path, "probe_ops", [send(1, 0)])
-    (tmp_path / "probe_ops" / "day=2026-11-20" / "damaged.parquet").write_bytes(b"PAR1 but no more")
-    assert main(["report", "--input", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("slo-pipeline report: ")
-    assert "damaged.parquet" in said
+    folder = _counted(tmp_path, 7) / "samples" / "day=2026-11-20"
+    for name in ("README", ".DS_Store", "._x.parquet", "x.parquet~", "_SUCCESS"):
+        (folder / name).write_bytes(b"no segment")
+    for name in ("day=2026-11-31", "day=x", "day=2026-11-20.bak"):
+        shutil.copytree(folder, tmp_path / "samples" / name)
+    shutil.copytree(folder, folder / "hour=1")
+    assert main(["increase", "x_total", "--without-promql", "--input", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split(",")[1] == "7"
+    assert told.err.count("\n") == 1
+    assert "README" in told.err
+    assert "1 more" in told.err
+    assert ".DS_Store" not in told.err
+
+
+def test_damaged_data_behind_a_whole_footer_is_one_line_with_the_same_words(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = (_counted(tmp_path / "a b", 7) / "samples").rglob("*.parquet")
+    content = bytearray(path.read_bytes())
+    content[4:200] = b"x" * 196
+    path.write_bytes(content)
+    assert main(["increase", "x_total", "--input", str(tmp_path / "a b")]) == 1
+    assert capsys.readouterr().err == f"slo-pipeline increase: {path}: unusable segment: damaged Parquet\n"
 
 
 def test_a_segment_that_is_still_being_written_is_left_alone(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
@@ -29,6 +28,14 @@ from slo_pipeline.collect.scraper import ScrapeContext, scrape_forever
 from slo_pipeline.collect.segments import SegmentStore
 from slo_pipeline.collect.sink import SegmentSink
 from slo_pipeline.collect.targets import KINDS, TARGETS_MAX, Target, TargetsError, TargetsFile
+from slo_pipeline.schemas import SEGMENTS
+from slo_pipeline.sources.layout import (
+    SegmentUnusableError,
+    check,
+    day_folders,
+    reading,
+    segment_files,
+)
 
 POSITIONS_KEY = "rmqha.positions"
 TARGETS_POLL_S = 1.0
@@ -79,9 +86,9 @@ class Collector:
         """Learn from the segments on disk which events are there and how far each stream was read."""
         for text in self._store.read_metadata("events", POSITIONS_KEY):
             self._log.recall_positions(text)
-        days = sorted(self._store.root.glob("events/day=*"))[-EVENT_DAYS_RECALLED:]
-        for path in (path for day in days for path in sorted(day.glob("[!._]*.parquet"))):
-            self._log.recall(_event_ids(path))
+        for day in day_folders(self._store.root, "events")[-EVENT_DAYS_RECALLED:]:
+            for path in segment_files(day):
+                self._log.recall(_event_ids(path))
 
     async def run(self) -> None:
         """Collect until cancelled.
@@ -194,9 +201,10 @@ class Collector:
 
 def _event_ids(path: Path) -> list[str]:
     try:
-        return [
-            str(event_id) for event_id in pq.read_table(path, columns=["event_id"])["event_id"].to_pylist()
-        ]
-    except (pa.ArrowInvalid, KeyError) as error:
-        _log.warning("%s is no segment of events: %s", path, error)
+        check([path], SEGMENTS["events"])
+        with reading(path):
+            rows = pq.ParquetFile(path).read(columns=["event_id"])
+    except SegmentUnusableError as error:
+        _log.warning("the events of a segment are not known: %s", error)
         return []
+    return [str(event_id) for event_id in rows["event_id"].to_pylist()]

@@ -12,6 +12,7 @@ Source: docs/reference/segments.md.
 
 import datetime as dt
 import fcntl
+import logging
 import os
 import re
 import uuid
@@ -24,6 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas import SEGMENT_VERSION, SEGMENTS
+from slo_pipeline.sources.layout import SegmentUnusableError, reading
+
+_log = logging.getLogger(__name__)
 
 # Without "@", which ends the writer's part of a file name: no writer sweeps the files of one with a longer name.
 _WRITER = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -118,7 +122,12 @@ class SegmentStore:
         segments = self.root.glob(f"{table}/day=*/{self.writer}@*.parquet")
         # By name too: two may be of one tick of the file system's clock.
         for path in sorted(segments, key=lambda path: (path.stat().st_mtime_ns, path.name)):
-            value = (pq.read_schema(path).metadata or {}).get(key.encode())
+            try:
+                with reading(path):
+                    value = (pq.read_schema(path).metadata or {}).get(key.encode())
+            except SegmentUnusableError as error:
+                _log.warning("what a segment says of its streams is not known: %s", error)
+                continue
             if value is not None:
                 yield value.decode()
 

@@ -9,9 +9,11 @@ Never: this module imports neither Spark nor aiohttp.
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 
 class Branch(NamedTuple):
@@ -60,10 +62,14 @@ EXIT_UNUSABLE: Final = 2
 EXIT_FAILED: Final = 1
 ERROR_CHARACTERS_MAX: Final = 300
 # Spark's word for a damaged file; it may reach us as a Java error that has no class of its own here.
+UNUSABLE_SEGMENT: Final = "unusable segment: "
 UNREADABLE_FILE: Final = "[FAILED_READ_FILE"
+DAMAGED_FILE: Final = re.compile(r"\[FAILED_READ_FILE[^\]]*\][^\n]*? file:/*(/[^\n]*?\.parquet)\b")
+SEGMENT_UNUSABLE: Final = "slo_pipeline.sources.layout.SegmentUnusableError"
 EXPECTED: Final = frozenset(
     {
         "slo_pipeline.sources.segments.InputError",
+        SEGMENT_UNUSABLE,
         "slo_pipeline.sources.openmetrics.OpenMetricsError",
         "slo_pipeline.sources.prometheus_wire.PrometheusError",
         "slo_pipeline.collect.segments.SegmentError",
@@ -110,7 +116,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if said is None:
             raise
         sys.stderr.write(f"slo-pipeline {args.branch}: {said}\n")
-        return EXIT_UNUSABLE
+        return EXIT_FAILED if _is_of_segment(error) else EXIT_UNUSABLE
+
+
+def _is_of_segment(error: Exception) -> bool:
+    """Tell whether a segment is what cannot be used; Spark finds out by itself where only data is damaged."""
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}" == SEGMENT_UNUSABLE or UNREADABLE_FILE in str(error)
 
 
 def _one_line(error: Exception) -> str | None:
@@ -119,6 +131,8 @@ def _one_line(error: Exception) -> str | None:
     Spark's errors are known by name, so that nothing has to be imported for it.
     """
     text = str(error).strip()
+    if damaged := DAMAGED_FILE.search(text):
+        return f"{unquote(damaged[1])}: {UNUSABLE_SEGMENT}damaged Parquet"
     unreadable = text.find(UNREADABLE_FILE)
     names = {f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__}
     if unreadable >= 0:

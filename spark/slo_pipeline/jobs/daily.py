@@ -29,8 +29,10 @@ from slo_pipeline.mirror.copying import Choice, Choose, day_of
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import conform
+from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.sources import extracts
+from slo_pipeline.sources.layout import check
 from slo_pipeline.sources.segments import KINDS, is_small, read_segments
 from slo_pipeline.transforms.burn import MINUTE_US
 from slo_pipeline.transforms.sli import METRICS
@@ -120,7 +122,14 @@ class DayJob:
         self._master = master
 
     def compute(self, which: dt.date, directory: Path) -> None:
-        """Write one day's tables as <directory>/<table>.parquet."""
+        """Write one day's tables as <directory>/<table>.parquet.
+
+        Raises:
+            SegmentUnusableError: a segment of the day or of a neighbour cannot be read.
+        """
+        around = [self._data / name for one in _around(which) for name in segments_of(self._data, one)]
+        for kind, schema in SEGMENTS.items():
+            check((path for path in around if path.parent.parent.name == kind), schema)
         if self._objectives is not None:
             spark = session(master=self._master, quick=is_small(self._data, *KINDS))
             for name, frame in self._tables(spark, which, self._objectives):
@@ -134,9 +143,13 @@ class DayJob:
     ) -> Iterator[tuple[str, DataFrame]]:
         begin_us = (which - dt.date(1970, 1, 1)).days * DAY_US
         over = Period(begin_us, begin_us + DAY_US, AROUND_US)
-        around = [which + dt.timedelta(days=step) for step in (-1, 0, 1)]
-        paths = [self._data / name for one in around for name in segments_of(self._data, one)]
+        paths = [self._data / name for one in _around(which) for name in segments_of(self._data, one)]
         yield from day_tables(gold(read_segments(spark, paths), over, objectives))
+
+
+def _around(day: dt.date) -> list[dt.date]:
+    """Return a day between its neighbours."""
+    return [day + step * ONE_DAY for step in (-1, 0, 1)]
 
 
 def day_tables(computed: Gold) -> Iterator[tuple[str, DataFrame]]:

@@ -27,7 +27,8 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
-from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
+from slo_pipeline.sources.layout import day_folders, day_of_name, reading, segment_files
+from slo_pipeline.sources.names import KINDS
 
 CLOSE_AFTER_S: Final = 7_200
 MANIFESTS: Final = "days"
@@ -68,10 +69,8 @@ class DayOutcome:
 
 def days_of(data: Path) -> list[dt.date]:
     """Return the days that have a folder, in order."""
-    found = {
-        folder.name.removeprefix("day=") for kind in KINDS for folder in (data / kind).glob("day=????-??-??")
-    }
-    return sorted(dt.date.fromisoformat(name) for name in found)
+    found = (day_of_name(folder.name) for kind in KINDS for folder in day_folders(data, kind))
+    return sorted({day for day in found if day is not None})
 
 
 def segments_of(data: Path, day: dt.date) -> list[str]:
@@ -79,7 +78,7 @@ def segments_of(data: Path, day: dt.date) -> list[str]:
     return sorted(
         str(path.relative_to(data))
         for kind in KINDS
-        for path in (data / kind / f"day={day.isoformat()}").glob(SEGMENT_FILES)
+        for path in segment_files(data / kind / f"day={day.isoformat()}")
     )
 
 
@@ -104,8 +103,7 @@ def read_manifest(tables: Path, day: dt.date) -> Manifest | None:
 def late_rows(tables: Path) -> dict[dt.date, int]:
     """Return how many rows came after their day was closed, by day."""
     found = {}
-    for path in sorted((tables / MANIFESTS).glob("????-??-??.json")):
-        day = dt.date.fromisoformat(path.stem)
+    for day in _manifest_days(tables):
         manifest = read_manifest(tables, day)
         if manifest is not None and manifest.late:
             found[day] = sum(manifest.late.values())
@@ -114,8 +112,11 @@ def late_rows(tables: Path) -> dict[dt.date, int]:
 
 def closed_days(tables: Path) -> list[dt.date]:
     """Return the days that are closed, in order."""
-    days = (dt.date.fromisoformat(path.stem) for path in sorted((tables / MANIFESTS).glob("????-??-??.json")))
-    return [day for day in days if (found := read_manifest(tables, day)) is not None and found.closed]
+    return [
+        day
+        for day in _manifest_days(tables)
+        if (found := read_manifest(tables, day)) is not None and found.closed
+    ]
 
 
 def is_over(day: dt.date, now: dt.datetime) -> bool:
@@ -147,12 +148,11 @@ def run_days(
 def late_segments(tables: Path) -> set[str]:
     """Return the segments of which nothing is in the tables, paths relative to the data directory."""
     found: set[str] = set()
-    for path in (tables / MANIFESTS).glob("????-??-??.json"):
-        day = dt.date.fromisoformat(path.stem)
+    for day in _manifest_days(tables):
         manifest = read_manifest(tables, day)
         late = manifest.late if manifest is not None else {}
         # Of a stray's segment the rest counts, in its own day.
-        found |= {name for name in late if f"/day={path.stem}/" in name}
+        found |= {name for name in late if f"/day={day.isoformat()}/" in name}
     return found
 
 
@@ -222,11 +222,18 @@ def _late(data: Path, tables: Path, day: dt.date, manifest: Manifest, present: l
         target = tables / f"late_{kind}" / f"day={day.isoformat()}" / Path(name).name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data / name, target)
-        manifest.late[name] = pq.read_metadata(data / name).num_rows
+        with reading(data / name):
+            manifest.late[name] = pq.read_metadata(data / name).num_rows
     if new:
         _write(tables, day, manifest)
     rows = sum(manifest.late.values())
     return DayOutcome(day, "late" if rows else "unchanged", len(present), rows)
+
+
+def _manifest_days(tables: Path) -> list[dt.date]:
+    """Return the days that have a manifest, in order."""
+    found = (day_of_name(f"day={path.stem}") for path in (tables / MANIFESTS).glob("*.json"))
+    return sorted(day for day in found if day is not None)
 
 
 def _forget_late(tables: Path, day: dt.date) -> None:

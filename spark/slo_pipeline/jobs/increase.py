@@ -19,7 +19,7 @@ from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.options import add_input, add_master
 from slo_pipeline.jobs.session import session
-from slo_pipeline.sources.segments import InputError, is_small, read_inputs
+from slo_pipeline.sources.segments import InputError, check_segments, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.promql import promql_increase
 from slo_pipeline.transforms.timing import US_PER_S
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _table(
     args: argparse.Namespace, data: Path, by: tuple[str, ...], window_us: int
 ) -> list[tuple[Key, tuple[str, str, str]]]:
+    check_segments(data, ["samples"])
     spark = session(master=args.master, quick=is_small(data, "samples"))
     samples = read_inputs(spark, data).samples
     counter = samples.where(F.col("metric") == args.metric)

@@ -7,6 +7,7 @@ Never: a job knows which of the two it was.
 """
 
 import datetime as dt
+import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from slo_pipeline.mirror.copying import Choice, Choose, Mirror, day_of, everything
 from slo_pipeline.mirror.places import SCHEME, DirectoryPlace, place
+from slo_pipeline.sources.layout import ignored, ignored_text
 from slo_pipeline.sources.names import KINDS
 from slo_pipeline.sources.segments import InputError, check_directory
 
@@ -52,6 +54,8 @@ def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = 
     """
     if not args.input.startswith(SCHEME):
         check_directory(Path(args.input), *kinds)
+        if strays := ignored(Path(args.input), kinds):
+            sys.stderr.write(f"slo-pipeline: {ignored_text(strays)}\n")
         yield Path(args.input)
         return
     if args.scratch is None and not args.master.startswith("local"):

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slo_pipeline.sources.layout import reading
+
 TIME_OF: Final = {"samples": "ts", "events": "ts", "probe_ops": "intended_ts"}
 """The column that decides a row's day, by kind of segment."""
 ONE_DAY: Final = dt.timedelta(days=1)
@@ -66,9 +68,10 @@ def keep_strays(data: Path, tables: Path, day: dt.date, names: Iterable[str]) ->
     found: dict[str, int] = {}
     for name in names:
         kind = name.partition("/")[0]
-        if not has_rows_of(day, data / name, TIME_OF[kind]):
-            continue
-        rows = rows_of(day, pq.ParquetFile(data / name).read(), TIME_OF[kind])
+        with reading(data / name):
+            if not has_rows_of(day, data / name, TIME_OF[kind]):
+                continue
+            rows = rows_of(day, pq.ParquetFile(data / name).read(), TIME_OF[kind])
         if not rows.num_rows:
             continue
         target = tables / f"late_{kind}" / f"day={day.isoformat()}" / Path(name).name

@@ -20,9 +20,16 @@ from slo_pipeline.jobs.options import INPUT_HELP, add_bucket, add_master, add_ob
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
-from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.tables import SLI_COUNTS
-from slo_pipeline.sources.segments import KINDS, InputError, is_small, read_inputs
+from slo_pipeline.sources.segments import (
+    KINDS,
+    InputError,
+    check_segments,
+    has_segments,
+    is_small,
+    read_inputs,
+    read_table,
+)
 from slo_pipeline.transforms import burn
 from slo_pipeline.transforms.budget import S_PER_DAY
 from slo_pipeline.transforms.timing import US_PER_S
@@ -69,6 +76,7 @@ def _rows(status: DataFrame, pages: DataFrame, *, wanted: bool) -> tuple[Sequenc
 
 
 def _from_segments(data: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
+    check_segments(data, KINDS)
     spark = session(master=master, quick=is_small(data, *KINDS))
     inputs = read_inputs(spark, data)
     over = period(inputs, objectives.timeWindow.days)
@@ -80,11 +88,10 @@ def _from_segments(data: Path, objectives: Objectives, master: str) -> tuple[Dat
 
 def _from_tables(tables: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
     """Judge the last window of what `daily` made, for the objectives of the file that it had too."""
-    if not any((tables / "sli_minutes").glob("day=*/*.parquet")):
+    if not has_segments(tables, "sli_minutes"):
         raise InputError(f"{tables}: holds no sli_minutes/day=*/*.parquet: run `slo-pipeline daily` first")
     spark = session(master=master, quick=True)
-    fields = struct_type(SLI_COUNTS)
-    kept = spark.read.schema(fields).parquet(str(tables / "sli_minutes")).select(*SLI_COUNTS.names)
+    kept = read_table(spark, tables, "sli_minutes", SLI_COUNTS).select(*SLI_COUNTS.names)
     newest = kept.agg(F.max(F.unix_micros("ts")).alias("us")).first()
     since_us = (newest["us"] if newest else 0) - objectives.timeWindow.days * S_PER_DAY * US_PER_S
     known = [slo.name for slo in objectives.slos]

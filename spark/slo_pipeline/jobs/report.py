@@ -25,7 +25,7 @@ from slo_pipeline.reports import outcome
 from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.sources.extracts import Extracts, extracts_of
-from slo_pipeline.sources.segments import KINDS, InputError, is_small, read_inputs
+from slo_pipeline.sources.segments import KINDS, InputError, check_segments, is_small, read_inputs
 
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "sli_window": gold_tables.SLI_WINDOW,
@@ -142,7 +142,9 @@ def make(
 
     Raises:
         InputError: the directory holds nothing to report on.
+        SegmentUnusableError: a segment cannot be read.
     """
+    check_segments(source, KINDS, extracts)
     spark = session(master=master, quick=is_small(source, *KINDS))
     inputs = read_inputs(spark, source, without, extracts)
     over = period(inputs, objectives.timeWindow.days)

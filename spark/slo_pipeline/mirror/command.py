@@ -20,7 +20,8 @@ from slo_pipeline.collect.command import seconds
 from slo_pipeline.jobs.cli import EXIT_UNUSABLE
 from slo_pipeline.jobs.options import add_endpoint, day
 from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
-from slo_pipeline.mirror.places import SCHEME, PlaceError, place
+from slo_pipeline.mirror.places import SCHEME, TABLES, PlaceError, place
+from slo_pipeline.sources.layout import ignored, ignored_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
         return Choice([one for one in folders if args.since is None or day_of(one) >= args.since])
 
     source, target = place(args.source, args.endpoint), place(args.target, args.endpoint)
+    if not args.source.startswith(SCHEME) and (strays := ignored(Path(args.source), TABLES)):
+        _complain(ignored_text(strays))
     if args.follow is None:
         done = Mirror(source, target, choose).round()
         _say(done, done.apart)

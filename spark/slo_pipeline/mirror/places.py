@@ -9,10 +9,8 @@ Never: anything is deleted, or written over.
 Source: Amazon S3 user guide, "Amazon S3 data consistency model"; docs/reference/segments.md for the layout.
 """
 
-import datetime as dt
 import fcntl
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,14 +21,14 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from slo_pipeline.sources.names import EXTRACT_PREFIX, KINDS, SEGMENT_FILES
+from slo_pipeline.sources.layout import day_folders, day_of_name, is_segment, segment_files
+from slo_pipeline.sources.names import EXTRACT_PREFIX, KINDS
 
 SCHEME: Final = "s3://"
 PART_BYTES: Final = 8_388_608
 CONNECT_TIMEOUT_S: Final = 5.0
 ATTEMPTS_MAX: Final = 5
-_TABLES: Final = (*KINDS, *(f"{EXTRACT_PREFIX}{kind}" for kind in KINDS))
-_FOLDER: Final = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+TABLES: Final = (*KINDS, *(f"{EXTRACT_PREFIX}{kind}" for kind in KINDS))
 _REGION: Final = "us-east-1"
 """What servers that are not Amazon's take every signature for, unless the environment says otherwise."""
 
@@ -107,13 +105,13 @@ class DirectoryPlace:
 
     def folders(self) -> list[str]:
         """Return the folders of days, in order."""
-        found = (path for table in _TABLES for path in (self._root / table).glob("day=*"))
-        return sorted(f"{path.parent.name}/{path.name}" for path in found if _is_day(path.name))
+        found = (path for table in TABLES for path in day_folders(self._root, table))
+        return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
     def files(self, folder: str) -> dict[str, int]:
         """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
         sizes = {}
-        for path in (self._root / folder).glob(SEGMENT_FILES):
+        for path in segment_files(self._root / folder):
             try:
                 found = path.stat()
             except FileNotFoundError:
@@ -210,19 +208,17 @@ class BucketPlace:
         Raises:
             PlaceError: there is no such bucket: its server lists it as if it were empty.
         """
-        found = [(table, info) for table in _TABLES for info in self._listed(table)]
+        found = [(table, info) for table in TABLES for info in self._listed(table)]
         if not found and self._store.get_file_info(self._bucket).type == fs.FileType.NotFound:
             raise PlaceError(f"{self._url}: no such bucket")
-        return sorted(f"{table}/{info.base_name}" for table, info in found if _is_day(info.base_name))
+        return sorted(f"{table}/{info.base_name}" for table, info in found if day_of_name(info.base_name))
 
     def files(self, folder: str) -> dict[str, int]:
         """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
         return {
             info.base_name: info.size
             for info in self._listed(folder)
-            if info.type == fs.FileType.File
-            and info.base_name.endswith(".parquet")
-            and info.base_name[0] not in "._"
+            if info.type == fs.FileType.File and is_segment(info.base_name)
         }
 
     def _listed(self, folder: str) -> list[fs.FileInfo]:
@@ -253,14 +249,6 @@ class BucketPlace:
     def held(self) -> Iterator[None]:
         """Do nothing: two who put the same object put the same bytes."""
         yield
-
-
-def _is_day(name: str) -> bool:
-    match = _FOLDER.fullmatch(name)
-    try:
-        return match is not None and bool(dt.date.fromisoformat(match[1]))
-    except ValueError:
-        return False
 
 
 def _check_size(path: str, found_bytes: int, size_bytes: int) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.segments import SEGMENTS
+from slo_pipeline.sources.layout import reading
 from slo_pipeline.sources.names import EXTRACT_PREFIX
 
 # What is in memory at once: segments of seconds become row groups that are worth a read.
@@ -77,11 +78,12 @@ def _gathered(
     """Yield the rows of many segments in tables of about ROWS_HELD_MAX rows; `metrics` None keeps all."""
     held: list[pa.Table] = []
     for path in paths:
-        for rows in _rows(path, schema, metrics):
-            held.append(rows)
-            if sum(one.num_rows for one in held) >= ROWS_HELD_MAX:
-                yield pa.concat_tables(held)
-                held = []
+        with reading(path):
+            for rows in _rows(path, schema, metrics):
+                held.append(rows)
+                if sum(one.num_rows for one in held) >= ROWS_HELD_MAX:
+                    yield pa.concat_tables(held)
+                    held = []
     if held:
         yield pa.concat_tables(held)
 

@@ -3,7 +3,6 @@
 from typing import Final
 
 KINDS: Final = ("probe_ops", "events", "samples")
-# Readers skip names that begin with a dot or an underscore.
-SEGMENT_FILES: Final = "[!._]*.parquet"
+SUFFIX: Final = ".parquet"
 EXTRACT_PREFIX: Final = "extract_"
 """Of a kind, in the name of the table that holds its extracts."""

@@ -6,20 +6,22 @@ one row an event_id.
 Never: no schema inference (a file of another layout fails by name), and nothing is written.
 """
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from slo_pipeline.schemas.frames import conform, struct_type
-from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES
+from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES, SEGMENTS
 from slo_pipeline.sources.extracts import Extracts
-from slo_pipeline.sources.names import KINDS, SEGMENT_FILES
+from slo_pipeline.sources.layout import check, day_folders, segment_files, segments
+from slo_pipeline.sources.names import KINDS, SUFFIX
 
-SEGMENT_GLOB: Final = f"day=*/{SEGMENT_FILES}"
 # A report of so many bytes, 300,000 operations, takes as long either way; a day of 200 series a third less without `quick`.
 SMALL_INPUT_BYTES_MAX: Final = 5_000_000
 
@@ -29,11 +31,13 @@ __all__ = [
     "InputError",
     "Inputs",
     "check_directory",
+    "check_segments",
     "has_segments",
     "is_small",
     "one_per_event",
     "read_inputs",
     "read_segments",
+    "read_table",
 ]
 
 
@@ -51,7 +55,7 @@ class Inputs(NamedTuple):
 
 def has_segments(directory: Path, kind: str) -> bool:
     """Tell whether a data directory holds any finished segment of a kind."""
-    return next((directory / kind).glob(SEGMENT_GLOB), None) is not None
+    return next(segments(directory, kind), None) is not None
 
 
 def check_directory(directory: Path, *kinds: str) -> None:
@@ -71,7 +75,7 @@ def is_small(directory: Path, *kinds: str) -> bool:
     """Tell whether the segments of these kinds are so few that starting up is most of a job's work."""
     size_bytes = 0
     for kind in kinds:
-        for path in (directory / kind).glob(SEGMENT_GLOB):
+        for path in segments(directory, kind):
             size_bytes += path.stat().st_size
             if size_bytes > SMALL_INPUT_BYTES_MAX:
                 return False
@@ -90,7 +94,7 @@ def _read(
     paths = _places(directory, kind, extracts)
     if not paths:
         return spark.createDataFrame([], fields)
-    frame = spark.read.schema(fields).parquet(*map(str, paths))
+    frame = _parquet(spark, fields, paths)
     names = [Path(one).name for one in without if one.startswith(f"{kind}/")]
     if names:
         # A file's name is its writer's, run's and number's: no two segments of a kind have the same. Spark tells it as an
@@ -101,23 +105,62 @@ def _read(
 
 
 def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]:
-    """Return what is to be read of a kind: all of its folder, or extracts and the folders of the other days."""
-    if extracts is None or not extracts.days:
-        return [directory / kind] if has_segments(directory, kind) else []
-    folders = (one for one in sorted((directory / kind).glob("day=*")) if not extracts.hold(one))
-    with_segments = [one for one in folders if next(one.glob(SEGMENT_FILES), None) is not None]
-    return [*extracts.files(kind), *with_segments]
+    """Return what is to be read of a kind: extracts, and the segments of the other days, by folder where that says the same."""
+    places = extracts.files(kind) if extracts is not None else []
+    for folder in day_folders(directory, kind):
+        if extracts is not None and extracts.hold(folder):
+            continue
+        files = segment_files(folder)
+        # Spark would look into a folder of a folder.
+        is_flat = not any(path.is_dir() for path in folder.iterdir())
+        places += [folder] if files and is_flat else files
+    return places
+
+
+def check_segments(directory: Path, kinds: Iterable[str], extracts: Extracts | None = None) -> None:
+    """Refuse a directory in which a segment cannot be read: before Spark starts, and with the same words for every job.
+
+    Args:
+        directory: the data directory.
+        kinds: that are read.
+        extracts: read instead of the segments of their days.
+
+    Raises:
+        SegmentUnusableError: one line.
+    """
+    for kind in kinds:
+        folders = [one for one in day_folders(directory, kind) if extracts is None or not extracts.hold(one)]
+        own = (path for folder in folders for path in segment_files(folder))
+        check(itertools.chain(extracts.files(kind) if extracts is not None else (), own), SEGMENTS[kind])
+
+
+def _parquet(spark: SparkSession, fields: StructType, paths: Iterable[Path]) -> DataFrame:
+    """Read Parquet files, and those of folders; a path is what it says and never a pattern."""
+    # The first option is Spark's own for it (DataSource.GLOB_PATHS_KEY), which only Spark's code names.
+    reader = spark.read.schema(fields).option("__globPaths__", "false").option("pathGlobFilter", f"*{SUFFIX}")
+    return reader.parquet(*[str(path.absolute()) for path in paths])
+
+
+def read_table(spark: SparkSession, directory: Path, table: str, schema: pa.Schema) -> DataFrame:
+    """Read a table that `daily` keeps.
+
+    Raises:
+        SegmentUnusableError: one of its files cannot be read.
+    """
+    paths = list(segments(directory, table))
+    check(paths, schema)
+    return _parquet(spark, struct_type(schema), [*dict.fromkeys(path.parent for path in paths)])
 
 
 def read_segments(spark: SparkSession, paths: Sequence[Path]) -> Inputs:
     """Read some segments, each named by its path below .../<kind>/day=.../."""
 
     def some(kind: str, schema: pa.Schema) -> DataFrame:
-        chosen = [str(path) for path in paths if path.parent.parent.name == kind]
+        chosen = [path for path in paths if path.parent.parent.name == kind]
         fields = struct_type(schema)
         if not chosen:
             return spark.createDataFrame([], fields)
-        return conform(spark.read.schema(fields).parquet(*chosen), schema, table=kind)
+        return conform(_parquet(spark, fields, chosen), schema, table=kind)
 
     return Inputs(
         some("samples", SAMPLES), one_per_event(some("events", EVENTS)), some("probe_ops", PROBE_OPS)
