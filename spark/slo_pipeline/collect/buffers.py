@@ -24,6 +24,8 @@ from slo_pipeline.schemas import SEGMENTS
 SAMPLES_BUFFERED_MAX = 1_000_000
 """32 bytes each; at 20,000 a second it is a segment of 50 s."""
 ROWS_BUFFERED_MAX = 100_000
+ADDRESSES_MAX = 500_000
+"""Objects that stand for series, in one batch; each has some 100 bytes of its own beside what its parser holds."""
 
 US_PER_DAY = 86_400_000_000
 _DAYS_BEFORE_1970 = (dt.date(1970, 1, 1) - dt.date(1, 1, 1)).days
@@ -81,6 +83,9 @@ class SampleBuffer:
 
     def _reset(self) -> None:
         self._series_ids: dict[Series, int] = {}
+        # A parser gives the same object for the same series: its address is found faster than its labels are compared.
+        self._ids_by_address: dict[int, int] = {}
+        self._addressed: list[Series] = []
         self._instance_ids: dict[tuple[str, str], int] = {}
         self._ts_us = array("q")
         self._series = array("i")
@@ -106,15 +111,28 @@ class SampleBuffer:
         if len(self) + len(samples) > self._rows_max:
             return False
         instance_id = self._instance_ids.setdefault((instance, uid), len(self._instance_ids))
-        ids = self._series_ids
-        for sample in samples:
-            self._series.append(ids.setdefault(sample.series, len(ids)))
-            self._value.append(sample.value)
-            embedded_ms = sample.timestamp_ms
-            self._embedded_us.append(_NO_TIMESTAMP if embedded_ms is None else embedded_ms * _US_PER_MS)
+        known = self._ids_by_address.get
+        ids = [known(id(sample.series)) for sample in samples]
+        self._series.extend(
+            [
+                self._series_id(sample.series) if at is None else at
+                for at, sample in zip(ids, samples, strict=True)
+            ]
+        )
+        self._value.extend([sample.value for sample in samples])
+        stamps = [sample.timestamp_ms for sample in samples]
+        self._embedded_us.extend([_NO_TIMESTAMP if at is None else at * _US_PER_MS for at in stamps])
         self._ts_us.extend([ts_us] * len(samples))
         self._instance.extend([instance_id] * len(samples))
         return True
+
+    def _series_id(self, series: Series) -> int:
+        number = self._series_ids.setdefault(series, len(self._series_ids))
+        if len(self._addressed) < ADDRESSES_MAX:
+            # Held, so that no other object comes to lie there.
+            self._addressed.append(series)
+            self._ids_by_address[id(series)] = number
+        return number
 
     def take(self) -> SampleBatch:
         """Empty the buffer; what it held belongs to the batch."""

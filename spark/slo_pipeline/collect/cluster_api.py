@@ -121,7 +121,7 @@ class ClusterApi:
                     raise ClusterError("error", f"{path}: more than {ANSWER_BYTES_MAX} bytes")
         try:
             answer = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ClusterError("error", f"{path}: no JSON: {error}") from error
         if not isinstance(answer, dict):
             raise ClusterError("error", f"{path}: no JSON object")

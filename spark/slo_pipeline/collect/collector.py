@@ -42,6 +42,7 @@ TARGETS_POLL_S = 1.0
 NAMED_MAX = 10
 """Of targets that are left out, in one line of the log."""
 FLUSH_POLL_S = 0.25
+FAILED_PAUSE_S = 10.0
 CROWDED_ROWS = 500_000
 EVENT_DAYS_RECALLED = 3
 """Segments older than this are not asked for ids: a stream's own history is shorter."""
@@ -100,6 +101,7 @@ class Collector:
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=10),
             timeout=aiohttp.ClientTimeout(total=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
         ) as session:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -166,6 +168,15 @@ class Collector:
         self._told = found
 
     async def _collect(self, target: Target, session: aiohttp.ClientSession) -> None:
+        """Collect from a target until cancelled; what it made of us that we did not foresee ends none of the others."""
+        while True:
+            try:
+                await self._collect_from(target, session)
+            except Exception:
+                _log.exception("collecting from %s failed, again in %g s", target.name, FAILED_PAUSE_S)
+                await asyncio.sleep(FAILED_PAUSE_S)
+
+    async def _collect_from(self, target: Target, session: aiohttp.ClientSession) -> None:
         intake = EventIntake(self._sink, self._log, self._metrics)
         match target.kind:
             case "metrics":

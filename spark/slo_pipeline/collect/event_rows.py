@@ -38,7 +38,7 @@ def event_row(line: bytes) -> tuple[object, ...]:
     """
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EventError(f"no JSON: {error}") from error
     if not isinstance(event, dict):
         raise EventError("no JSON object")

@@ -15,18 +15,20 @@ Source: Prometheus documentation, "Exposition formats", text format 0.0.4; opent
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from slo_pipeline.collect.series_text import Series, SeriesCache, SeriesError, split_series
 
-__all__ = ["ExpositionParser", "Page", "Sample", "Series"]
+__all__ = ["PAGE_SERIES_MAX", "SERIES_CACHED_MAX", "ExpositionParser", "Page", "Sample", "Series", "lines_of"]
 
 SERIES_CACHED_MAX = 100_000
+PAGE_SERIES_MAX = SERIES_CACHED_MAX // 2
+"""Of one page: all its series are in one generation of the cache."""
 MILLISECONDS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999: beyond it a timestamp is rubbish, not time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One value; `timestamp_ms` only where the page had one."""
 
     series: Series
@@ -40,6 +42,13 @@ class Page:
 
     samples: list[Sample]
     malformed: int
+
+
+def lines_of(page: bytes) -> int:
+    """Return how many lines of a page can be samples, comments left out, without taking any apart."""
+    comments = page.count(b"\n#") + page.startswith(b"#")
+    unended = bool(page) and not page.endswith(b"\n")
+    return page.count(b"\n") + unended - comments
 
 
 class ExpositionParser:

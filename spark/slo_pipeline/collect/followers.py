@@ -11,6 +11,7 @@ Never: a follower gives up; and it never reads faster than the events can be kep
 import asyncio
 import logging
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -31,6 +32,10 @@ _SEQUENCE_AT = 0
 _EVENT_ID_AT = 1
 
 _log = logging.getLogger(__name__)
+
+
+class StreamError(Exception):
+    """A target answered with something other than a stream of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ async def follow_stream(target: Target, session: aiohttp.ClientSession, intake: 
         try:
             await _read_stream(target, session, intake)
             told = False
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, StreamError) as error:
             if not told:
                 _log.info("events of %s: %s", target.name, error or type(error).__name__)
             told = True
@@ -85,8 +90,11 @@ async def _read_stream(target: Target, session: aiohttp.ClientSession, intake: E
     after = intake.log.position(target.stream) if target.stream else 0
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S_MAX)
     splitter = LineSplitter()
-    async with session.get(target.url, params={"after": str(after)}, timeout=timeout) as response:
-        response.raise_for_status()
+    async with session.get(
+        target.url, params={"after": str(after)}, timeout=timeout, allow_redirects=False
+    ) as response:
+        if response.status != HTTPStatus.OK:
+            raise StreamError(f"status {response.status}")
         async for part in response.content.iter_any():
             for line, _ in splitter.feed(part):
                 sequence = await intake.take(line)

@@ -8,13 +8,14 @@ Never: a scrape that was missed is not done twice later: its values would be tho
 """
 
 import asyncio
+import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
 from slo_pipeline.collect.clock import NS_PER_S, NS_PER_US, AnchoredClock
-from slo_pipeline.collect.exposition import ExpositionParser, Page, Sample, Series
+from slo_pipeline.collect.exposition import PAGE_SERIES_MAX, ExpositionParser, Page, Sample, Series, lines_of
 from slo_pipeline.collect.metrics import CollectorMetrics
 from slo_pipeline.collect.schedule import Schedule
 from slo_pipeline.collect.sink import SegmentSink
@@ -23,6 +24,10 @@ from slo_pipeline.collect.targets import Target
 SCRAPE_TIMEOUT_S = 0.8
 """For an interval of one second; shorter intervals take the same share."""
 PAGE_BYTES_MAX = 16_777_216
+INLINE_BYTES_MAX = 131_072
+"""A page of so much is parsed in about 2 ms, less than a thread may keep the loop waiting."""
+
+_log = logging.getLogger(__name__)
 
 _READ_BYTES = 65_536
 _UP = Series("up", ())
@@ -39,15 +44,32 @@ class PageError(Exception):
     """A target answered with something that is no page."""
 
 
+class PageTooLargeError(PageError):
+    """A page is beyond a bound.
+
+    Attributes:
+        bound: its name, `bytes` or `series`.
+    """
+
+    def __init__(self, bound: str, limit: int) -> None:
+        super().__init__(f"more than {limit} {bound}")
+        self.bound = bound
+
+
 @dataclass(frozen=True, slots=True)
 class ScrapeContext:
-    """What all scrapers share."""
+    """What all scrapers share.
+
+    Attributes:
+        too_large: names of the targets whose last page was refused for its size, which the log has been told.
+    """
 
     session: aiohttp.ClientSession
     sink: SegmentSink
     clock: AnchoredClock
     metrics: CollectorMetrics
     interval_ns: int
+    too_large: set[str] = field(default_factory=set)
 
 
 def phase_ns(name: str, interval_ns: int) -> int:
@@ -76,12 +98,21 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     clock, metrics = context.clock, context.metrics
     start_ns = clock.monotonic_ns()
     timeout_s = SCRAPE_TIMEOUT_S * min(1.0, context.interval_ns / NS_PER_S)
-    page, result = Page([], 0), "ok"
+    page, result, body = Page([], 0), "ok", b""
     try:
         async with asyncio.timeout(timeout_s):
-            page = parser.parse(await _get(target.url, context.session))
+            body = await _get(target.url, context.session)
+        # Beyond the time-out: a parser that a thread still has is not given to another one.
+        page = await _parsed(parser, body)
+        context.too_large.discard(target.name)
     except TimeoutError:
         result = "timeout"
+    except PageTooLargeError as error:
+        result = "too_large"
+        metrics.pages_too_large.labels(target.name, error.bound).inc()
+        if target.name not in context.too_large:
+            context.too_large.add(target.name)
+            _log.warning("the page of %s is refused: %s", target.name, error)
     except (aiohttp.ClientError, OSError, PageError):
         result = "error"
     duration_s = (clock.monotonic_ns() - start_ns) / NS_PER_S
@@ -96,14 +127,27 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     context.sink.add_samples(ts_us, target.name, target.uid, page.samples + own)
 
 
-async def _get(url: str, session: aiohttp.ClientSession) -> str:
-    async with session.get(url, headers=_HEADERS) as response:
+async def _parsed(parser: ExpositionParser, body: bytes) -> Page:
+    """Parse a page; a large one on a thread, so that other targets are asked meanwhile."""
+    if lines_of(body) > PAGE_SERIES_MAX:
+        raise PageTooLargeError("series", PAGE_SERIES_MAX)
+    if len(body) <= INLINE_BYTES_MAX:
+        return parser.parse(_text(body))
+    return await asyncio.to_thread(lambda: parser.parse(_text(body)))
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", errors="replace")
+
+
+async def _get(url: str, session: aiohttp.ClientSession) -> bytes:
+    async with session.get(url, headers=_HEADERS, allow_redirects=False) as response:
         if response.status != 200:
             raise PageError(f"status {response.status}")
         parts, size = [], 0
         async for part in response.content.iter_chunked(_READ_BYTES):
             size += len(part)
             if size > PAGE_BYTES_MAX:
-                raise PageError(f"more than {PAGE_BYTES_MAX} bytes")
+                raise PageTooLargeError("bytes", PAGE_BYTES_MAX)
             parts.append(part)
-        return b"".join(parts).decode("utf-8", errors="replace")
+        return b"".join(parts)

@@ -51,7 +51,7 @@ def read_targets(path: Path) -> list[Target]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TargetsError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TargetsError(f"{path}: no JSON: {error}") from error
     listed = document.get("targets") if isinstance(document, dict) else None
     if not isinstance(listed, list):

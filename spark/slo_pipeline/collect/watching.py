@@ -147,7 +147,7 @@ class ListWatch:
             told = json.loads(line)
             kind, value = told["type"], told["object"]
             version = str((value.get("metadata") or {}).get("resourceVersion") or "")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ExpiredError(f"{self.path}: {error!r:.200}") from error
         match kind:
             case "ADDED" | "MODIFIED":

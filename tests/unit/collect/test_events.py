@@ -37,6 +37,12 @@ def test_what_a_source_does_not_know_may_be_left_out() -> None:
     assert (row["group"], row["epoch"], row["correlation_id"], row["attrs"]) == ("", None, None, [])
 
 
+@pytest.mark.parametrize("line", [b"[" * 200_000, b'{"a":' * 100_000, b"9" * 5_000, b"\xff", b"[]"])
+def test_rubbish_is_refused_however_deep_it_is(line: bytes) -> None:
+    with pytest.raises(EventError, match="no JSON"):
+        event_row(line)
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

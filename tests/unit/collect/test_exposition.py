@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slo_pipeline.collect import exposition
 from slo_pipeline.collect.exposition import ExpositionParser, Sample, Series
+from slo_pipeline.collect.series_text import SeriesCache
 
 # OpenTelemetry 1.44, as in RocketMQ 5.4.0 and 5.5.0: types are right, no timestamps.
 NEW_DIALECT = """# HELP rocketmq_messages_in_total default view for counter.
@@ -134,6 +135,30 @@ def test_a_page_with_ever_new_labels_does_not_fill_memory(monkeypatch: pytest.Mo
     for number in range(100):
         assert len(parser.parse(f'm{{id="{number}"}} 1').samples) == 1
         assert len(parser._series) <= 10
+
+
+def test_a_page_of_as_many_series_as_are_allowed_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f'm{{id="{number}"}} 1\n' for number in range(exposition.PAGE_SERIES_MAX))
+    assert exposition.lines_of(text.encode()) == exposition.PAGE_SERIES_MAX
+    parser = ExpositionParser()
+    parser.parse(text)
+    monkeypatch.setattr(exposition, "split_series", None)
+    for _ in range(2):
+        assert parser.parse(text).malformed == 0
+
+
+def test_series_that_are_asked_for_stay_while_others_come_and_go() -> None:
+    cache = SeriesCache(20)
+    for number in range(1_000):
+        assert number == 0 or cache.get("kept") is not None
+        cache.put(str(number), Series("m", (("id", str(number)),)))
+        cache.put("kept", Series("kept", ())) if number == 0 else None
+        assert len(cache) <= 20
+
+
+@given(st.lists(st.sampled_from(["m 1", "# TYPE m gauge", "#", "n 2"])).map("\n".join))
+def test_the_lines_of_a_page_are_counted_without_reading_them(text: str) -> None:
+    assert exposition.lines_of(text.encode()) == len(ExpositionParser().parse(text).samples)
 
 
 @given(st.text(alphabet='m{}="a,\\ \n#1.e_\t', max_size=60))

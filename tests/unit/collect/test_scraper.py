@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 
+from slo_pipeline.collect import collector, scraper
 from slo_pipeline.collect.clock import NS_PER_S
 from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, parse_address, served
 from slo_pipeline.collect.scraper import phase_ns
@@ -93,6 +94,77 @@ async def test_scrapes_keep_their_distance_when_one_of_them_is_slow(tmp_path: Pa
     offsets = [(at - times[0]) / 0.2 for at in times]
     assert max(abs(offset - round(offset)) for offset in offsets) < 0.35
     assert len({round(offset) for offset in offsets}) == len(offsets)
+
+
+async def large(_: web.Request) -> web.Response:
+    return web.Response(text="".join(f'm{{id="{number}"}} 1\n' for number in range(9)))
+
+
+@pytest.mark.parametrize("bound", ["series", "bytes"])
+async def test_a_page_beyond_a_bound_is_refused_and_told_once(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scraper, "PAGE_SERIES_MAX" if bound == "series" else "PAGE_BYTES_MAX", 8)
+    async with pages(large=large, small=small) as base:
+        targets = [{"name": name, "kind": "metrics", "url": f"{base}/{name}"} for name in ("large", "small")]
+        async with collecting(tmp_path, targets) as metrics:
+            await until(lambda: scrapes(metrics, "too_large") >= 3 and scrapes(metrics, "ok") >= 1)
+    up = {(row["instance"], row["value"]) for row in samples(tmp_path / "out") if row["metric"] == "up"}
+    assert up == {("large", 0.0), ("small", 1.0)}
+    told = [record.getMessage() for record in caplog.records if "large" in record.getMessage()]
+    assert told == [f"the page of large is refused: more than 8 {bound}"]
+    labels = {"instance": "large", "bound": bound}
+    assert (metrics.registry.get_sample_value("rmqha_collector_pages_too_large_total", labels) or 0) >= 3
+
+
+async def small(_: web.Request) -> web.Response:
+    return web.Response(text="m 1\n")
+
+
+async def test_a_large_page_is_parsed_beside_the_loop_and_comes_out_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scraper, "INLINE_BYTES_MAX", 1)
+    async with pages(large=large) as base:
+        target = {"name": "large", "kind": "metrics", "url": f"{base}/large"}
+        async with collecting(tmp_path, [target]) as metrics:
+            await until(lambda: scrapes(metrics, "ok") >= 1)
+    ids = {dict(row["labels"])["id"] for row in samples(tmp_path / "out") if row["metric"] == "m"}  # type: ignore[call-overload]
+    assert ids == {str(number) for number in range(9)}
+
+
+async def test_no_redirect_is_followed_to_a_page_or_a_stream(tmp_path: Path) -> None:
+    followed = False
+
+    async def moved(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/secret"})
+
+    async def secret(_: web.Request) -> web.Response:
+        nonlocal followed
+        followed = True
+        return web.Response(text="x 1\n")
+
+    async with pages(moved=moved, secret=secret) as base:
+        targets = [{"name": "moved", "kind": kind, "url": f"{base}/moved"} for kind in ("metrics", "events")]
+        async with collecting(tmp_path, targets) as metrics:
+            await until(lambda: scrapes(metrics, "error") >= 5)
+    assert not followed
+
+
+async def test_what_nobody_foresaw_of_one_target_ends_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(collector, "follow_stream", failing)
+    async with pages(small=small) as base:
+        targets = [
+            {"name": "small", "kind": "metrics", "url": f"{base}/small"},
+            {"name": "events", "kind": "events", "url": f"{base}/events"},
+        ]
+        async with collecting(tmp_path, targets) as metrics:
+            await until(lambda: scrapes(metrics, "ok") >= 3)
 
 
 def test_targets_are_spread_over_the_interval_and_stay_where_they_are() -> None:
