@@ -163,14 +163,15 @@ def latency_over_time(report: Report, group: Group, name: str) -> Markup:
 
 
 def _runs(stretches: Sequence[float], bucket_s: float) -> list[range]:
-    """Return the ranges of neighbouring stretches: a hole ends one."""
-    starts = [0] if stretches else []
-    starts += [
+    """Return the ranges of neighbouring stretches: a hole ends one; without stretches there is no range."""
+    if not stretches:
+        return []
+    holes = [
         index
         for index in range(1, len(stretches))
         if stretches[index] - stretches[index - 1] > HOLE_BUCKETS * bucket_s * 1_000_000
     ]
-    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(stretches)], strict=True)]
+    return [range(start, end) for start, end in pairwise([0, *holes, len(stretches)])]
 
 
 def _broken_line(

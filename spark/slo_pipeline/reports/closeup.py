@@ -160,8 +160,8 @@ def in_sync(failover: Failover, name: str) -> Markup:
 def _member_labels(shown: list[Step], scale: Linear, y: Linear) -> Markup:
     """Write a set's members above its step where the step is long enough for them."""
     parts: list[Markup] = []
-    ends = [scale(step.us) for step in shown[1:]] + [scale.end]
-    for step, end in zip(shown, ends, strict=True):
+    for index, step in enumerate(shown):
+        end = scale(shown[index + 1].us) if index + 1 < len(shown) else scale.end
         label = f"{{{step.members}}}"
         start = scale(step.us)
         if end - start > len(label) * MEMBER_PX + 8:
