@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.gold import Period, gold, period
+from slo_pipeline.jobs.gold import Period, gold
 from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.model import Report
 from slo_pipeline.reports.page import render
@@ -65,9 +66,8 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     story = synthetic.with_losses(synthetic.two_failovers_and_a_switchover(), "payments", (100, 101))
     directory = tmp_path_factory.mktemp("story")
     synthetic.write(story, directory)
-    inputs = read_inputs(spark, directory)
-    over = period(inputs, window_days=30)
-    assert over is not None
-    tables = gather.collect(gold(inputs, over, load()))
+    now_us = story.us(story.duration_s * 1_000)
+    inputs, over, found = surveyed(read_inputs(spark, directory), now_us, 30, directory)
+    tables = gather.collect(gold(inputs, over, load())) | found
     report = gather.report(tables, over, load(), "Story")
     return Told(story, directory, tables, over, report, render(report))

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 from slo_pipeline.jobs.cli import main
 from slo_pipeline.jobs.days import late_rows, late_segments, run_days
 from slo_pipeline.jobs.gather import rows
-from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.report import WRITTEN
+from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.sources.segments import read_inputs
 from testkit import synthetic
@@ -51,9 +52,7 @@ def test_two_days_add_up_to_the_whole_across_midnight(
     story = replace(synthetic.two_failovers_and_a_switchover(), begin_us=MIDNIGHT_US - 301 * US_PER_S)
     data, tables = tmp_path / "data", tmp_path / "tables"
     synthetic.write(story, data)
-    whole = read_inputs(spark, data)
-    over = period(whole, 30)
-    assert over is not None
+    whole, over, _ = surveyed(read_inputs(spark, data), story.us(3_600_000), 30, data)
     expected = gold(whole, over, load())
     sums = _sums(rows(expected.sli_counts))
     booked = Counter((row["group"], row["booking"], row["failover_id"]) for row in rows(expected.booked))

@@ -147,6 +147,7 @@ def report() -> Report:
                 1_296.0,
                 3.3,
                 3.3,
+                1,
             ),
             Kept(
                 "durability",

@@ -163,7 +163,8 @@ class ObjectiveStatus(StatusModel):
     attained: Annotated[str, Field(max_length=16)] = ""
     """What was kept; empty where nothing was measured."""
     budget_left: Annotated[str, Field(max_length=32)] = ""
-    """Share of the budget that is left, below 0 where it is overspent; kept or broken for a promise of 100 %."""
+    """Share of the budget that is left, below 0 where it is overspent; kept or broken for a promise of 100 %; unknown where too
+    little was measured."""
     holds: bool = True
     """Whether the budget is not overspent."""
 

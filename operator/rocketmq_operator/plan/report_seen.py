@@ -26,7 +26,11 @@ _GROUP_LENGTH_MAX: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSeen:
-    """One objective as a run told it; shares, None where nothing was measured and where there is no budget."""
+    """One objective as a run told it; shares, None where nothing was measured and where there is no budget.
+
+    Attributes:
+        measured: False where too little was measured to say that it holds.
+    """
 
     name: str
     group: str
@@ -34,6 +38,7 @@ class ObjectiveSeen:
     attained: float | None
     left: float | None
     holds: bool
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +249,8 @@ def _objective(value: Any) -> ObjectiveSeen:  # noqa: ANN401 - a JSON value
         attained=None if value["attained"] is None else _number(value["attained"]),
         left=None if value["left"] is None else _number(value["left"]),
         holds=bool(value["holds"]),
+        # Programs that predate the field told of no objective that they had not measured.
+        measured=bool(value.get("measured", True)),
     )
 
 

@@ -9,12 +9,15 @@ newest run that made a report: a run that fails says that it failed, and takes n
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from rocketmq_operator.api.conditions import Finding, found, merge
 from rocketmq_operator.api.slo_report import ObjectiveStatus, SLOReportStatus
 from rocketmq_operator.plan.actions import Plan
 from rocketmq_operator.plan.report_seen import ObjectiveSeen, ObservedReport, RunSeen
+
+# What the status says of a budget where too little was measured.
+UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ def _objective(seen: ObjectiveSeen) -> ObjectiveStatus:
 
 
 def _left(seen: ObjectiveSeen) -> str:
+    if seen.holds and not seen.measured:
+        return UNKNOWN
     if seen.left is None:
         return "kept" if seen.holds else "broken"
     return percent(seen.left, decimals=1)[:32]
@@ -148,6 +153,10 @@ def _objectives_met(told: Told) -> Finding:
         return found(
             "ObjectivesMet", holds=False, reason="Overspent", message=f"overspent: {', '.join(broken)}"
         )
+    unknown = [f"{one.name} of {one.group}" for one in told.objectives if one.budget_left == UNKNOWN]
+    if unknown:
+        text = f"too little was measured to judge {', '.join(unknown)}"
+        return found("ObjectivesMet", holds=None, reason="NotMeasured", message=text)
     text = f"all {len(told.objectives)} objectives are met"
     return found("ObjectivesMet", holds=True, reason="AllHold", message=text)
 

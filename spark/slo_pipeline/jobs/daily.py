@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from slo_pipeline.jobs import survey
 from slo_pipeline.jobs.days import closed_days, is_over, read_manifest, run_days, segments_of
 from slo_pipeline.jobs.gold import Gold, Period, gold
 from slo_pipeline.jobs.inputs import directory
@@ -43,15 +44,6 @@ AROUND_US: Final = 600 * US_PER_S
 DAY_US: Final = 86_400 * US_PER_S
 
 
-def moment(text: str) -> dt.datetime:
-    """Return a moment in UTC (an argparse type)."""
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2026-11-20T02:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `daily`."""
     add_input(parser)
@@ -67,16 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reopen", type=day, action="append", default=[], metavar="DAY", help="compute a closed day again"
     )
-    parser.add_argument(
-        "--now", type=moment, metavar="TIME", help="when this run is, default: the machine's clock"
-    )
+    survey.add_now(parser)
     add_master(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Bring all days up to date and print one line each."""
     objectives = load(args.slo)
-    now, reopen = args.now or dt.datetime.now(dt.UTC), frozenset(args.reopen)
+    now, reopen = survey.now_of(args), frozenset(args.reopen)
     with directory(args, choose=unread(args.tables, reopen)) as data:
         job = DayJob(data, now, None if args.extracts_only else objectives, args.master)
         for one in run_days(data, args.tables, now, job.compute, reopen=reopen):
@@ -144,7 +134,9 @@ class DayJob:
         begin_us = (which - dt.date(1970, 1, 1)).days * DAY_US
         over = Period(begin_us, begin_us + DAY_US, AROUND_US)
         paths = [self._data / name for one in _around(which) for name in segments_of(self._data, one)]
-        yield from day_tables(gold(read_segments(spark, paths), over, objectives))
+        inputs, now_us = read_segments(spark, paths), survey.micros(self._now)
+        sys.stderr.write(survey.notice(survey.apart(inputs, now_us)))
+        yield from day_tables(gold(survey.sift(inputs, now_us), over, objectives))
 
 
 def _around(day: dt.date) -> list[dt.date]:

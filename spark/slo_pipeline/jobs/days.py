@@ -12,6 +12,7 @@ A run computes a day that has new segments, or that is to be closed. Segments th
 `late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen` computes the day with them. A
 segment belongs to its folder's day, and the days beside it are read for the minutes around midnight; what a new segment
 holds of a neighbour that is closed is late there (`jobs.late`).
+A day that has not begun is left alone until it does: a clock that is ahead wrote it.
 Never: the clock is read here; `now` is a parameter. A segment is never moved or changed.
 """
 
@@ -27,6 +28,7 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
+from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.sources.layout import day_folders, day_of_name, reading, segment_files
 from slo_pipeline.sources.names import KINDS
 
@@ -34,7 +36,7 @@ CLOSE_AFTER_S: Final = 7_200
 MANIFESTS: Final = "days"
 MANIFEST_VERSION: Final = 1
 
-Outcome = Literal["computed", "unchanged", "closed", "late"]
+Outcome = Literal["computed", "unchanged", "closed", "late", "ahead"]
 Compute = Callable[[dt.date, Path], None]
 
 
@@ -124,6 +126,11 @@ def is_over(day: dt.date, now: dt.datetime) -> bool:
     return now >= begin_of(day + ONE_DAY) + dt.timedelta(seconds=CLOSE_AFTER_S)
 
 
+def _is_ahead(day: dt.date, now: dt.datetime) -> bool:
+    """Tell whether a day has not begun at `now`, by any clock that is about right."""
+    return begin_of(day) > now + dt.timedelta(seconds=AHEAD_MAX_S)
+
+
 def run_days(
     data: Path, tables: Path, now: dt.datetime, compute: Compute, *, reopen: frozenset[dt.date] = frozenset()
 ) -> list[DayOutcome]:
@@ -141,7 +148,8 @@ def run_days(
     """
     days = days_of(data)
     for day in days:
-        _strays(data, tables, day, reopen)
+        if not _is_ahead(day, now):
+            _strays(data, tables, day, reopen)
     return [_one_day(data, tables, day, now, compute, reopened=day in reopen) for day in days]
 
 
@@ -186,6 +194,8 @@ def _one_day(
 ) -> DayOutcome:
     manifest = read_manifest(tables, day)
     present = segments_of(data, day)
+    if _is_ahead(day, now):
+        return DayOutcome(day, "ahead", len(present), 0)
     if manifest is not None and manifest.closed and not reopened:
         return _late(data, tables, day, manifest, present)
     closes = is_over(day, now)

@@ -24,6 +24,20 @@ from slo_pipeline.transforms.timing import US_PER_S
 
 Row = dict[str, Any]
 LOST_LISTED_MAX: Final = 100
+# Tables of which each row names a group.
+OF_GROUPS: Final = (
+    "sli_window",
+    "sli_strip",
+    "booked",
+    "latency",
+    "latency_histogram",
+    "latency_series",
+    "lag_points",
+    "durability",
+    "failovers",
+    "in_sync_steps",
+    "known_groups",
+)
 
 
 def rows(frame: DataFrame) -> list[Row]:
@@ -53,11 +67,10 @@ def collect(gold: Gold) -> dict[str, list[Row]]:
 
 
 def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives, title: str) -> model.Report:
-    """Make a report's values of collected tables."""
+    """Make a report's values of collected tables; a table that is not there is one without rows."""
     objective = headline(objectives)
-    groups = tuple(
-        _group(row, tables) for row in sorted(tables["sli_window"], key=lambda row: str(row["group"]))
-    )
+    tables = defaultdict(list, tables)
+    groups = tuple(_group(name, tables, over) for name in _names(tables))
     lost = sorted(tables["lost"], key=lambda row: (row["group"], row["seq"]))
     coverage = sorted(tables["coverage"], key=lambda row: (row["coverage"], row["instance"]))
     return model.Report(
@@ -95,7 +108,25 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
             for row in lost[:LOST_LISTED_MAX]
         ),
         bucket_s=over.stretch_us / US_PER_S,
-        objectives=_objectives(tables["slo_status"], objectives),
+        objectives=_objectives(
+            with_unmeasured(
+                tables["slo_status"], [group.name for group in groups if group.is_judged], objectives
+            ),
+            objectives,
+        ),
+        apart=tuple(
+            model.Apart(
+                row["kind"],
+                row["writer"],
+                row["group"],
+                row["ahead"],
+                row["rows"],
+                row["first_ts"],
+                row["last_ts"],
+            )
+            for row in tables["apart"]
+        ),
+        absent=_absent(tables),
         pages=tuple(
             model.Page(
                 row["severity"],
@@ -113,6 +144,36 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
             )
         ),
     )
+
+
+def _names(tables: Mapping[str, list[Row]]) -> list[str]:
+    """Return the groups that any table names, in order."""
+    found = {str(row["group"]) for name in OF_GROUPS for row in tables[name]}
+    return sorted(found - {""})
+
+
+def _absent(tables: Mapping[str, list[Row]]) -> tuple[str, ...]:
+    """Return the kinds of segments without a row in the period."""
+    there = {
+        "probe_ops": any(row["good_s"] + row["bad_s"] for row in tables["sli_window"]),
+        "events": tables["in_sync_steps"] or tables["failovers"],
+        "samples": tables["coverage"],
+    }
+    return tuple(kind for kind, rows_there in there.items() if not rows_there)
+
+
+def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Objectives) -> list[Row]:
+    """Add to the SLO_STATUS table the promises on writes to groups of which it has no row: nothing was counted."""
+    found = list(status)
+    known = {(row["slo"], row["group"]) for row in found}
+    nothing = dict.fromkeys(("attained", "burn_1h", "burn_6h", "burn_1d", "burn_3d"))
+    return found + [
+        {"slo": slo.name, "group": group, "good": 0, "bad": 0, "unknown": 0} | nothing
+        for slo in objectives.slos
+        if slo.indicator == "write_availability"
+        for group in groups
+        if (slo.name, group) not in known
+    ]
 
 
 def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Kept, ...]:
@@ -136,6 +197,7 @@ def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Ke
                 budget,
                 row["burn_1h"],
                 row["burn_3d"],
+                slo.slice_s if slo.budgetingMethod == "Timeslices" else None,
             )
         )
     return tuple(kept)
@@ -153,8 +215,15 @@ def _one(found: Iterable[Row], group: str) -> Row | None:
     return next((row for row in found if row["group"] == group), None)
 
 
-def _group(row: Row, tables: Mapping[str, list[Row]]) -> model.Group:
-    name = row["group"]
+def _group(name: str, tables: Mapping[str, list[Row]], over: Period) -> model.Group:
+    row = _one(tables["sli_window"], name) or {
+        "window_start": over.start_us,
+        "window_end": over.end_us,
+        **dict.fromkeys(("good_s", "bad_s", "unknown_s"), 0),
+        "availability": None,
+    }
+    known = _one(tables["known_groups"], name)
+    last_us = None if known is None else known["last_ts"]
     latency = _one(tables["latency"], name)
     kept = _one(tables["durability"], name)
     counts = {one["le_ms"]: one["sends"] for one in tables["latency_histogram"] if one["group"] == name}
@@ -189,6 +258,10 @@ def _group(row: Row, tables: Mapping[str, list[Row]]) -> model.Group:
             if one["group"] == name
         ),
         durability=None if kept is None else model.Durability(**_without(kept, "group")),
+        last_us=last_us,
+        is_judged=last_us is None
+        or last_us >= over.start_us
+        or any(_one(tables[table], name) for table in ("lag_points", "apart")),
     )
 
 

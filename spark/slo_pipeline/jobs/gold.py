@@ -28,7 +28,7 @@ from slo_pipeline.transforms import (
     sli,
     slices,
 )
-from slo_pipeline.transforms.budget import S_PER_DAY, Objective
+from slo_pipeline.transforms.budget import Objective
 from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
@@ -102,23 +102,6 @@ def headline(objectives: Objectives) -> Objective:
     chosen = objectives.first("write_availability")
     days = objectives.timeWindow.days
     return Objective(window_days=days) if chosen is None else Objective(chosen.targetPercent, days)
-
-
-def period(inputs: Inputs, window_days: int) -> Period | None:
-    """Find the period: from the first send to the end of the last one's second, the last window_days of it.
-
-    Without sends the events' times stand in; without those, the samples'. None if there is nothing at all.
-    """
-    sends = inputs.probe_ops.where(F.col("op") == "send")
-    for frame, column in ((sends, "intended_ts"), (inputs.events, "ts"), (inputs.samples, "ts")):
-        found = frame.agg(
-            F.min(F.unix_micros(column)).alias("low"), F.max(F.unix_micros(column)).alias("high")
-        ).first()
-        if found is not None and found["low"] is not None:
-            end_us = (int(found["high"]) // US_PER_S + 1) * US_PER_S
-            earliest_us = end_us - window_days * S_PER_DAY * US_PER_S
-            return Period(max(int(found["low"]) // US_PER_S * US_PER_S, earliest_us), end_us)
-    return None
 
 
 def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:

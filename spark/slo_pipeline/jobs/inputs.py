@@ -21,17 +21,19 @@ from slo_pipeline.sources.names import KINDS
 from slo_pipeline.sources.segments import InputError, check_directory
 
 
-def last_days(count: int, without: Collection[dt.date] = ()) -> Choose:
+def last_days(count: int, today: dt.date, without: Collection[dt.date] = ()) -> Choose:
     """Choose the days that a window of so many days can touch, and one before it.
 
     Args:
         count: of the window, which ends with the newest send, or where there is none with the newest event or sample.
+        today: the newest day that can be; later ones come along, and do not move the window.
         without: days that are read from elsewhere.
     """
 
     def choose(folders: list[str]) -> Choice:
         days = [[day_of(one) for one in folders if one.startswith(f"{kind}/")] for kind in KINDS]
-        newest = max(next(filter(None, days), [dt.date.min]))
+        possible = [[day for day in of_kind if day <= today + dt.timedelta(days=1)] for of_kind in days]
+        newest = max(next(filter(None, possible), [dt.date.min]))
         oldest = newest - dt.timedelta(days=min(count + 1, newest.toordinal() - 1))
         return Choice([one for one in folders if day_of(one) >= oldest and day_of(one) not in without])
 

@@ -1,6 +1,7 @@
 """`slo-pipeline slo`: what was promised, what was kept, what burns, and what would have paged.
 
-Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used.
+Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used, 3 none is overspent and too
+little was measured to judge one of them.
 """
 
 import argparse
@@ -8,18 +9,19 @@ import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs import gather, survey
+from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
 from slo_pipeline.jobs.options import INPUT_HELP, add_bucket, add_master, add_objectives
 from slo_pipeline.jobs.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
+from slo_pipeline.reports.measured import enough
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.sources.segments import (
     KINDS,
@@ -32,9 +34,13 @@ from slo_pipeline.sources.segments import (
 )
 from slo_pipeline.transforms import burn
 from slo_pipeline.transforms.budget import S_PER_DAY
+from slo_pipeline.transforms.clocks import latest_us
+from slo_pipeline.transforms.sli import CONTROLLERS
 from slo_pipeline.transforms.timing import US_PER_S
 
 Row = Mapping[str, Any]
+EXIT_OVERSPENT: Final = 1
+EXIT_UNKNOWN: Final = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pages", action="store_true", help="print what would have paged and when, instead of the status"
     )
+    survey.add_now(parser)
     add_master(parser)
 
 
@@ -57,47 +64,86 @@ def run(args: argparse.Namespace) -> int:
         InputError: nothing to judge.
         ObjectivesError: the objectives cannot be used.
     """
-    objectives = load(args.slo)
+    objectives, now = load(args.slo), survey.now_of(args)
     if args.tables is None:
-        with directory(args, choose=last_days(objectives.timeWindow.days)) as data:
-            status, pages = _rows(*_from_segments(data, objectives, args.master), wanted=args.pages)
+        with directory(args, choose=last_days(objectives.timeWindow.days, now.date())) as data:
+            judged = _from_segments(data, objectives, args.master, survey.micros(now))
+            status, pages = _rows(judged, objectives, wanted=args.pages)
     else:
-        status, pages = _rows(*_from_tables(args.tables, objectives, args.master), wanted=args.pages)
+        judged = _from_tables(args.tables, objectives, args.master, survey.micros(now))
+        status, pages = _rows(judged, objectives, wanted=args.pages)
+    sys.stderr.write(judged.notice)
     if args.pages:
         write_pages(pages, sys.stdout)
     else:
         write_status(status, objectives, sys.stdout)
-    return int(any(row["bad"] > spent(row, objectives)[1] for row in status))
+    answers = {answer(row, objectives) for row in status}
+    return EXIT_OVERSPENT if "overspent" in answers else EXIT_UNKNOWN if "unknown" in answers else 0
 
 
-def _rows(status: DataFrame, pages: DataFrame, *, wanted: bool) -> tuple[Sequence[Row], Sequence[Row]]:
+class Judged(NamedTuple):
+    """What was counted.
+
+    Attributes:
+        status, pages: the tables of these names.
+        groups: that must be told, also where nothing was counted.
+        notice: what was set apart, one line or nothing.
+    """
+
+    status: DataFrame
+    pages: DataFrame
+    groups: Sequence[str]
+    notice: str
+
+
+def _rows(judged: Judged, objectives: Objectives, *, wanted: bool) -> tuple[Sequence[Row], Sequence[Row]]:
     """Compute the status, and the pages if they are wanted."""
-    return gather.rows(status), gather.rows(pages) if wanted else []
+    status = gather.with_unmeasured(gather.rows(judged.status), judged.groups, objectives)
+    return status, gather.rows(judged.pages) if wanted else []
 
 
-def _from_segments(data: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
+def _from_segments(data: Path, objectives: Objectives, master: str, now_us: int) -> Judged:
     check_segments(data, KINDS)
     spark = session(master=master, quick=is_small(data, *KINDS))
-    inputs = read_inputs(spark, data)
-    over = period(inputs, objectives.timeWindow.days)
-    if over is None:
-        raise InputError(f"{data}: its segments hold no rows")
-    tables = gold(inputs, over, objectives)
-    return tables.slo_status, tables.pages
+    found = survey.surveyed(read_inputs(spark, data), now_us, objectives.timeWindow.days, data)
+    tables = gold(found.inputs, found.over, objectives)
+    groups = [
+        row["group"]
+        for row in found.tables["known_groups"]
+        if row["last_ts"] is None or row["last_ts"] >= found.over.start_us
+    ]
+    return Judged(tables.slo_status, tables.pages, groups, survey.notice(found.tables["apart"]))
 
 
-def _from_tables(tables: Path, objectives: Objectives, master: str) -> tuple[DataFrame, DataFrame]:
+def _from_tables(tables: Path, objectives: Objectives, master: str, now_us: int) -> Judged:
     """Judge the last window of what `daily` made, for the objectives of the file that it had too."""
     if not has_segments(tables, "sli_minutes"):
         raise InputError(f"{tables}: holds no sli_minutes/day=*/*.parquet: run `slo-pipeline daily` first")
     spark = session(master=master, quick=True)
     kept = read_table(spark, tables, "sli_minutes", SLI_COUNTS).select(*SLI_COUNTS.names)
+    is_ahead = F.unix_micros("ts") > latest_us(now_us)
+    ahead = kept.where(is_ahead).select("group").distinct().collect()
+    kept = kept.where(~is_ahead)
     newest = kept.agg(F.max(F.unix_micros("ts")).alias("us")).first()
-    since_us = (newest["us"] if newest else 0) - objectives.timeWindow.days * S_PER_DAY * US_PER_S
+    if newest is None or newest["us"] is None:
+        raise InputError(f"{tables}: holds no minute until now")
+    since_us = newest["us"] - objectives.timeWindow.days * S_PER_DAY * US_PER_S
     known = [slo.name for slo in objectives.slos]
     counts = kept.where((F.unix_micros("ts") > since_us) & F.col("slo").isin(known)).localCheckpoint()
     by_minute = burn.minutes(counts).localCheckpoint()
-    return burn.status(counts, by_minute, objectives), burn.pages(by_minute, objectives)
+    groups = {row["group"] for row in (*counts.select("group").distinct().collect(), *ahead)} - {CONTROLLERS}
+    notice = f"set apart minutes later than now of {', '.join(sorted(row['group'] for row in ahead))}\n"
+    status, fired = burn.status(counts, by_minute, objectives), burn.pages(by_minute, objectives)
+    return Judged(status, fired, sorted(groups), notice if ahead else "")
+
+
+def answer(row: Row, objectives: Objectives) -> str:
+    """Return `kept`, `overspent`, or `unknown` where too little was measured to call it kept."""
+    if row["bad"] > spent(row, objectives)[1]:
+        return "overspent"
+    slo = next(one for one in objectives.slos if one.name == row["slo"])
+    slice_s = slo.slice_s if slo.budgetingMethod == "Timeslices" else None
+    return "kept" if enough(row["good"], row["bad"], row["unknown"], slice_s) else "unknown"
 
 
 def spent(row: Row, objectives: Objectives) -> tuple[float, float]:
@@ -115,14 +161,21 @@ def write_status(rows: Sequence[Row], objectives: Objectives, out: TextIO) -> No
     rates = ("burn_1h", "burn_6h", "burn_1d", "burn_3d")
     writer = csv.writer(out, lineterminator="\n")
     heads = ("target_percent", "good", "bad", "unknown", "attained", "budget", "spent")
-    writer.writerow(["slo", "group", *heads, *rates])
+    writer.writerow(["slo", "group", *heads, *rates, "answer"])
     for row in sorted(rows, key=lambda row: (order[row["slo"]], row["group"])):
         share, budget = spent(row, objectives)
         slo = objectives.slos[order[row["slo"]]]
         counts = [slo.targetPercent, row["good"], row["bad"], row["unknown"]]
         derived = [_number(row["attained"]), _number(budget), _number(share)]
         writer.writerow(
-            [row["slo"], row["group"], *counts, *derived, *[_number(row[rate]) for rate in rates]]
+            [
+                row["slo"],
+                row["group"],
+                *counts,
+                *derived,
+                *[_number(row[rate]) for rate in rates],
+                answer(row, objectives),
+            ]
         )
 
 

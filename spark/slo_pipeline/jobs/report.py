@@ -4,6 +4,7 @@ Exit status: 0 a page was written, 2 the input cannot be used.
 """
 
 import argparse
+import datetime as dt
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -13,9 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slo_pipeline.jobs import gather
+from slo_pipeline.jobs import gather, survey
 from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
-from slo_pipeline.jobs.gold import gold, period
+from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
 from slo_pipeline.jobs.options import add_input, add_master, add_objectives, days
 from slo_pipeline.jobs.session import session
@@ -25,7 +26,7 @@ from slo_pipeline.reports import outcome
 from slo_pipeline.reports.files import write_pages
 from slo_pipeline.schemas import tables as gold_tables
 from slo_pipeline.sources.extracts import Extracts, extracts_of
-from slo_pipeline.sources.segments import KINDS, InputError, check_segments, is_small, read_inputs
+from slo_pipeline.sources.segments import KINDS, check_segments, is_small, read_inputs
 
 WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "sli_window": gold_tables.SLI_WINDOW,
@@ -38,6 +39,8 @@ WRITTEN: Final[Mapping[str, pa.Schema]] = {
     "coverage": gold_tables.COVERAGE,
     "slo_status": gold_tables.SLO_STATUS,
     "pages": gold_tables.PAGES,
+    "apart": gold_tables.APART,
+    "known_groups": gold_tables.KNOWN_GROUPS,
 }
 
 
@@ -84,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write what the run came to there as JSON of at most 4 KiB, once the page is there",
     )
+    survey.add_now(parser)
     add_master(parser)
 
 
@@ -95,13 +99,15 @@ def run(args: argparse.Namespace) -> int:
         late = sum(late_rows(args.tables).values())
         without = frozenset(late_segments(args.tables))
         extracts = extracts_of(args.tables, closed_days(args.tables))
-    needed = last_days(objectives.timeWindow.days, without=extracts.days if extracts else ())
+    now = survey.now_of(args)
+    needed = last_days(objectives.timeWindow.days, now.date(), without=extracts.days if extracts else ())
     with directory(args, choose=needed) as data:
         page = make(
             data,
             args.out,
             objectives,
             args.title,
+            now,
             master=args.master,
             late=late,
             without=without,
@@ -117,6 +123,7 @@ def make(
     out: Path,
     objectives: Objectives,
     title: str,
+    now: dt.datetime,
     *,
     master: str = "local[*]",
     late: int | None = None,
@@ -131,6 +138,7 @@ def make(
         out: directory for index.html and tables/*.parquet; made if missing.
         objectives: what was promised.
         title: heading of the page.
+        now: when the report is made, UTC: rows that are later are set apart.
         master: where Spark runs.
         late: rows that came too late for their day, if a daily run keeps book.
         without: segments that came too late, paths relative to `source`: a closed day says what it said when it was closed.
@@ -147,12 +155,10 @@ def make(
     check_segments(source, KINDS, extracts)
     spark = session(master=master, quick=is_small(source, *KINDS))
     inputs = read_inputs(spark, source, without, extracts)
-    over = period(inputs, objectives.timeWindow.days)
-    if over is None:
-        raise InputError(f"{source}: its segments hold no rows")
-    collected = gather.collect(gold(inputs, over, objectives))
+    found = survey.surveyed(inputs, survey.micros(now), objectives.timeWindow.days, source)
+    collected = gather.collect(gold(found.inputs, found.over, objectives)) | found.tables
     spark.catalog.clearCache()
-    made = replace(gather.report(collected, over, objectives, title), late_rows=late)
+    made = replace(gather.report(collected, found.over, objectives, title), late_rows=late)
     out.mkdir(parents=True, exist_ok=True)
     write_tables(collected, out / "tables")
     page = write_pages(made, out)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from slo_pipeline.reports import incidents
 from slo_pipeline.reports.model import Failover, Report
-from slo_pipeline.reports.page import render, render_failover, verdict
+from slo_pipeline.reports.page import render, render_failover
+from slo_pipeline.reports.verdict import verdict
 
 PAGE: Final = "index.html"
 SUMMARY: Final = "report.json"

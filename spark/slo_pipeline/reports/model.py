@@ -7,6 +7,8 @@ Never: no computation that changes a number; only sums and look-ups that the pag
 
 from dataclasses import dataclass
 
+from slo_pipeline.reports.measured import enough
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -178,7 +180,13 @@ class BadSecond:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One broker group over the report's period."""
+    """One broker group over the report's period.
+
+    Attributes:
+        start_us, end_us: of its measured time; the period's if nothing was measured.
+        last_us: its newest send or event; None if no credible row tells.
+        is_judged: False for a group whose newest row is older than the period.
+    """
 
     name: str
     start_us: int
@@ -194,6 +202,18 @@ class Group:
     bad_seconds: tuple[BadSecond, ...] = ()
     strip: tuple[Stretch, ...] = ()
     durability: Durability | None = None
+    last_us: int | None = None
+    is_judged: bool = True
+
+    @property
+    def measured_s(self) -> int:
+        """Return the seconds in which a send was intended."""
+        return self.good_s + self.bad_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether enough of its seconds were measured to judge it."""
+        return enough(self.good_s, self.bad_s, self.unknown_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +236,7 @@ class Kept:
     Attributes:
         budget: how many slices or events may be bad; 0 for an objective of 100 %.
         burn_1h, burn_3d: burn rates at the end; None without a budget or without data.
+        slice_s: width of a slice of Timeslices; None for Occurrences.
     """
 
     slo: str
@@ -230,6 +251,12 @@ class Kept:
     budget: float
     burn_1h: float | None
     burn_3d: float | None
+    slice_s: int | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether enough was measured to say that the objective is kept."""
+        return enough(self.good, self.bad, self.unknown, self.slice_s)
 
     @property
     def holds(self) -> bool:
@@ -252,6 +279,25 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Rows of one clock and group whose times cannot be true: they are in no number of the page but these.
+
+    Attributes:
+        kind: of segment.
+        writer: the clock, or the scraped instance.
+        ahead: whether they are later than the report's making; else they are earlier than any clock of ours.
+    """
+
+    kind: str
+    writer: str
+    group: str
+    ahead: bool
+    rows: int
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything on the page.
 
@@ -260,6 +306,8 @@ class Report:
         budget_s: bad seconds a group may have in the window.
         booked_s, counted_s: the check line; equal, or the pipeline is wrong.
         late_rows: rows that came after their day was closed; None where no daily run keeps book.
+        apart: rows whose times cannot be true.
+        absent: kinds of segments without any row.
         lost_listed: the first lost messages; `Durability.lost` has the full count.
     """
 
@@ -279,6 +327,8 @@ class Report:
     objectives: tuple[Kept, ...] = ()
     pages: tuple[Page, ...] = ()
     late_rows: int | None = None
+    apart: tuple[Apart, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Group | None:

@@ -1,7 +1,7 @@
 """The section on objectives: what was promised, what was kept, and what would have paged.
 
 Problem: eight objectives times many groups is a wall of numbers of which most say "fine".
-Shape: one table, overspent budgets first; below it every time that a burn alert would have fired.
+Shape: one table, overspent budgets first, then those of which too little was measured; below it every time that a burn alert would have fired.
 Never: a budget of 0 has no share; it is kept, or it is not.
 """
 
@@ -20,12 +20,18 @@ def section(report: Report) -> Markup:
     if not report.objectives:
         return parts.section("objectives", "Objectives", tag("p", "Nothing was judged."))
     broken = [kept for kept in report.objectives if not kept.holds]
-    ordered = [*broken, *(kept for kept in report.objectives if kept.holds)]
+    holding = sorted((kept for kept in report.objectives if kept.holds), key=lambda kept: kept.is_measured)
+    ordered = [*broken, *holding]
+    unknown = sum(1 for kept in ordered if kept.holds and not kept.is_measured)
     said = (
         f"{words.count(len(broken), 'budget')} of {len(ordered)} overspent. "
         if broken
         else f"All {len(ordered)} budgets hold. "
+        if not unknown
+        else ""
     )
+    if unknown:
+        said += f"Too little was measured to judge {unknown} of {words.count(len(ordered), 'budget')}. "
     heads = ("Objective", "Group", ">Promised", ">Kept", ">Bad", ">Budget", ">Left", ">Burn 1 h", ">Burn 3 d")
     return parts.section(
         "objectives",
@@ -52,6 +58,8 @@ def _row(kept: Kept) -> tuple[object, ...]:
 
 
 def _left(kept: Kept) -> Markup | str:
+    if kept.holds and not kept.is_measured:
+        return words.UNKNOWN
     if kept.budget == 0.0:
         return "kept" if kept.holds else parts.chip("broken", "failover")
     left = words.percent(1.0 - kept.bad / kept.budget, decimals=1)

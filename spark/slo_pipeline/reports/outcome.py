@@ -1,12 +1,15 @@
 """What one run came to, in a few lines of JSON: for whoever started the job and does not read pages.
 
     {"page": "...", "start_us": 1, "end_us": 2, "verdict": "...", "good": true, "more": 0,
-     "objectives": [{"name": "...", "group": "...", "target": 99.95, "attained": 0.9998, "left": 0.61, "holds": true}]}
+     "apart": 0, "objectives": [{"name": "...", "group": "...", "target": 99.95, "attained": 0.9998, "left": 0.61,
+                                  "holds": true, "measured": true}]}
 
 Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are more than that.
 Shape: one entry an objective, told of the group that has spent most of its budget; the entry with the least left comes first.
 What does not fit is left out from the end, and counted in `more`.
-Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0.
+`measured` is false where too little was measured to say that an objective is kept; such an entry comes after the overspent ones.
+Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0 and where
+`measured` is false and the objective holds.
 
 Source: Kubernetes, "Customizing the termination message": 4096 bytes.
 """
@@ -16,10 +19,12 @@ import math
 from typing import Any, Final
 
 from slo_pipeline.reports.model import Kept, Report
-from slo_pipeline.reports.page import verdict
+from slo_pipeline.reports.verdict import verdict
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
+# Orders what is unknown between what is overspent, below 0, and what is kept.
+UNKNOWN_SHARE: Final = -1e-12
 
 
 def outcome(report: Report, page: str) -> dict[str, Any]:
@@ -38,6 +43,7 @@ def outcome(report: Report, page: str) -> dict[str, Any]:
         "verdict": headline,
         "good": good,
         "more": 0,
+        "apart": sum(one.rows for one in report.apart),
         "objectives": told,
     }
     while told and len(text(made)) > OUTCOME_BYTES_MAX:
@@ -52,7 +58,10 @@ def text(made: dict[str, Any]) -> str:
 
 
 def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
-    """Return each objective once, as its worst group has it; the least left first, equals in the file's order."""
+    """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
+
+    An objective of which too little was measured is worse than any that is kept.
+    """
     worst: dict[str, Kept] = {}
     for kept in objectives:
         known = worst.get(kept.slo)
@@ -62,11 +71,18 @@ def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
 
 
 def left(kept: Kept) -> float | None:
-    """Return the share of the budget that is left, below 0 where it is overspent; None where the budget is 0."""
-    return None if kept.budget == 0.0 else round(1.0 - kept.bad / kept.budget, 9)
+    """Return the share of the budget that is left, below 0 where it is overspent.
+
+    None where the budget is 0, and where too little was measured to say that it holds.
+    """
+    if kept.budget == 0.0 or (kept.holds and not kept.is_measured):
+        return None
+    return round(1.0 - kept.bad / kept.budget, 9)
 
 
 def _share(kept: Kept) -> float:
+    if kept.holds and not kept.is_measured:
+        return UNKNOWN_SHARE
     share = left(kept)
     if share is None:
         return 1.0 if kept.holds else -math.inf
@@ -81,4 +97,5 @@ def _told(kept: Kept) -> dict[str, Any]:
         "attained": None if kept.attained is None else round(kept.attained, 9),
         "left": left(kept),
         "holds": kept.holds,
+        "measured": kept.is_measured,
     }

@@ -9,12 +9,13 @@ Never: no number without its unit, no plot without its table.
 
 from typing import Final
 
-from slo_pipeline.reports import charts, incidents, objectives, parts, words
+from slo_pipeline.reports import charts, incidents, missing, objectives, parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Failover, Group, Report
 from slo_pipeline.reports.sections import availability, durability, latency, quality, replication
 from slo_pipeline.reports.style import CSS
 from slo_pipeline.reports.timeline import timeline
+from slo_pipeline.reports.verdict import verdict
 
 SPENT_GROUPS_MAX: Final = 8
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -39,6 +40,7 @@ def render(report: Report) -> str:
             latency(report),
             replication(report),
             durability(report),
+            missing.section(report),
             quality(report),
         ),
         _footer(report),
@@ -83,6 +85,7 @@ def _header(report: Report) -> Markup:
         ("latency", "Latency"),
         ("replication", "Replication"),
         ("durability", "Durability"),
+        ("missing", "Missing or set apart"),
         ("quality", "Data quality"),
         ("method", "How it is measured"),
     )
@@ -92,19 +95,6 @@ def _header(report: Report) -> Markup:
         tag("p", words.period(report.start_us, report.end_us), class_="sub"),
         tag("nav", *[tag("a", label, href=f"#{name}") for name, label in links], aria_label="Sections"),
     )
-
-
-def verdict(report: Report) -> tuple[str, bool]:
-    """Return the headline and whether it is good news."""
-    worst = report.worst
-    if worst is None or worst.good_s + worst.bad_s == 0:
-        return "Nothing was measured", False
-    lost = sum(group.durability.lost for group in report.groups if group.durability)
-    if lost:
-        return f"{words.count(lost, 'acknowledged message')} lost", False
-    if worst.bad_s > report.budget_s:
-        return "Outside the error budget", False
-    return "Inside the error budget", True
 
 
 def _first_screen(report: Report) -> Markup:
@@ -151,7 +141,8 @@ def _lead(report: Report) -> Markup:
             kinds[bad.booking] += 1
     total = sum(kinds.values())
     if total == 0:
-        said = "In no second of the period did a write fail. "
+        measured = sum(group.measured_s for group in report.groups)
+        said = f"In none of {words.count(measured, 'measured second')} did a write fail. "
         return tag("p", said, _broken(report), class_="lead")
     named = [f"{words.seconds(amount)} to {words.BOOKINGS[kind]}" for kind, amount in kinds.items() if amount]
     where = "" if len(report.groups) == 1 else f" in {words.count(len(report.groups), 'group')}"
@@ -181,6 +172,7 @@ def _tiles(report: Report) -> list[parts.Tile]:
         return []
     judged = worst.good_s + worst.bad_s
     left = 1.0 - worst.bad_s / report.budget_s if report.budget_s else 0.0
+    known = worst.is_measured or worst.bad_s > report.budget_s
     gaps = [one for one in report.failovers if one.write_gap_ms is not None and not one.is_planned]
     longest = max(gaps, key=lambda one: one.write_gap_ms or 0.0, default=None)
     checked = [group.durability for group in report.groups if group.durability]
@@ -189,9 +181,9 @@ def _tiles(report: Report) -> list[parts.Tile]:
     return [
         parts.Tile(
             "Budget left",
-            f"{words.percent(left, decimals=1)}",
+            words.percent(left, decimals=1) if known else words.UNKNOWN,
             f"{words.seconds(worst.bad_s)} of {words.seconds(report.budget_s)}{whose} spent",
-            "calm" if left > 0 else "alarm",
+            "alarm" if left <= 0 else "calm" if known else "",
         ),
         parts.Tile(
             "Write availability",

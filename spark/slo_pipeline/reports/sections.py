@@ -19,8 +19,9 @@ US_PER_S: Final = 1_000_000
 
 
 def detailed(report: Report) -> list[Group]:
-    """Return the groups that get pictures, those with most bad seconds first."""
-    return sorted(report.groups, key=lambda group: (-group.bad_s, group.name))[:DETAILED_MAX]
+    """Return the groups that get pictures, those with most bad seconds first; without any second there is none to draw."""
+    seen = [group for group in report.groups if group.measured_s + group.unknown_s or group.lag]
+    return sorted(seen, key=lambda group: (-group.bad_s, group.name))[:DETAILED_MAX]
 
 
 def _pictures(blocks: list[tuple[str, Markup]]) -> Markup:
@@ -38,7 +39,7 @@ def availability(report: Report) -> Markup:
             words.plain(group.bad_s),
             words.plain(group.unknown_s),
             _burn_rate(group, allowed),
-            words.percent(1.0 - group.bad_s / report.budget_s, decimals=1) if report.budget_s else words.NONE,
+            _left(report, group),
         )
         for group in report.groups
     ]
@@ -55,6 +56,14 @@ def availability(report: Report) -> Markup:
         parts.table(heads, rows, foot=total),
         _pictures(blocks),
     )
+
+
+def _left(report: Report, group: Group) -> str:
+    if not report.budget_s:
+        return words.NONE
+    if not group.is_measured and group.bad_s <= report.budget_s:
+        return words.UNKNOWN
+    return words.percent(1.0 - group.bad_s / report.budget_s, decimals=1)
 
 
 def _burn_rate(group: Group, allowed: float) -> str:

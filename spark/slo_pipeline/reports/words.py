@@ -13,6 +13,10 @@ from slo_pipeline.reports.model import Failover
 
 NBSP: Final = "\u00a0"
 NONE: Final = "–"
+UNKNOWN: Final = "unknown"
+# The first second of the year 1 and the last one of the year 9999.
+SECOND_MIN: Final = -62_135_596_800
+SECOND_MAX: Final = 253_402_300_799
 
 # What a bad second may be booked to, in the order in which pictures stack them.
 BOOKINGS: Final = {
@@ -85,20 +89,37 @@ def clock(us: int | None, *, decimals: int = 3) -> str:
     """Return the time of day in UTC, to the millisecond unless told otherwise."""
     if us is None:
         return NONE
-    moment = datetime.fromtimestamp(us // 1_000_000, tz=UTC)
+    when = moment(us)
     fraction = f".{us % 1_000_000:06d}"[: decimals + 1] if decimals else ""
-    return f"{moment:%H:%M:%S}{fraction}"
+    return f"{when:%H:%M:%S}{fraction}"
 
 
 def day(us: int) -> str:
     """Return the date in UTC: 20 November 2026."""
-    moment = datetime.fromtimestamp(us // 1_000_000, tz=UTC)
-    return f"{moment.day}{NBSP}{moment:%B}{NBSP}{moment:%Y}"
+    when = moment(us)
+    return f"{when.day}{NBSP}{when:%B}{NBSP}{when:%Y}"
 
 
 def iso(us: int) -> str:
     """Return date and time in UTC to the second, as in 2026-11-20 12:05:02."""
-    return f"{datetime.fromtimestamp(us // 1_000_000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+    return f"{moment(us):%Y-%m-%d %H:%M:%S}"
+
+
+def moment(us: int) -> datetime:
+    """Return microseconds since 1970 as a moment in UTC, to the second; a clock may be beyond the years 1 and 9999."""
+    return datetime.fromtimestamp(min(max(us // 1_000_000, SECOND_MIN), SECOND_MAX), tz=UTC)
+
+
+def span(seconds_: float) -> str:
+    """Return a stretch of time in its two largest units: 10 s, 9 min 54 s, 7 h 12 min, 30 d."""
+    left, parts = round(seconds_), []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, left = divmod(left, size)
+        if amount:
+            parts.append(f"{plain(amount)}{NBSP}{unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or f"0{NBSP}s"
 
 
 def period(start_us: int, end_us: int) -> str:

@@ -14,6 +14,8 @@ from typing import Final
 import pyarrow as pa
 
 SEGMENT_VERSION: Final = 1
+# A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them differ less.
+AHEAD_MAX_S: Final = 300
 
 # Spark reads microseconds; a timestamp without a zone would be taken in the zone of whoever reads.
 TIMESTAMP_US: Final = pa.timestamp("us", tz="UTC")

@@ -207,6 +207,23 @@ COVERAGE: Final = _schema(
     ("restarts", pa.int64()),
 )
 
+# Grain: one clock that wrote of one group times that cannot be true, on one side. No other table holds these rows.
+APART: Final = _schema(
+    ("kind", pa.string()),  # of segment
+    ("writer", pa.string()),  # clock_id, or the scraped instance
+    ("group", pa.string()),  # "" where the rows name none
+    ("ahead", pa.bool_()),  # later than the report's making; else earlier than any clock of ours
+    ("rows", pa.int64()),
+    ("first_ts", TIMESTAMP_US),
+    ("last_ts", TIMESTAMP_US),
+)
+
+# Grain: one broker group that any row of the input names, in the period or not.
+KNOWN_GROUPS: Final = _schema(
+    ("group", pa.string()),
+    ("last_ts", TIMESTAMP_US),  # newest send or event; null where only rows set apart, or samples, name it
+)
+
 # Grain: the increase of a counter in one window of one series or label value.
 INCREASES: Final = _schema(
     ("metric", pa.string()),

@@ -46,19 +46,24 @@ def test_a_directory_without_what_the_job_reads_is_refused(tmp_path: Path) -> No
 
 def test_a_window_needs_its_days_and_one_before_them() -> None:
     days = [dt.date(2026, 11, number) for number in range(1, 22)]
-    chosen = inputs.last_days(7)([_folder(day) for day in days])
+    chosen = inputs.last_days(7, TODAY)([_folder(day) for day in days])
     assert chosen.folders == [_folder(day) for day in days if day >= dt.date(2026, 11, 13)]
 
 
 def test_a_window_ends_with_the_newest_send_however_new_samples_are() -> None:
     folders = [_folder(OLD), _folder(TODAY, "samples"), _folder(OLD, "samples")]
-    assert inputs.last_days(1)(folders).folders == folders
-    assert inputs.last_days(1)(folders[1:]).folders == [_folder(TODAY, "samples")]
+    assert inputs.last_days(1, TODAY)(folders).folders == folders
+    assert inputs.last_days(1, TODAY)(folders[1:]).folders == [_folder(TODAY, "samples")]
+
+
+def test_a_day_that_has_not_begun_does_not_move_the_window_and_comes_along() -> None:
+    folders = [_folder(LAST), _folder(TODAY), _folder(dt.date(2036, 1, 1))]
+    assert inputs.last_days(7, TODAY)(folders).folders == folders
 
 
 def test_days_that_are_read_from_elsewhere_stay_where_they_are() -> None:
     folders = [_folder(LAST), _folder(TODAY)]
-    assert inputs.last_days(7, without={LAST})(folders).folders == [_folder(TODAY)]
+    assert inputs.last_days(7, TODAY, without={LAST})(folders).folders == [_folder(TODAY)]
 
 
 def test_a_daily_run_needs_of_closed_days_only_what_no_run_has_read(tmp_path: Path) -> None:

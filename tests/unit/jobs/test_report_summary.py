@@ -17,7 +17,7 @@ from testkit.sample_report import report
 def computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a report that is made by hand in the place of what Spark computes."""
     monkeypatch.setattr(inputs, "check_directory", MagicMock())
-    for name in ("is_small", "session", "read_inputs", "period", "gold", "write_tables"):
+    for name in ("is_small", "session", "read_inputs", "survey", "gold", "write_tables"):
         monkeypatch.setattr(job, name, MagicMock())
     monkeypatch.setattr(gather, "collect", MagicMock())
     monkeypatch.setattr(gather, "report", lambda *_: report())

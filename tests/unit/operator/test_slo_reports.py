@@ -237,6 +237,19 @@ async def test_what_slo_pipeline_says_is_understood() -> None:
     assert world.condition("ObjectivesMet")[:2] == ("True", "AllHold")
 
 
+async def test_an_objective_of_which_too_little_was_measured_is_neither_met_nor_broken() -> None:
+    world = await _made()
+    one = {"name": "writes", "group": "pay", "target": 99.9, "attained": None, "left": None, "holds": True}
+    world.put_success("weekly-1", _said(objectives=[one | {"measured": False}]))
+    await world.one_pass()
+    assert (world.status["attained"], world.status["budgetLeft"]) == ("", "unknown")
+    assert world.condition("ObjectivesMet") == (
+        "Unknown",
+        "NotMeasured",
+        "too little was measured to judge writes of pay",
+    )
+
+
 async def test_a_run_that_fails_says_why_and_takes_no_number_away() -> None:
     world = await _made()
     world.put_success("weekly-1", _said())

@@ -18,7 +18,7 @@ def test_the_outcome_has_the_numbers_of_the_page() -> None:
     told = outcome(report(), PAGE)
     assert (told["page"], told["verdict"], told["good"], told["more"]) == (
         PAGE,
-        "Inside the error budget",
+        "Inside the error budget, 9 min 54 s of 30 d measured in payments",
         True,
         0,
     )
@@ -30,6 +30,7 @@ def test_the_outcome_has_the_numbers_of_the_page() -> None:
         "attained": 0.998333333,
         "left": 0.999228395,
         "holds": True,
+        "measured": True,
     }
     assert (written["durability"]["left"], written["durability"]["holds"]) == (None, True)
 
@@ -62,9 +63,10 @@ def test_a_promise_of_everything_that_is_broken_is_the_worst() -> None:
 
 
 def test_what_was_not_measured_has_no_attained_share() -> None:
-    unknown = replace(_kept("writes", "orders", bad=0, budget=10.0), attained=None)
+    unknown = replace(_kept("writes", "orders", bad=0, budget=10.0), good=0, attained=None)
     (told,) = outcome(replace(report(), objectives=(unknown,)), PAGE)["objectives"]
-    assert (told["attained"], told["left"], told["holds"]) == (None, 1.0, True)
+    assert (told["attained"], told["left"], told["holds"]) == (None, None, True)
+    assert not told["measured"]
 
 
 def test_the_best_are_left_out_and_counted_where_all_do_not_fit() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from slo_pipeline.reports.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
 from slo_pipeline.reports.model import Mark, Report
-from slo_pipeline.reports.page import render, render_failover, verdict
+from slo_pipeline.reports.page import render, render_failover
 from slo_pipeline.reports.style import CSS
+from slo_pipeline.reports.verdict import verdict
 from testkit.sample_report import report, sample_failover
 
 PAGE_BYTES_MAX = 1_000_000
@@ -134,8 +135,10 @@ def _judged(**changes: object) -> Report:
 
 def test_the_headline_is_good_news_only_inside_the_budget_and_with_nothing_lost() -> None:
     shown = report()
-    assert verdict(shown) == ("Inside the error budget", True)
-    assert verdict(_judged(bad_s=1_297)) == ("Outside the error budget", False)
+    measured = "9 min 54 s of 30 d measured in payments"
+    assert verdict(shown) == (f"Inside the error budget, {measured}", True)
+    said, good = verdict(_judged(bad_s=1_297))
+    assert (said.partition(",")[0], good) == ("Outside the error budget", False)
     durability = shown.groups[0].durability
     assert durability is not None
     assert verdict(_judged(durability=replace(durability, lost=2))) == ("2 acknowledged messages lost", False)
