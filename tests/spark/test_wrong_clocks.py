@@ -45,7 +45,7 @@ def test_rows_of_wrong_clocks_are_counted_by_clock_and_move_no_period(
         tmp_path,
         probe_ops=[
             *_sends("orders"),
-            send(9_000, SECONDS * 1_000 + ahead_by_five_minutes, clock_id="canary/1", group="stock"),
+            send(9_000, SECONDS * 1_000 + ahead_by_five_minutes, took_ms=0, group="stock"),
             late_answer,
             *_sends("payments", shift_ms=40 * DAY_MS, clock="canary/2"),
         ],
