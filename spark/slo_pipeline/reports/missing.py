@@ -6,6 +6,7 @@ set apart.
 Never: a number of these rows is in another section.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from slo_pipeline.reports import parts, words
@@ -118,6 +119,6 @@ def _off(report: Report, one: Apart) -> str:
     return f"up to {words.span((report.start_us - one.first_us) / 1_000_000)} before the period"
 
 
-def _more(all_: tuple[object, ...] | list[Group], listed: list[tuple[str, ...]]) -> Markup | None:
+def _more(all_: tuple[object, ...] | list[Group], listed: Sequence[tuple[str, ...]]) -> Markup | None:
     left = len(all_) - len(listed)
     return tag("p", f"{words.plain(left)} more.", class_="note") if left > 0 else None
