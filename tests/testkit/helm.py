@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -16,7 +17,7 @@ _POD_MAKERS: Final = ("Deployment", "Job")
 
 
 @cache
-def rendered(*settings: str) -> list[Json]:
+def rendered(*settings: str, chart: Path = CHART) -> list[Json]:
     """Return the objects of a release, to be read only; each setting is `path=JSON`.
 
     Raises:
@@ -27,7 +28,7 @@ def rendered(*settings: str) -> list[Json]:
         str(program("helm")),
         "template",
         RELEASE,
-        str(CHART),
+        str(chart),
         f"--namespace={NAMESPACE}",
         "--kube-version=1.34.0",
         *arguments,

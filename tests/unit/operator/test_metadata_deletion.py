@@ -45,6 +45,21 @@ async def test_a_policy_that_is_taken_back_lets_go_of_the_object() -> None:
     assert "finalizers" not in world.kube.objects["Topic", NAMESPACE, "prices"]["metadata"]
 
 
+async def test_an_object_that_brokers_keep_goes_without_an_operator() -> None:
+    world = await made_topic()
+    assert "finalizers" not in world.kube.objects["Topic", NAMESPACE, "prices"]["metadata"]
+    world.delete("Topic", "prices")
+    assert not world.has("Topic", "prices")
+
+
+async def test_a_policy_that_is_taken_back_without_a_cluster_lets_go_of_the_object() -> None:
+    world = await made_topic(deletionPolicy="Delete")
+    world.kube.remove("RocketMQCluster", NAMESPACE, "main")
+    world.put("Topic", "prices", TOPIC)
+    await world.one_pass()
+    assert "finalizers" not in world.kube.objects["Topic", NAMESPACE, "prices"]["metadata"]
+
+
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
     world = await made_topic(deletionPolicy="Delete")
     world.kube.remove("RocketMQCluster", NAMESPACE, "main")
