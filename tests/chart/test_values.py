@@ -128,6 +128,20 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
         yield path
 
 
+@needs_helm
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "operator.resources.limits.cpu=1",
+        'operator.resources={"limits":{"cpu":1,"memory":"256Mi"}}',
+        'operator.resources={"limits":null,"requests":{"cpu":"1"}}',
+        "measure.resources.collector.requests.memory=1073741824",
+    ],
+)
+def test_resources_may_be_whole_numbers_and_have_one_of_two_keys(setting: str) -> None:
+    assert rendered(setting)
+
+
 def test_the_page_of_the_values_is_the_generated_one() -> None:
     assert chart_files.PAGE.read_text() == chart_files.page(), "run: make chart"
 

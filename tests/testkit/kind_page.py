@@ -73,7 +73,7 @@ def values_of(part: Json) -> str:
     if "enum" in part:
         return ", ".join(f"`{choice}`" for choice in part["enum"])
     if part.get("x-kubernetes-int-or-string"):
-        return "whole number or text"
+        return f"whole number, or text: `{part['pattern']}`"
     if part.get(_ANY):
         return "as Kubernetes has it"
     words = [part.get("format") if part.get("format") == "date-time" else _TYPES[part["type"]]]

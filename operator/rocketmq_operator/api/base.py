@@ -4,9 +4,10 @@ A spec refuses fields it does not know, so that a misspelt one is never silently
 because a newer operator may have written it.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
 from rocketmq_operator.api.rules import Rule, check_rules, schema_extra
@@ -22,6 +23,19 @@ class SpecModel(BaseModel):
         populate_by_name=True,
         use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def complete_objects(cls, value: object) -> object:
+        """Fill the keys that an object lacks from the default of its field, as the API server does by the schema."""
+        if not isinstance(value, Mapping):
+            return value
+        filled = dict(value)
+        for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if isinstance(field.default, SpecModel) and isinstance(given := value.get(key), Mapping):
+                filled[key] = field.default.model_dump(by_alias=True, exclude_unset=True) | dict(given)
+        return filled
 
     def model_post_init(self, _context: object, /) -> None:
         """Check the rules of this model; pydantic turns a ValueError into its own error."""
@@ -49,10 +63,25 @@ KEPT_WHOLE: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
 """What makes the API server keep a list as one value: its items have no key."""
 
 
+INT_OR_STRING_KEY: Final = "x-kubernetes-int-or-string"
+INT_OR_STRING: Final[dict[str, JsonValue]] = {INT_OR_STRING_KEY: True, "minimum": 0}
+"""What makes the API server take a whole number beside a text."""
+
+
 def rules_of(model: type[BaseModel]) -> tuple[Rule, ...]:
     """Return the rules a model carries in its class attribute `RULES`."""
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
     return rules
 
 
-__all__ = ["KEPT_WHOLE", "Rule", "SpecModel", "StatusModel", "kept_by", "rules_of", "schema_extra"]
+__all__ = [
+    "INT_OR_STRING",
+    "INT_OR_STRING_KEY",
+    "KEPT_WHOLE",
+    "Rule",
+    "SpecModel",
+    "StatusModel",
+    "kept_by",
+    "rules_of",
+    "schema_extra",
+]

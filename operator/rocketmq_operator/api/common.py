@@ -3,13 +3,26 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from rocketmq_operator.api.base import KEPT_WHOLE, Rule, SpecModel, schema_extra
+from rocketmq_operator.api.base import INT_OR_STRING, KEPT_WHOLE, Rule, SpecModel, schema_extra
 
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$"
 """Quantities without sign and exponent: what people write for disks, processors and memory."""
 Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
+
+
+def _number_as_text(value: object) -> object:
+    """Return a whole number as its digits, and anything else as it is: in YAML `cpu: 1` is a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Amount = Annotated[
+    str,
+    Field(max_length=32, pattern=QUANTITY_PATTERN, json_schema_extra=INT_OR_STRING),
+    BeforeValidator(_number_as_text),
+]
+"""A quantity that may also be a whole number, as in the resources of a Kubernetes pod."""
 NAME_LENGTH_MAX = 63
 SECONDS_PER_DAY: Final = 86_400
 PROPERTIES_MAX = 64
@@ -45,12 +58,14 @@ class Storage(SpecModel):
 
 
 class Resources(SpecModel):
-    """Processor and memory of each pod; the request equals the limit of memory, so that a pod is not evicted first."""
+    """CPU and memory of each pod. The limit of memory equals the request, so that a pod is not evicted first."""
 
-    cpu: Quantity
-    """Requested processors. No limit is set: throttling looks like a dead broker."""
-    memory: Quantity
+    cpu: Amount
+    """Requested CPUs, for instance 1 or 500m; `cpuLimit` where that is less."""
+    memory: Amount
     """Requested memory and its limit. A broker's heap is half of it, its direct memory a quarter."""
+    cpu_limit: Amount | None = None
+    """Limit of CPUs, for a namespace whose quota demands one. No limit when absent: throttling looks like a dead broker."""
 
 
 class Spread(StrEnum):

@@ -1,7 +1,7 @@
 """Turn a model's JSON Schema into the structural schema that Kubernetes wants.
 
 Kubernetes takes a subset of OpenAPI 3.0: no references, no null alternatives, no `additionalProperties: false`, a type
-on each node. Optional fields are simply not required. A spec carries its defaults, so that an object that is read shows
+on each node but those that take a number or a text. Optional fields are simply not required. A spec carries its defaults, so that an object that is read shows
 them; a status carries none, because what is absent there has not been seen.
 
 Source: Kubernetes documentation, "Specifying a structural schema".
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from rocketmq_operator.api.base import rules_of
+from rocketmq_operator.api.base import INT_OR_STRING_KEY, rules_of
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 
 Json = dict[str, Any]
@@ -65,6 +65,8 @@ def _node(schema: Json, definitions: Json, rules: dict[str, list[dict[str, str]]
         node["items"] = _node(schema["items"], definitions, rules)
     if node.get("type") == "integer":
         node["format"] = "int64"
+    if INT_OR_STRING_KEY in node:
+        del node["type"]
     if "const" in node:
         node["enum"] = [node.pop("const")]
     if "description" in node:
@@ -82,8 +84,18 @@ def _object_node(node: Json, schema: Json, definitions: Json, rules: dict[str, l
         node["additionalProperties"] = _node(schema["additionalProperties"], definitions, rules)
     if "default" in node:
         node["default"] = _without_nulls(node["default"])
+        _complete(node)
     if own := rules.get(schema.get("title", "")):
         node[VALIDATIONS_KEY] = [*node.get(VALIDATIONS_KEY, []), *own]
+
+
+def _complete(node: Json) -> None:
+    """Let the keys of an object's default also be the defaults of its properties: a person may give one of them only."""
+    for name, value in node["default"].items():
+        if name in node.get("properties", {}):
+            node["properties"][name].setdefault("default", value)
+    if required := [name for name in node.pop("required", ()) if name not in node["default"]]:
+        node["required"] = required
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a JSON value

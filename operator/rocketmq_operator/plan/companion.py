@@ -68,8 +68,8 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
     return "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
-def companion(cluster: RocketMQClusterSpec) -> Json:
-    """Return the companion's container."""
+def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
+    """Return the companion's container, beside a broker with these resources."""
     http = names.COMPANION_HTTP_PORT
     return pods.container(
         CONTAINER,
@@ -77,7 +77,7 @@ def companion(cluster: RocketMQClusterSpec) -> Json:
         ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
         {"companion": http, names.HOLD: names.BROKER_HOLD_PORT},
         restartPolicy="Always",
-        resources=pods.resources(RESOURCES),
+        resources=pods.resources(RESOURCES, broker),
         startupProbe=pods.http_probe("/livez", http, failures_max=60, period_s=1),
         livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
         readinessProbe=pods.http_probe("/readyz", http, period_s=1),

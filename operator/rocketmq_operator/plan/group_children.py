@@ -263,7 +263,7 @@ def broker_set(
         *_proxy_file(owner, spec, cluster).values(),
     )
     pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {
-        "initContainers": [companion(cluster), seed(cluster)]
+        "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     }
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
 

@@ -7,11 +7,12 @@ Source: Kubernetes "Pod Security Standards", restricted.
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Final
 
 from rocketmq_operator.api.common import Placement, Resources, Spread
 from rocketmq_operator.plan.names import CONFIG_PATH, DATA_VOLUME, SCRATCH_PATH, STORE_PATH
-from rocketmq_operator.plan.objects import Json, Owner, child
+from rocketmq_operator.plan.objects import Json, Owner, child, quantity
 
 ROCKETMQ_USER: Final = 3000
 """User and group of the public RocketMQ images."""
@@ -61,12 +62,26 @@ def _probe(how: Json, failures_max: int, period_s: int) -> Json:
     return how | {"periodSeconds": period_s, "timeoutSeconds": 2, "failureThreshold": failures_max}
 
 
-def resources(wanted: Resources) -> Json:
-    """Return a container's resources."""
+def resources(wanted: Resources, beside: Resources | None = None) -> Json:
+    """Return a container's resources.
+
+    Args:
+        wanted: its own.
+        beside: those of the main container of its pod; where they have a limit of CPUs, this one has one too,
+            because a quota of limits refuses a pod for any container without one.
+    """
+    limit = wanted.cpu_limit
+    if limit is None and beside is not None and beside.cpu_limit is not None:
+        limit = max(beside.cpu_limit, wanted.cpu, key=_value)
+    request = wanted.cpu if limit is None else min(wanted.cpu, limit, key=_value)
     return {
-        "requests": {"cpu": wanted.cpu, "memory": wanted.memory},
-        "limits": {"memory": wanted.memory},
+        "requests": {"cpu": request, "memory": wanted.memory},
+        "limits": {"memory": wanted.memory} | ({} if limit is None else {"cpu": limit}),
     }
+
+
+def _value(amount: str) -> Decimal:
+    return quantity(amount) or Decimal(0)
 
 
 def container(

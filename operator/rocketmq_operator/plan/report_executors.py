@@ -70,11 +70,13 @@ def affinity(holders: Mapping[str, str]) -> Json:
 
 def threads(spec: SLOReportSpec) -> int:
     """Return how many processors a pod of the report has, rounded up: not all of the node, whose memory it has not."""
-    cpu = quantity(spec.resources.cpu)
+    cpu = quantity(pods.resources(spec.resources)["requests"]["cpu"])
     return 1 if cpu is None else max(1, int(cpu.to_integral_value(ROUND_CEILING)))
 
 
 def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
+    asked = pods.resources(spec.resources)
+    limit = asked["limits"].get("cpu")
     memory_mebibytes = int((quantity(spec.resources.memory) or _MEMORY_DEFAULT) / _MEBIBYTE)
     heap_mebibytes = int(memory_mebibytes * _HEAP_SHARE)
     return {
@@ -93,7 +95,8 @@ def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
         "spark.kubernetes.executor.podNamePrefix": owner.name,
         "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
         "spark.kubernetes.executor.podTemplateFile": f"{names.OBJECTIVES_PATH}/{TEMPLATE_FILE}",
-        "spark.kubernetes.executor.request.cores": spec.resources.cpu,
+        **({} if limit is None else {"spark.kubernetes.executor.limit.cores": limit}),
+        "spark.kubernetes.executor.request.cores": asked["requests"]["cpu"],
         "spark.kubernetes.namespace": owner.namespace,
         # Work is not begun on the first executor that is there: a small report would be done by it alone.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",

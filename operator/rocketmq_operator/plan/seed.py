@@ -45,14 +45,14 @@ if [ ! -e "$store/seed.json" ] && [ -n "$(ls "$store/commitlog" 2>/dev/null)" ];
 """
 
 
-def seed(cluster: RocketMQClusterSpec) -> Json:
-    """Return the seed's container."""
+def seed(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
+    """Return the seed's container, beside a broker with these resources."""
     return pods.container(
         CONTAINER,
         cluster.images.replica,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-seed.sh"],
         {},
         env=pods.pod_name_environment(),
-        resources=pods.resources(RESOURCES),
+        resources=pods.resources(RESOURCES, broker),
         volumeMounts=pods.mounts(data=True),
     )

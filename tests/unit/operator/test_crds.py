@@ -24,7 +24,7 @@ DEFINITIONS = {
 }
 ALLOWED = {
     "type", "format", "description", "default", "properties", "required", "items", "additionalProperties", "enum",
-    "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+    "x-kubernetes-int-or-string", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
     VALIDATIONS_KEY, "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
 }  # fmt: skip
 
@@ -80,6 +80,10 @@ def test_the_page_has_each_field_of_each_kind_with_its_default_and_its_bounds() 
 @pytest.mark.parametrize("node", ALL_NODES)
 def test_each_node_is_structural_documented_and_bounded(node: Json) -> None:
     assert set(node) <= ALLOWED
+    if node.get("x-kubernetes-int-or-string"):
+        assert {"maxLength", "minimum", "pattern"} <= set(node)
+        assert "type" not in node, "Kubernetes refuses a type beside it"
+        return
     match node["type"]:
         case "string":
             assert "maxLength" in node or "enum" in node or node.get("format") == "date-time"
@@ -112,7 +116,7 @@ def test_lists_of_objects_are_keyed(kind: str) -> None:
     plain = [
         path
         for path, node in _nodes(_schema(kind), kind)
-        if node["type"] == "array"
+        if node.get("type") == "array"
         and node["items"]["type"] == "object"
         and "x-kubernetes-list-map-keys" not in node
     ]
