@@ -5,6 +5,7 @@ must not stand in line behind a reconcile that waits for a slow API server.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import urllib3
+import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
@@ -33,6 +35,19 @@ ANSWER_TIMEOUT_S: Final = 10.0
 THREADS_MAX: Final = 8
 PAGE_OBJECTS_MAX: Final = 500
 RETRY_AFTER_MAX_S: Final = 60.0
+TEXT_LENGTH_MAX: Final = 500
+_UNREADABLE: Final = (
+    config.ConfigException,
+    OSError,
+    yaml.YAMLError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)
+"""What the package raises for a kubeconfig: it looks up keys of whatever YAML there is."""
+_NO_ANSWER: Final = (urllib3.exceptions.HTTPError, OSError, ValueError)
+"""ValueError: an answer that is no JSON, from what is no API server."""
 _NO_CACHE: Final = str(Path(os.devnull) / "none")
 """Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions that were deleted since."""
 BUSY: Final = frozenset({429, 503})
@@ -42,6 +57,7 @@ VERSIONS: Final[Mapping[str, str]] = {
     **{one.kind: API_VERSION for one in OUR_KINDS},
     "Event": "events.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
+    "Namespace": "v1",
     "PersistentVolume": "v1",
 }
 
@@ -67,8 +83,8 @@ def connect_as_person(kubeconfig: str | None, context: str | None) -> DynamicCli
     """
     try:
         config.load_kube_config(kubeconfig, context)
-    except (config.ConfigException, OSError) as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+    except _UNREADABLE as error:
+        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     return _client()
 
 
@@ -80,8 +96,8 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     """
     try:
         found: Any = config.list_kube_config_contexts(kubeconfig)
-    except (config.ConfigException, OSError) as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {error}") from error
+    except _UNREADABLE as error:
+        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     contexts, current = found
     wanted = context or current["name"]
     chosen = next((one for one in contexts if one["name"] == wanted), None)
@@ -96,8 +112,14 @@ def _client() -> DynamicClient:
     settings.retries = False
     try:
         return DynamicClient(client.ApiClient(settings), cache_file=_NO_CACHE)
-    except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise UnavailableError(f"the API server does not answer: {error}") from error
+    except ApiException as error:
+        raise UnavailableError(
+            f"the API server {settings.host} refused: {error.status} {_text(error)}"
+        ) from error
+    except _NO_ANSWER as error:
+        raise UnavailableError(
+            f"the API server {settings.host} does not answer: {error_cause(error)}"
+        ) from error
 
 
 def missing_kinds(dynamic: DynamicClient) -> list[str]:
@@ -112,8 +134,10 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
             dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
         except ResourceNotFoundError:
             return True
-        except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"the API server does not answer: {error}") from error
+        except ApiException as error:
+            raise UnavailableError(f"the API server refused: {error.status} {_text(error)}") from error
+        except _NO_ANSWER as error:
+            raise UnavailableError(f"the API server does not answer: {error_cause(error)}") from error
         return False
 
     return [kind for kind in VERSIONS if is_missing(kind)]
@@ -253,8 +277,8 @@ class KubeClient:
                 raise BusyError(problem, retry_after_s(error.headers or {})) from error
             kind_of_error = RefusedError if error.status in _REFUSED else UnavailableError
             raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"{kind}: the API server does not answer: {error}") from error
+        except _NO_ANSWER as error:
+            raise UnavailableError(f"{kind}: the API server does not answer: {error_cause(error)}") from error
         return value
 
 
@@ -271,6 +295,24 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
     return min(RETRY_AFTER_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
 
 
+def error_cause(error: Exception) -> str:
+    """Return in one line why there was no answer: what lies below the package's retries and connections."""
+    while isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
+        error = error.reason
+    return one_line(str(error).rpartition(": Failed to establish a new connection: ")[2])
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line of at most `TEXT_LENGTH_MAX` characters."""
+    return " ".join(text.split())[:TEXT_LENGTH_MAX]
+
+
 def _text(error: ApiException) -> str:
-    body = error.body
-    return body.decode(errors="replace")[:500] if isinstance(body, bytes) else str(body)[:500]
+    """Return what the API server says: the message of its Status, or else the answer as it is, or the reason."""
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
+    try:
+        status = json.loads(body)
+    except ValueError:
+        status = None
+    message = status.get("message") if isinstance(status, dict) else ""
+    return one_line(str(message or body or error.reason))

@@ -18,7 +18,7 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
     SWITCHOVER_ANNOTATION,
 )
-from rocketmq_operator.clients.api import Json
+from rocketmq_operator.clients.api import Json, RefusedError
 from rocketmq_operator.plan.switchover import Asked
 from rocketmq_operator.plugin.pictures import GroupView, newest_first
 
@@ -27,6 +27,10 @@ POLL_S: Final = 0.2
 
 class RequestError(Exception):
     """What was asked for makes no sense here; the text names what and why."""
+
+
+class MisuseError(Exception):
+    """The command line makes no sense anywhere; the text names the option and why."""
 
 
 class Server(Protocol):
@@ -92,6 +96,22 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
         now=datetime.now(UTC),
         cluster=cluster,
     )
+
+
+async def check_namespace(server: Server, namespace: str) -> None:
+    """Refuse a namespace that does not exist: the API server answers for one as if it were empty.
+
+    Who may not look at namespaces is not told.
+
+    Raises:
+        RequestError: there is no such namespace.
+    """
+    try:
+        found = await server.get("Namespace", "", namespace)
+    except RefusedError:
+        return
+    if found is None:
+        raise RequestError(f"there is no namespace {namespace}")
 
 
 async def failovers_of(server: Server, namespace: str, name: str | None) -> list[Json]:

@@ -13,25 +13,36 @@ Never here: what a command asks or shows.
 import argparse
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.clients.kube import KubeClient, connect_as_person, namespace_of_person
+from rocketmq_operator.clients.kube import (
+    ANSWER_TIMEOUT_S,
+    KubeClient,
+    connect_as_person,
+    namespace_of_person,
+    one_line,
+)
 from rocketmq_operator.plugin import migrate_command, pictures, reports
 from rocketmq_operator.plugin.answers import Answer
 from rocketmq_operator.plugin.asking import (
+    MisuseError,
     RequestError,
     Server,
     all_views,
+    check_namespace,
     failovers_of,
     switch_over,
     view_of,
 )
 
+EXIT_FAILED: Final = 1
+EXIT_MISUSED: Final = 2
 TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
@@ -40,32 +51,62 @@ Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, An
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 1 where the cluster or the group is in the way."""
-    options = parser().parse_args(arguments)
+    """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
     try:
-        dynamic = connect_as_person(options.kubeconfig, options.context)
-        namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
-        kube = KubeClient(dynamic)
-        try:
-            answer = asyncio.run(_COMMANDS[options.command](kube, namespace, options))
-        finally:
-            kube.close()
+        options = parser().parse_args(arguments)
+        answer = _answer(options)
+    except MisuseError as error:
+        return _failed(error, EXIT_MISUSED)
     except (RequestError, UnavailableError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+        return _failed(error, EXIT_FAILED)
     text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
     sys.stdout.write(text + "\n")
     return 0
 
 
+def _answer(options: argparse.Namespace) -> Answer:
+    # Why: while the package looks for kinds it has no time-out of its own.
+    socket.setdefaulttimeout(ANSWER_TIMEOUT_S)
+    dynamic = connect_as_person(options.kubeconfig, options.context)
+    namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
+    kube = KubeClient(dynamic)
+
+    async def run() -> Answer:
+        try:
+            answer = await _COMMANDS[options.command](kube, namespace, options)
+        except RequestError:
+            await check_namespace(kube, namespace)
+            raise
+        if not answer.data:
+            await check_namespace(kube, namespace)
+        return answer
+
+    try:
+        return asyncio.run(run())
+    finally:
+        kube.close()
+
+
+def _failed(error: Exception, code: int) -> int:
+    sys.stderr.write(f"rmqha: {one_line(str(error))}\n")
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises `MisuseError` where argparse would print several lines; `kubectl rmqha COMMAND --help` has them."""
+
+    def error(self, message: str) -> NoReturn:
+        raise MisuseError(f"{message} (see {self.prog} --help)")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
     common.add_argument("--context", help="of the kubeconfig; default: the current one")
     common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
     common.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    whole = argparse.ArgumentParser(
+    whole = _Parser(
         prog="kubectl rmqha", description="Look after RocketMQ broker groups of the RocketMQ HA Operator."
     )
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -126,7 +167,7 @@ async def _report(server: Server, namespace: str, options: argparse.Namespace) -
     now = datetime.now(UTC)
     if options.run:
         if options.name is None:
-            raise RequestError("--run needs the name of a report")
+            raise MisuseError("--run needs the name of a report")
         made = await reports.run_now(server, namespace, options.name, options.timeout)
         return Answer(reports.report_lines(made, datetime.now(UTC)), made)
     found = await reports.reports_of(server, namespace, options.name)
