@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
+from rocketmq_operator.plan.other_operators import OPERATOR_LABELS, earlier_operator, operators_inside
 from rocketmq_operator.plan.report_seen import servers_seen
 from slo_pipeline.collect import pods as pods_of_clusters
 from slo_pipeline.collect.discovery import targets_of
@@ -68,6 +69,26 @@ def test_the_operator_has_no_right_to_run_programs_in_pods_or_to_list_all_it_may
     assert ("statefulsets", "delete") not in granted
     assert ("persistentvolumeclaims", "delete") not in granted
     assert ("persistentvolumeclaims", "delete") in _rules(rendered("operator.mayGiveUpVolumes=true"), "Role")
+
+
+def _found(objects: list[Json], namespace: str) -> Json:
+    """Return a release's operator as the API server has it, by the labels that another operator looks for."""
+    (found,) = [
+        one
+        for one in of(objects, "Deployment")
+        if OPERATOR_LABELS.items() <= one["metadata"]["labels"].items()
+    ]
+    return found | {"metadata": found["metadata"] | {"namespace": namespace}}
+
+
+def test_two_operators_of_the_whole_cluster_know_each_other_and_may_look() -> None:
+    whole = rendered("operator.clusterWide=true")
+    assert ("deployments", "list") in _rules(whole, "ClusterRole")
+    both = [_found(whole, "one"), _found(whole, "two")]
+    assert [bool(earlier_operator(both, one)) for one in ("one", "two")].count(True) == 1
+    some = _found(rendered('operator.watchNamespaces=["shop","pay"]'), "one")
+    assert earlier_operator([some, both[1]], "two") == ""
+    assert operators_inside([some, both[1]], "two") == ("one/demo-operator",)
 
 
 def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:

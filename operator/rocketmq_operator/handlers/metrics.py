@@ -45,7 +45,7 @@ class Metrics:
 
 
 class HealthServer:
-    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (the API server was heard lately and has all our kinds)."""
+    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (all our kinds are there, and no operator in our place)."""
 
     def __init__(
         self,
@@ -53,8 +53,10 @@ class HealthServer:
         ready: Callable[[], bool],
         alive: Callable[[], bool] = lambda: True,
         missing: Callable[[], Sequence[str]] = tuple,
+        problem: Callable[[], str] = str,
     ) -> None:
-        """Take what is shown; `missing` returns the kinds that the API server has not."""
+        """Take what is shown; `missing` returns the kinds that the API server has not, `problem` why this operator must not act."""
+        self._problem: Final = problem
         self._alive: Final = alive
         self._missing: Final = missing
         self._metrics: Final = metrics
@@ -90,4 +92,6 @@ class HealthServer:
         if missing:
             kinds = ", ".join(missing)
             return web.Response(status=503, text=f"no kind {kinds}: apply the chart's definitions (crds/)\n")
+        if problem := self._problem():
+            return web.Response(status=503, text=f"{problem}\n")
         return web.Response(text="ok\n")

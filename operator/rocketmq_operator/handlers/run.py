@@ -28,6 +28,7 @@ from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
 from rocketmq_operator.handlers.operator import Changes, Watched, registry_for
+from rocketmq_operator.handlers.other_operators import OtherOperators
 from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
@@ -115,11 +116,14 @@ class Operator:
         self._session: Final = session
         identity = f"{socket.gethostname()}_{os.getpid()}"
         self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
-        self.metrics: Final = Metrics(self.leadership.may_act)
-        self.work: Final = Work(self._pass, self.leadership.may_act, self._look, self._quiet)
+        self.others: Final = OtherOperators(
+            kube, options.lease_namespace, whole_cluster=not options.namespaces
+        )
+        self.metrics: Final = Metrics(self._may_act)
+        self.work: Final = Work(self._pass, self._may_act, self._look, self._quiet)
         self.takeover: Final = Takeover(
             fast_kube,
-            self.leadership.may_act,
+            self._may_act,
             self._wake_group,
             self.metrics.takeover_duration.observe,
             hold=self._hold_group,
@@ -141,7 +145,7 @@ class Operator:
         self._kept: Final = replace(world, kube=self.reflections)
         self._shell: Final = Shell(
             world,
-            self.leadership.may_act,
+            self._may_act,
             self.takeover.note_group,
             lambda step: self.metrics.steps.labels(step=type(step).__name__).inc(),
         )
@@ -151,6 +155,7 @@ class Operator:
             lambda: self.leadership.silence_s < HEARD_MAX_S,
             lambda: not is_deaf(self.reflections.silence_s, self.leadership.heard_for_s),
             lambda: self.reflections.missing,
+            lambda: self.others.problem,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -162,6 +167,7 @@ class Operator:
         lease.add_done_callback(lambda _: stop.set())
         kept = asyncio.create_task(self.reflections.run(), name="reflections")
         kept.add_done_callback(lambda _: stop.set())
+        looking = asyncio.create_task(self.others.run(), name="other operators")
         handing_over = asyncio.create_task(self._hand_over(stop, lease), name="hand over")
         ready = asyncio.Event()
         hearing = asyncio.create_task(_hear_signals(stop, ready), name="signals")
@@ -179,9 +185,13 @@ class Operator:
             hearing.cancel()
             await handing_over
             kept.cancel()
+            looking.cancel()
             self.following.stop()
             await self.work.stop()
             await self.health.stop()
+
+    def _may_act(self) -> bool:
+        return self.leadership.may_act() and self.others.may_act()
 
     async def _hand_over(self, stop: asyncio.Event, lease: asyncio.Task[None]) -> None:
         """Give the Lease away when `stop` is set: at once, because the library that watches takes seconds to end."""
