@@ -6,7 +6,9 @@ ways out, and both name a cause:
 
 - the connection that carried the latest heartbeat closes: dead at once. Each beat rebinds its sender to the connection
   it came by, so the late close of an older connection takes nobody along;
-- silence for longer than the sender announced: dead when `expire` is next called.
+- silence for longer than the sender announced: dead when `expire` is next called. A member that came alive less than
+  `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just started stands still
+  for seconds on a full machine, and to replace it costs clients more than to wait for it.
 
 A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline, this
 process was stopped or starved, and heartbeats wait unread in its sockets. Then whoever is overdue gets a short grace.
@@ -40,6 +42,10 @@ LIVE_BROKERS_MAX = 100_000
 """More members than this are not taken up: a peer can invent names without end, and each costs memory."""
 EXPIRY_LATENESS_MS_MAX = 1_000
 """How late `expire` may be for the earliest deadline before the table takes itself to have slept."""
+STARTING_MS = 20_000
+"""How long a member that came alive is taken to be starting: class loading and the first collections of a Java process."""
+STARTING_SILENCE_MS_MIN = 5_000
+"""How long such a member may be silent, however short a time-out it announced. A closed connection is a death at once all the same."""
 SLEEP_GRACE_MS = 1_000
 """How long the overdue have to be heard after that: enough to read what waits in the sockets."""
 
@@ -71,6 +77,7 @@ class LiveEntry:
     max_offset: int = UNKNOWN_OFFSET
     confirm_offset: int = UNKNOWN_OFFSET
     priority: int = DEFAULT_ELECTION_PRIORITY
+    starting_until_ms: int = 0
     deadline_ms: int = 0
     heap_deadline_ms: int = 0
     heap_token: int = 0
@@ -85,7 +92,13 @@ class LiveEntry:
 class LivenessTable:
     """The living members of all groups, as this node hears them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, starting_ms: int = 0) -> None:
+        """Begin with nobody alive.
+
+        Args:
+            starting_ms: how long a member that came alive is taken to be starting; 0 for not at all.
+        """
+        self._starting_ms = starting_ms
         self._members: dict[ReplicaKey, LiveEntry] = {}
         self._groups: dict[GroupKey, dict[int, LiveEntry]] = {}
         self._addresses: dict[str, LiveEntry] = {}
@@ -125,7 +138,7 @@ class LivenessTable:
             is not taken up because the table is full.
         """
         known = self._members.get(key)
-        entry = self._enter(key, channel_id) if known is None else known
+        entry = self._enter(key, channel_id, now_ms) if known is None else known
         if entry is None:
             return False
         if entry.address != address:
@@ -161,12 +174,12 @@ class LivenessTable:
         self._heard(known, channel_id, now_ms)
         return False
 
-    def _enter(self, key: ReplicaKey, channel_id: int) -> LiveEntry | None:
+    def _enter(self, key: ReplicaKey, channel_id: int, now_ms: int) -> LiveEntry | None:
         """Take up a member that is not in the table, its fields still to be set; None if the table is full."""
         if len(self._members) >= LIVE_BROKERS_MAX:
             return None
         self._deaths.pop(key, None)
-        entry = LiveEntry(key, channel_id)
+        entry = LiveEntry(key, channel_id, starting_until_ms=now_ms + self._starting_ms)
         self._members[key] = self._groups.setdefault(key.group, {})[key.broker_id] = entry
         self._bind(entry)
         return entry
@@ -182,9 +195,11 @@ class LivenessTable:
             del self._addresses[entry.address]
 
     def _heard(self, entry: LiveEntry, channel_id: int, now_ms: int) -> None:
-        """Note when and where a member was heard; its deadline follows from its time-out."""
+        """Note when and where a member was heard; its deadline follows from its time-out, and from how long it has lived."""
         entry.last_beat_ms = now_ms
-        entry.deadline_ms = now_ms + entry.timeout_ms
+        is_starting = now_ms < entry.starting_until_ms
+        silence_ms = max(entry.timeout_ms, STARTING_SILENCE_MS_MIN) if is_starting else entry.timeout_ms
+        entry.deadline_ms = now_ms + silence_ms
         if entry.channel_id != channel_id:
             self._unbind(entry)
             entry.channel_id = channel_id

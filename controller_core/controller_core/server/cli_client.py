@@ -83,7 +83,8 @@ async def failovers(arguments: Namespace) -> None:
         show_json(value)
         return
     for record in value["failovers"]:
-        change = f"{record['old_master_id'] or '-'} -> {record['new_master_id']}"
+        old, new = record["old_master_id"], record["new_master_id"]
+        change = f"{new} again" if old == new else f"{old or '-'} -> {new}"
         show(
             f"{_time(record['proposed_ns'])}  {record['correlation_id']:<32}  {record['cause']:<18}  {change:<10}  "
             f"role taken {_after(record['suspected_ns'] or record['proposed_ns'], record['role_taken_ns'])}"

@@ -19,7 +19,7 @@ from controller_core.groups.commands import LiveBroker
 from controller_core.groups.first_elections import has_absurd_epoch
 from controller_core.groups.group import Group
 from controller_core.groups.keys import ReplicaKey
-from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, Death, LivenessTable
+from controller_core.groups.liveness import EXPIRY_LATENESS_MS_MAX, STARTING_MS, Death, LivenessTable
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.headers import BrokerHeartbeatRequestHeader
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX
@@ -36,7 +36,7 @@ class Hearing:
     """The liveness table with a clock, and callbacks for those who act on what it finds."""
 
     def __init__(self, state: GroupsState, clock: Clock) -> None:
-        self.table = LivenessTable()
+        self.table = LivenessTable(starting_ms=STARTING_MS)
         self.listening_since_ms = clock.now_ms()
         self.on_deaths: Callable[[list[Death]], None] = _ignore
         self.on_revival: Callable[[ReplicaKey], None] = _ignore

@@ -103,7 +103,8 @@ class Failover(SpecModel):
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
     """Between two heartbeats to each controller, in milliseconds."""
     heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
-    """Silence after which a master is taken for dead, in milliseconds. Shorter fails over sooner, and for less."""
+    """Silence after which a master is taken for dead, in milliseconds. Shorter fails over sooner, and for less. A broker that started less
+    than 20 s ago may be silent for 5 s."""
 
 
 _MEMBERS_FOR_TWO_COPIES = Rule(
@@ -257,6 +258,6 @@ class BrokerGroupStatus(StatusModel):
     plan: PlanStatus = PlanStatus()
     """What the operator is about to do."""
     last_failover: Annotated[str, Field(max_length=253)] = ""
-    """Name of the newest Failover of the group."""
+    """Name of the newest Failover of the group to another member; a re-election is none."""
     reason: Annotated[str, Field(max_length=64)] = ""
     """One word why the group is not ready, or what is wrong with one of its members; empty where nothing is."""

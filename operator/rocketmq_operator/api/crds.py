@@ -106,6 +106,7 @@ def custom_resource_definitions() -> tuple[Json, ...]:
                 _column("Gap", ".status.writeGap"),
                 _column("Lost", ".status.lostMessages", "integer"),
                 _column("Took", ".status.took", priority=1),
+                _column("Re-Election", ".spec.reelection", "boolean", priority=1),
                 _AGE,
             ),
         ),

@@ -37,9 +37,11 @@ class FailoverSpec(SpecModel):
     cause: Name
     """Why the old master was lost or replaced."""
     from_: Annotated[Name, Field(alias="from")] = ""
-    """The old master."""
+    """The old master, by the name that it had when this record was made."""
     to: Name
-    """The new master."""
+    """The new master, named likewise."""
+    reelection: bool = False
+    """Whether the master that was lost was elected again, because no other broker could be, or none was needed any more."""
     old_epoch: Annotated[int, Field(ge=0)]
     """Master epoch before."""
     new_epoch: Annotated[int, Field(ge=0)]

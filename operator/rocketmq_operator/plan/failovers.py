@@ -3,6 +3,8 @@
 The name makes it idempotent: whoever reads the history again finds the object there. The first election of a group is
 no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept. What was measured and written once
 (`write_gaps`) is written again each time: a status that left it out would remove it.
+
+Names of members are found when a record is made, and never again: an address may be another member's by then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,7 +83,7 @@ def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
     if live is None:
         yield Apply(_body(observed, failover, name), "new failover")
     elif controller_of(live) is None:
-        yield Apply(_body(observed, failover, name), "of a former group")
+        yield Apply(_record_of(observed, name, live["spec"]), "of a former group")
     step = status_step(observed.owner, name, failover_status(observed, failover))
     if live is None or not covers(live.get("status", {}), step.body["status"]):
         yield step
@@ -105,22 +107,31 @@ def _body(observed: ObservedGroup, failover: FailoverSeen, name: str) -> Json:
         group=failover.group,
         correlation_id=_correlation_id(failover),
         cause=failover.cause,
-        from_=_member(observed, failover.old_master_address),
-        to=_member(observed, failover.new_master_address),
+        from_=_member(observed, failover.old_master_id, failover.old_master_address),
+        to=_member(observed, failover.new_master_id, failover.new_master_address),
+        reelection=failover.is_reelection,
         old_epoch=failover.old_epoch,
         new_epoch=failover.new_epoch,
         sync_state_set_before=failover.sync_state_set_before,
         sync_state_set_after=failover.sync_state_set_after,
         unclean=failover.unclean,
     )
-    labels = belonging_labels(failover.cluster, failover.group)
-    values = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return child(observed.owner, FAILOVER_KIND.kind, name, labels=labels, spec=values)
+    return _record_of(observed, name, spec.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
-def _member(observed: ObservedGroup, address: str) -> str:
-    """Return who announced an address; the address itself when nobody of the group does any more."""
-    return observed.member_at(address) or address
+def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
+    """Return a record that belongs to the group; the spec of one that exists stays as it is."""
+    labels = belonging_labels(spec["cluster"], spec["group"])
+    return child(observed.owner, FAILOVER_KIND.kind, name, labels=labels, spec=dict(spec))
+
+
+def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
+    """Return who announced an address, or else who has the broker id now; the address itself where neither is known."""
+    named = observed.member_at(address)
+    if not named and observed.group is not None and broker_id is not None:
+        now = next((one.address for one in observed.group.members if one.broker_id == broker_id), "")
+        named = observed.member_at(now)
+    return named or address
 
 
 def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> FailoverStatus:

@@ -108,6 +108,13 @@ class FailoverSeen:
     sync_state_set_after: tuple[int, ...]
     unclean: bool
     times: Mapping[str, datetime]
+    old_master_id: int | None = None
+    new_master_id: int | None = None
+
+    @property
+    def is_reelection(self) -> bool:
+        """Whether the master that was lost was elected again: its broker id is the same, wherever it listens now."""
+        return self.old_master_id is not None and self.old_master_id == self.new_master_id
 
     @property
     def proposed(self) -> datetime:
@@ -333,6 +340,8 @@ def failover_seen(value: Json) -> FailoverSeen:
             sync_state_set_after=tuple(value["sync_state_set_after"]),
             unclean=value["unclean"],
             times={name: _utc(value[f"{name}_ns"]) for name in _TIMES if value[f"{name}_ns"] is not None},
+            old_master_id=value["old_master_id"],
+            new_master_id=value["new_master_id"],
         )
     except (KeyError, TypeError) as error:
         raise ObservationError(f"not a change of master of a controller: {error!r}") from error

@@ -326,5 +326,5 @@ def _lag(observed: ObservedGroup, seen: MemberSeen | None) -> int | None:
 
 
 def _last_failover(observed: ObservedGroup) -> str:
-    newest = next((one for one in observed.failovers if one.had_master), None)
+    newest = next((one for one in observed.failovers if one.had_master and not one.is_reelection), None)
     return "" if newest is None else record_name(newest.group, newest.new_epoch)

@@ -90,7 +90,7 @@ def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozens
     return frozenset(
         failover.old_master_address
         for failover in failovers
-        if failover.old_master_address and now - failover.proposed < HOLD
+        if failover.old_master_address and not failover.is_reelection and now - failover.proposed < HOLD
     )
 
 

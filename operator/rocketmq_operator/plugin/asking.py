@@ -20,7 +20,7 @@ from rocketmq_operator.api.names import (
 )
 from rocketmq_operator.clients.api import Json, RefusedError
 from rocketmq_operator.plan.switchover import Asked
-from rocketmq_operator.plugin.pictures import GroupView, newest_first
+from rocketmq_operator.plugin.pictures import GroupView, is_reelection, newest_first
 
 POLL_S: Final = 0.2
 
@@ -91,7 +91,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
     return GroupView(
         resource=group,
         nodes={pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods},
-        failover=next(iter(newest_first(failovers)), None),
+        failover=next((one for one in newest_first(failovers) if not is_reelection(one)), None),
         events=[event for event in events if event.get("regarding", {}).get("uid") == uid],
         now=datetime.now(UTC),
         cluster=cluster,

@@ -43,7 +43,7 @@ class GroupView:
     Attributes:
         resource: the BrokerGroup.
         nodes: the node of each pod of the group.
-        failover: its newest Failover.
+        failover: its newest Failover to another member.
         events: Kubernetes' events about the group.
         now: the time by which ages are told.
         cluster: the RocketMQCluster of the group; None where there is none, or nobody asked.
@@ -128,7 +128,9 @@ def failover_words(failover: Json, now: datetime) -> str:
     words = [
         ago(_made_at(failover), now),
         spec["cause"],
-        f"{spec.get('from') or NOTHING} -> {spec['to']}",
+        f"{spec['to']} again"
+        if is_reelection(failover)
+        else f"{spec.get('from') or NOTHING} -> {spec['to']}",
         f"{status['writeGap']} without a write" if status.get("writeGap") else "gap not measured",
         f"{lost} lost" if lost is not None else "loss not measured",
     ]
@@ -152,7 +154,7 @@ def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:
                 one["metadata"]["name"],
                 spec["cause"],
                 spec.get("from") or NOTHING,
-                spec["to"],
+                f"{spec['to']} again" if is_reelection(one) else spec["to"],
                 status.get("writeGap") or NOTHING,
                 NOTHING if lost is None else str(lost),
                 status.get("took") or NOTHING,
@@ -160,6 +162,12 @@ def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:
             ]
         )
     return columns(rows) if len(rows) > 1 else ["there are no failovers"]
+
+
+def is_reelection(failover: Json) -> bool:
+    """Tell whether a Failover is of a master that was elected again, in a record of any version of the operator."""
+    spec = failover["spec"]
+    return bool(spec.get("reelection")) or spec.get("from") == spec["to"]
 
 
 def newest_first(failovers: Sequence[Json]) -> list[Json]:

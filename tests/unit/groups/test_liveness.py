@@ -11,6 +11,8 @@ from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.liveness import (
     EXPIRY_LATENESS_MS_MAX,
     SLEEP_GRACE_MS,
+    STARTING_MS,
+    STARTING_SILENCE_MS_MIN,
     Death,
     LivenessTable,
 )
@@ -80,6 +82,43 @@ def test_silence_is_a_death_after_the_brokers_own_timeout() -> None:
     assert table.expire(3_001) == [Death(ONE, Cause.HEARTBEAT_TIMEOUT, last_beat_ms=0, at_ms=3_001)]
     assert [death.key for death in table.expire(3_002)] == [TWO]
     assert (len(table), table.next_deadline_ms()) == (0, None)
+
+
+def _starting() -> LivenessTable:
+    """Return the table of a controller, in which a master has just come alive that beats often."""
+    table = LivenessTable(starting_ms=STARTING_MS)
+    table.beat(ONE, 7, 0, timeout_ms=1_500)
+    return table
+
+
+def test_a_broker_that_has_just_started_may_lag_for_longer_than_it_announced() -> None:
+    table = _starting()
+    assert table.expire(STARTING_SILENCE_MS_MIN) == []
+    table.beat(ONE, 7, STARTING_SILENCE_MS_MIN, timeout_ms=1_500)
+    assert table.expire(2 * STARTING_SILENCE_MS_MIN) == []
+    assert [death.key for death in table.expire(2 * STARTING_SILENCE_MS_MIN + 1)] == [ONE]
+
+
+def test_a_broker_that_has_run_for_a_while_is_dead_after_the_silence_that_it_announced() -> None:
+    table = _starting()
+    for now_ms in range(1_000, STARTING_MS + 1, 1_000):
+        table.beat(ONE, 7, now_ms, timeout_ms=1_500)
+    assert table.next_deadline_ms() == STARTING_MS + 1_500
+    assert [death.key for death in table.expire(STARTING_MS + 1_501)] == [ONE]
+
+
+def test_a_starting_broker_whose_connection_closes_is_dead_at_once() -> None:
+    table = _starting()
+    assert [death.cause for death in table.channel_closed(7, 10)] == [Cause.CONNECTION_CLOSED]
+
+
+def test_a_broker_that_comes_back_is_starting_again_and_a_longer_timeout_stays() -> None:
+    table = _starting()
+    table.channel_closed(7, STARTING_MS)
+    table.beat(ONE, 8, STARTING_MS, timeout_ms=1_500)
+    assert table.next_deadline_ms() == STARTING_MS + STARTING_SILENCE_MS_MIN
+    table.beat(ONE, 8, STARTING_MS, timeout_ms=10_000)
+    assert table.next_deadline_ms() == STARTING_MS + 10_000
 
 
 def test_each_beat_moves_the_deadline() -> None:
