@@ -67,8 +67,8 @@ def word_for_people(ready: Finding, plan: Plan, troubles: Sequence[MemberTrouble
 
 def _first_word(plan: Plan, troubles: Sequence[MemberTrouble]) -> str | None:
     """Return the reason of what is not as asked, first of what has a known cause."""
-    found_ = [*with_cause(troubles), *plan.notes, *troubles]
-    first = found_[0] if found_ else None
+    worst_first: list[MemberTrouble | Wait] = [*with_cause(troubles), *plan.notes, *troubles]
+    first = worst_first[0] if worst_first else None
     if first is None:
         return None
     return first.reason if isinstance(first, Wait) else first.trouble.reason

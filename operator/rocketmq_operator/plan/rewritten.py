@@ -140,7 +140,8 @@ def _digest(value: Live) -> str | None:
 
 def _words(live: Live, path: Path) -> str:
     """Return a path as people write it, entries of lists by their name where they have one."""
-    text, value = "", live
+    text = ""
+    value: Any = live
     for part in path:
         if isinstance(part, int):
             value = value[part]
