@@ -29,7 +29,13 @@ from msgspec.structs import replace
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.failovers import elected, failed, suspected
-from controller_core.groups.first_elections import is_first, is_log_replica_ahead, longest_log, next_epoch
+from controller_core.groups.first_elections import (
+    is_first,
+    is_log_replica_ahead,
+    longest_log,
+    next_epoch,
+    next_set_epoch,
+)
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.policy import elect, is_electable
 from controller_core.groups.replies import ElectionView, Reply, RoleNotice
@@ -138,7 +144,7 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
         master_epoch=next_epoch(group, command),
         sync_state_set=(winner,),
         preceding_set=_preceding(group, winner),
-        set_epoch=group.set_epoch + 1,
+        set_epoch=next_set_epoch(group, command),
         lost_master=None,
         failure_reason="",
     )

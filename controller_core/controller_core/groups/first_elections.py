@@ -20,7 +20,11 @@ own log and takes no writes: the group would show a master that serves no client
 Epochs are 32-bit integers, and one member must not exhaust them. A told epoch counts up to `EPOCH_JUMP_MAX` above the
 recorded one; a higher one is ignored.
 
-Source: AutoSwitchHAService.changeToMaster, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
+The same holds for the epoch of the SyncStateSet. A broker takes a set only if its epoch is above that of the set it knows, and knows
+that as long as its process lives. A master that kept running would keep the set of the earlier life, and take nobody into the new one. No
+member tells its set's epoch, so the first one here is the time in seconds (`next_set_epoch`).
+
+Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,6 +35,12 @@ from controller_core.groups.policy import is_electable, rank
 
 EPOCH_JUMP_MAX = 100_000
 """How far above the recorded master epoch a told epoch counts. A group that changes its master hourly needs 11 years for it."""
+
+SET_EPOCHS_SINCE_S = 1_735_689_600
+"""The start of 2025, UTC: set epochs are 32-bit integers, and few seconds may be wasted."""
+SET_EPOCH_TIME_MAX = 1 << 30
+"""The highest set epoch that a clock makes; it is reached in 2059. One that is far ahead must not exhaust them."""
+_SECOND_NS = 1_000_000_000
 
 
 def has_absurd_epoch(group: Group, member: LiveBroker) -> bool:
@@ -56,6 +66,17 @@ def next_epoch(group: Group, command: ElectMaster) -> int:
     """Return the master epoch that an election makes: above the recorded one, and above what members told."""
     told = command.told_epoch if command.told_epoch - group.master_epoch <= EPOCH_JUMP_MAX else 0
     return max(group.master_epoch, told) + 1
+
+
+def next_set_epoch(group: Group, command: ElectMaster) -> int:
+    """Return the epoch of the set that an election makes: the next one, and above those of an earlier life that members told of.
+
+    A set changes less than once a second, so no life comes as far as the time at which the next one begins.
+    """
+    if command.told_epoch <= 0:
+        return group.set_epoch + 1
+    elapsed_s = command.stamp.utc_ns // _SECOND_NS - SET_EPOCHS_SINCE_S
+    return max(group.set_epoch, min(elapsed_s, SET_EPOCH_TIME_MAX)) + 1
 
 
 def is_first(group: Group) -> bool:

@@ -1,15 +1,17 @@
 """Groups whose members have logs of an earlier life: taking ids up, epochs that members tell, and the first master."""
 
 import pytest
+from msgspec.structs import replace
 
 from controller_core.groups.broker_ids import TAKEN_UP_ID_MAX
-from controller_core.groups.commands import ElectMaster, LiveBroker, decode, encode
-from controller_core.groups.first_elections import EPOCH_JUMP_MAX, told_epoch, unheard_ids
+from controller_core.groups.commands import ElectMaster, LiveBroker, Stamp, decode, encode
+from controller_core.groups.first_elections import EPOCH_JUMP_MAX, SET_EPOCH_TIME_MAX, told_epoch, unheard_ids
 from controller_core.groups.history import EventKind
 from controller_core.remoting.codes import ResponseCode
-from testkit.groups import GroupsDriver
+from testkit.groups import SECOND_NS, GroupsDriver
 
 INT32_MAX = 2**31 - 1
+NOW_S = 1_795_000_000
 
 
 def taken_up(*ids: int, log_replicas: tuple[int, ...] = ()) -> GroupsDriver:
@@ -165,6 +167,35 @@ def test_a_person_designates_a_member_without_waiting() -> None:
     driver = taken_up(1, 2)
     driver.elect(LiveBroker(1, 3, 900), LiveBroker(2, 4, 510), by=1, designate=True, told_epoch=4)
     assert (driver.group.master_id, driver.group.master_epoch) == (1, 5)
+
+
+def elect_at(driver: GroupsDriver, utc_s: int, *alive: LiveBroker, told_epoch: int) -> int:
+    """Hold the controllers' own election at a time; return the set's epoch."""
+    command = driver.election(*alive, told_epoch=told_epoch, by=None if told_epoch else alive[0].id)
+    driver.apply(replace(command, stamp=Stamp(utc_s * SECOND_NS, 0, "n0")))
+    assert driver.group.master_id is not None
+    return driver.group.set_epoch
+
+
+def test_a_set_of_this_life_has_an_epoch_above_those_of_an_earlier_one() -> None:
+    earlier = elect_at(taken_up(1, 2), NOW_S, LiveBroker(1, 4, 500), told_epoch=4)
+    changes = 3_600
+    later = elect_at(taken_up(1, 2), NOW_S + changes, LiveBroker(1, 5, 600), told_epoch=5)
+    assert later >= earlier + changes > changes, "a master that runs takes no other set than a newer one"
+
+
+def test_a_new_group_counts_its_sets_from_one() -> None:
+    assert elect_at(taken_up(1), NOW_S, LiveBroker(1, -1, 0), told_epoch=0) == 1
+
+
+def test_a_set_epoch_never_goes_back_and_no_clock_exhausts_it() -> None:
+    driver = taken_up(1)
+    assert elect_at(driver, 2**33, LiveBroker(1, 4, 500), told_epoch=4) == SET_EPOCH_TIME_MAX + 1
+    before = driver.group.set_epoch
+    driver.register(2, "a:2", take_up=True)
+    command = driver.election(LiveBroker(2, 9, 900), by=2, designate=True, unclean_allowed=True, told_epoch=9)
+    driver.apply(replace(command, stamp=Stamp(0, 0, "n0")))
+    assert (driver.group.master_id, driver.group.set_epoch) == (2, before + 1)
 
 
 def test_a_new_group_elects_who_asks_first() -> None:
