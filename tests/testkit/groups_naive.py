@@ -153,7 +153,8 @@ class NaiveGroup:
         if winner == self.master:
             return 2011
         self.master = winner
-        self.epoch = max(self.epoch, told) + 1
+        # Epochs in which nobody wrote are in no log, so no member tells them.
+        self.epoch = max(self.epoch, told + (1_000 if told and not self.members else 0)) + 1
         if winner not in self.members:
             self.members_before = set()
         elif len(self.members) > 1:

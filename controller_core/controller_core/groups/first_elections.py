@@ -17,6 +17,10 @@ different moments; so an acting master stays master.
 Every election raises the master epoch above the epochs that living members tell. A broker refuses an epoch below that of its
 own log and takes no writes: the group would show a master that serves no client.
 
+The first election leaves a margin besides (`IDLE_EPOCHS_MAX`). A broker writes no entry for an epoch that begins where the last one begins:
+an epoch in which nothing was written hides the next one from the epoch file, and so from heartbeats. A running broker knows it all the same,
+and takes no master of an epoch that is not above.
+
 Epochs are 32-bit integers, and one member must not exhaust them. A told epoch counts up to `EPOCH_JUMP_MAX` above the
 recorded one; a higher one is ignored.
 
@@ -24,7 +28,7 @@ The same holds for the epoch of the SyncStateSet. A broker takes a set only if i
 that as long as its process lives. A master that kept running would keep the set of the earlier life, and take nobody into the new one. No
 member tells its set's epoch, so the first one here is the time in seconds (`next_set_epoch`).
 
-Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
+Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, EpochFileCache.appendEntry, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,6 +39,8 @@ from controller_core.groups.policy import is_electable, rank
 
 EPOCH_JUMP_MAX = 100_000
 """How far above the recorded master epoch a told epoch counts. A group that changes its master hourly needs 11 years for it."""
+IDLE_EPOCHS_MAX = 1_000
+"""How many epochs, one after another, may have passed without a write before the controllers began anew."""
 
 SET_EPOCHS_SINCE_S = 1_735_689_600
 """The start of 2025, UTC: set epochs are 32-bit integers, and few seconds may be wasted."""
@@ -63,9 +69,10 @@ def told_epoch(group: Group, alive: Iterable[LiveBroker]) -> int:
 
 
 def next_epoch(group: Group, command: ElectMaster) -> int:
-    """Return the master epoch that an election makes: above the recorded one, and above what members told."""
+    """Return the master epoch that an election makes: above the recorded one, above what members told, and above what they cannot tell."""
     told = command.told_epoch if command.told_epoch - group.master_epoch <= EPOCH_JUMP_MAX else 0
-    return max(group.master_epoch, told) + 1
+    untold = IDLE_EPOCHS_MAX if told and is_first(group) else 0
+    return max(group.master_epoch, told + untold) + 1
 
 
 def next_set_epoch(group: Group, command: ElectMaster) -> int:

@@ -17,6 +17,7 @@ import hashlib
 from dataclasses import dataclass
 
 from controller_core.groups.commands import AlterSyncStateSet, AnyCommand, ElectMaster
+from controller_core.groups.first_elections import IDLE_EPOCHS_MAX
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.raft.types import Message, MessageType
@@ -121,7 +122,10 @@ class Invariants:
         )
         self.require(new.set_epoch >= old.set_epoch, f"S2: the set's epoch of {name} went back from {old}")
         told = command.told_epoch if isinstance(command, ElectMaster) else 0
-        wanted = max(old.master_epoch, told) + 1 if new.master_id != old.master_id else old.master_epoch
+        untold = IDLE_EPOCHS_MAX if told and not old.members else 0
+        wanted = (
+            max(old.master_epoch, told + untold) + 1 if new.master_id != old.master_id else old.master_epoch
+        )
         self.require(
             new.master_epoch == wanted,
             f"S2: {name} had master {old.master_id} in epoch {old.master_epoch}, then {new.master_id}, told was {told}",

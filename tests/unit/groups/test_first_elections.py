@@ -5,7 +5,13 @@ from msgspec.structs import replace
 
 from controller_core.groups.broker_ids import TAKEN_UP_ID_MAX
 from controller_core.groups.commands import ElectMaster, LiveBroker, Stamp, decode, encode
-from controller_core.groups.first_elections import EPOCH_JUMP_MAX, SET_EPOCH_TIME_MAX, told_epoch, unheard_ids
+from controller_core.groups.first_elections import (
+    EPOCH_JUMP_MAX,
+    IDLE_EPOCHS_MAX,
+    SET_EPOCH_TIME_MAX,
+    told_epoch,
+    unheard_ids,
+)
 from controller_core.groups.history import EventKind
 from controller_core.remoting.codes import ResponseCode
 from testkit.groups import SECOND_NS, GroupsDriver
@@ -133,7 +139,11 @@ def test_no_broker_is_elected_by_asking_while_members_tell_of_a_past() -> None:
 def test_the_controllers_own_election_takes_the_longest_log_above_its_epoch() -> None:
     driver = taken_up(1, 2, 3)
     driver.elect(LiveBroker(1, 3, 900), LiveBroker(2, 4, 500), LiveBroker(3, 4, 400), told_epoch=4)
-    assert (driver.group.master_id, driver.group.master_epoch, driver.group.sync_state_set) == (2, 5, (2,))
+    assert (driver.group.master_id, driver.group.master_epoch, driver.group.sync_state_set) == (
+        2,
+        5 + IDLE_EPOCHS_MAX,
+        (2,),
+    )
 
 
 def test_a_member_that_acts_as_master_stays_master_though_a_slaves_heartbeat_is_newer() -> None:
@@ -151,7 +161,7 @@ def test_a_member_that_acts_as_master_of_an_older_epoch_does_not_count() -> None
 def test_a_member_with_an_epoch_that_cannot_be_true_is_not_elected() -> None:
     driver = taken_up(1, 2)
     driver.elect(LiveBroker(1, INT32_MAX, 900), LiveBroker(2, 4, 510), told_epoch=4)
-    assert (driver.group.master_id, driver.group.master_epoch) == (2, 5)
+    assert (driver.group.master_id, driver.group.master_epoch) == (2, 5 + IDLE_EPOCHS_MAX)
 
 
 def test_nobody_is_elected_while_a_log_replica_holds_more_than_every_broker() -> None:
@@ -166,7 +176,7 @@ def test_nobody_is_elected_while_a_log_replica_holds_more_than_every_broker() ->
 def test_a_person_designates_a_member_without_waiting() -> None:
     driver = taken_up(1, 2)
     driver.elect(LiveBroker(1, 3, 900), LiveBroker(2, 4, 510), by=1, designate=True, told_epoch=4)
-    assert (driver.group.master_id, driver.group.master_epoch) == (1, 5)
+    assert (driver.group.master_id, driver.group.master_epoch) == (1, 5 + IDLE_EPOCHS_MAX)
 
 
 def elect_at(driver: GroupsDriver, utc_s: int, *alive: LiveBroker, told_epoch: int) -> int:
@@ -182,6 +192,17 @@ def test_a_set_of_this_life_has_an_epoch_above_those_of_an_earlier_one() -> None
     changes = 3_600
     later = elect_at(taken_up(1, 2), NOW_S + changes, LiveBroker(1, 5, 600), told_epoch=5)
     assert later >= earlier + changes > changes, "a master that runs takes no other set than a newer one"
+
+
+def test_the_first_epoch_of_this_life_is_above_those_in_which_nobody_wrote() -> None:
+    driver = taken_up(1)
+    told, hidden = 4, 4 + IDLE_EPOCHS_MAX
+    driver.elect(LiveBroker(1, told, 500), told_epoch=told, acting_id=1)
+    assert driver.group.master_epoch > hidden, (
+        "a running broker takes no master of an epoch that is not above"
+    )
+    driver.suspect()
+    assert driver.group.master_epoch == hidden + 2, "the margin is left once"
 
 
 def test_a_new_group_counts_its_sets_from_one() -> None:
