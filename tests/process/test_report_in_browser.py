@@ -40,7 +40,7 @@ async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(
 ) -> None:
     index = tmp_path / "report" / "index.html"
     await page.load(index, *SCREEN)
-    for answer in (".verdict", ".lead", ".tiles", ".story", ".phases"):
+    for answer in (".verdict", ".lead", ".states", ".tiles", ".story"):
         assert await page.evaluate(BOTTOM.format(answer)) <= SCREEN[1], answer
     assert page.asked_for == [index.as_uri()]
     assert await page.evaluate("document.scripts.length") == 0
@@ -80,5 +80,5 @@ async def test_every_link_leads_somewhere_and_every_section_is_there(page: Page,
     assert await page.evaluate(missing) == []
     sections = await page.evaluate("[...document.querySelectorAll('section')].map(one => one.id)")
     assert sections == [
-        "failovers", "objectives", "availability", "latency", "replication", "durability", "quality",
+        "objectives", "failovers", "availability", "latency", "replication", "durability", "quality",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from slo_pipeline.jobs.gold import Period, gold
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page import render
-from slo_pipeline.reports.verdict import verdict
+from slo_pipeline.reports.states import verdict
 from slo_pipeline.sources.segments import InputError
 from testkit.segment_rows import event, inputs, sample, send, us
 

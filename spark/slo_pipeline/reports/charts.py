@@ -6,6 +6,7 @@ not begin at 0.
 Never: no smoothing, no line through a bucket in which nothing was measured.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -40,6 +41,11 @@ LAG_ROW_PX: Final = 58
 # An idle group's lag of a few hundred bytes must not fill the picture.
 LAG_SCALE_MIN_BYTES: Final = 1_000_000.0
 SEGMENT_MIN_PX: Final = 3.0
+# Nearer than this, marks and labels of changes of master cover each other, and steps look like one.
+MARK_MIN_PX: Final = 12.0
+LABEL_MIN_PX: Final = 90.0
+STEP_MIN_PX: Final = 1.0
+LAG_NAME_CHARACTERS_MAX: Final = 27
 SPENT_WIDTH_PX: Final = 440
 # A stretch longer than this many buckets without a value breaks the line.
 HOLE_BUCKETS: Final = 1.5
@@ -83,9 +89,11 @@ def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name:
     spare = max(1.0, (report.budget_s - remaining) * 0.35)
     y = Linear(remaining - spare, report.budget_s + spare * 0.4, box.bottom, box.top)
     left = [(scale(report.start_us), y(report.budget_s))]
-    left += [
-        (scale(bad.us), y(report.budget_s - spent)) for spent, bad in enumerate(group.bad_seconds, start=1)
-    ]
+    for spent, bad in enumerate(group.bad_seconds, start=1):
+        corner = (scale(bad.us), y(report.budget_s - spent))
+        if len(left) > 1 and corner[0] - left[-1][0] < STEP_MIN_PX:
+            corner = (left.pop()[0], corner[1])  # too near to be seen as a step of its own
+        left.append(corner)
     window_us = report.window_days * 86_400 * 1_000_000
     pace_end = report.budget_s * (1 - (report.end_us - report.start_us) / window_us)
     pace = path([(box.left, y(report.budget_s)), (box.right, y(max(pace_end, y.low)))], "pace")
@@ -106,8 +114,12 @@ def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name:
 def _change_marks(failovers: Sequence[Failover], scale: Linear, box: Box) -> Markup:
     """Mark each change of master: a triangle for a failover, a ring for a switchover, with its epoch."""
     parts: list[Markup] = []
+    marked = labelled = -math.inf
     for failover in failovers:
         x = scale(failover.elected_us)
+        if x - marked < MARK_MIN_PX:
+            continue  # would lie on its neighbour; the table has it
+        marked = x
         said = f"{failover.booking}, epoch {failover.epoch}, {words.seconds(failover.bad_s)} of budget"
         parts.append(line(x, box.top - 8, x, box.bottom, "faultline"))
         if failover.is_planned:
@@ -115,7 +127,9 @@ def _change_marks(failovers: Sequence[Failover], scale: Linear, box: Box) -> Mar
         else:
             corners = f"M{number(x - 5.5)} {number(box.top - 19)}h11l-5.5 10z"
             parts.append(tag("path", tag("title", said), d=corners, class_="red"))
-        parts.append(text(x + 10, box.top - 10, f"epoch {failover.epoch}", "t halo"))
+        if x - labelled >= LABEL_MIN_PX:
+            parts.append(text(x + 10, box.top - 10, f"epoch {failover.epoch}", "t halo"))
+            labelled = x
     return join(parts)
 
 
@@ -256,7 +270,7 @@ def lag(report: Report, group: Group, name: str) -> Markup:
     for index, series in enumerate(shown):
         bottom = (index + 1) * LAG_ROW_PX
         y = Linear(0, top, bottom, bottom - LAG_ROW_PX + 14)
-        parts.append(text(0, bottom - 18, series.name, "b"))
+        parts.append(text(0, bottom - 18, words.clipped(series.name, LAG_NAME_CHARACTERS_MAX), "b"))
         parts.append(text(0, bottom - 2, f"at most {words.octets(worst_lag(series))}", "t"))
         parts.append(line(LAG_LEFT_PX, bottom, WIDTH - RIGHT_PX, bottom, "axis"))
         parts.append(line(LAG_LEFT_PX, y.end, WIDTH - RIGHT_PX, y.end, "grid"))

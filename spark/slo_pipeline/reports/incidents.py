@@ -3,19 +3,23 @@
 Problem: a person who was woken reads the last one first; a person in a review compares all of them.
 Shape: `story` tells one in words, `card` shows one whole (words, facts, timeline, sends, SyncStateSet, phases), `overview`
 lists them with their phases as small bars on one common scale.
-Never: more than CARDS_MAX cards: the page stays under its size, and the list names the others.
+Never: more than CARDS_MAX cards, nor CARDS_BYTES_MAX of them: the page stays under its size, and the list names the others.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
-from slo_pipeline.reports import closeup, parts, words
+from slo_pipeline.reports import closeup, names, parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Failover, Phase, Report
 from slo_pipeline.reports.svg import WIDTH, Linear, figure, rect
-from slo_pipeline.reports.timeline import css, describe, timeline
+from slo_pipeline.reports.timeline import css, describe, timelines
 
 CARDS_MAX: Final = 20
+# What the cards may add to the report's page.
+CARDS_BYTES_MAX: Final = 340_000
+# What the list may add to it: about 200 changes.
+FAILOVERS_BYTES_MAX: Final = 200_000
+# Changes that have pages of their own: the last ones.
 LISTED_MAX: Final = 200
 KUBERNETES: Final = "kubernetes"
 KUBERNETES_LISTED_MAX: Final = 20
@@ -27,15 +31,18 @@ STRIP_PHASES: Final = ("P1 detection", "P2 election", "P3 promotion", "P4 public
 
 
 def anchor(failover: Failover) -> str:
-    """Return the id of a change's card: letters, digits, and what RocketMQ's names may hold besides."""
-    safe = "".join(one if one.isalnum() or one in "_-/" else "-" for one in failover.failover_id)
-    # A dot is in no name of RocketMQ's, so the three parts stay apart.
-    return "fo-" + safe.replace("/", ".")
+    """Return the id of a change's card, which is also the stem of its page's file name."""
+    return names.stem("fo", failover.failover_id)
 
 
 def page_name(failover: Failover) -> str:
     """Return the file name of a change's own page, below the report's `failovers/`."""
     return f"{anchor(failover)}.html"
+
+
+def newest_first(report: Report) -> list[Failover]:
+    """Return all changes of master, the last one first."""
+    return sorted(report.failovers, key=lambda one: (one.elected_us, one.failover_id), reverse=True)
 
 
 def heading(failover: Failover) -> str:
@@ -85,11 +92,11 @@ def card(report: Report, failover: Failover) -> Markup:
     return tag(
         "article",
         kicker(failover),
-        tag("h3", heading(failover)),
+        tag("h3", parts.named(heading(failover))),
         story(failover),
         _facts(report, failover),
         parts.figure(
-            timeline(failover, f"{name}-lanes"), _phase_table(failover), summary="Phases as a table"
+            timelines(failover, f"{name}-lanes"), _phase_table(failover), summary="Phases as a table"
         ),
         tag("h4", "Sends, by the canary"),
         parts.figure(closeup.latency_points(failover, f"{name}-sends"), _result_table(failover)),
@@ -188,14 +195,20 @@ def _step_table(failover: Failover) -> Markup:
     )
 
 
-def overview(report: Report, shown: Sequence[Failover]) -> Markup:
-    """List changes of master, the last one first, with their phases on one scale."""
+def overview(report: Report, cards: int, root: str = "") -> parts.Long:
+    """Return the table of all changes of master, the last one first, with their phases on one scale.
+
+    Args:
+        report: with its changes.
+        cards: how many of the last ones are shown in full on the report's page.
+        root: what leads from the table's page to the report's page.
+    """
+    shown = newest_first(report)
     longest_ms = max((_waited_ms(failover) for failover in shown), default=1.0) or 1.0
-    with_card = {failover.failover_id for failover in shown[:CARDS_MAX]}
-    rows = [
+    rows = (
         (
             words.iso(failover.elected_us),
-            _link(failover, on_this_page=failover.failover_id in with_card),
+            _link(failover, place, cards, root),
             _kind(failover),
             f"{failover.old_master_id or '?'} → {failover.new_master_id or '?'}",
             words.ms(failover.write_gap_ms),
@@ -203,8 +216,8 @@ def overview(report: Report, shown: Sequence[Failover]) -> Markup:
             words.NONE if failover.lost_acknowledged is None else words.plain(failover.lost_acknowledged),
             _strip(failover, longest_ms),
         )
-        for failover in shown[:LISTED_MAX]
-    ]
+        for place, failover in enumerate(shown)
+    )
     heads = (
         "Elected (UTC)",
         "Group, epoch",
@@ -225,21 +238,22 @@ def overview(report: Report, shown: Sequence[Failover]) -> Markup:
         _lost_sum(shown),
         _legend(),
     )
-    return parts.table(heads, rows, foot=total)
+    return parts.Long("failovers", "Failovers", heads, rows, len(shown), total, FAILOVERS_BYTES_MAX)
 
 
-def _link(failover: Failover, *, on_this_page: bool) -> Markup:
-    """Lead to the card; one that has none on this page has a page of its own."""
-    label = f"{failover.group}, {failover.epoch}"
-    target = f"#{anchor(failover)}" if on_this_page else f"failovers/{page_name(failover)}"
-    return tag("a", label, href=target)
+def _link(failover: Failover, place: int, cards: int, root: str) -> Markup:
+    """Lead to the card on the page, else to the change's own page; the oldest of very many have neither."""
+    label = parts.named(f"{failover.group}, {failover.epoch}")
+    if place < cards:
+        return tag("a", label, href=f"#{anchor(failover)}")
+    return tag("a", label, href=f"{root}failovers/{page_name(failover)}") if place < LISTED_MAX else label
 
 
 def _kind(failover: Failover) -> str:
     return "switchover" if failover.is_planned else f"failover, {failover.fault or failover.cause}"
 
 
-def _lost_sum(shown: Sequence[Failover]) -> str:
+def _lost_sum(shown: list[Failover]) -> str:
     known = [failover.lost_acknowledged for failover in shown if failover.lost_acknowledged is not None]
     return words.plain(sum(known)) if known else words.NONE
 
@@ -255,8 +269,7 @@ def _strip(failover: Failover, longest_ms: float) -> Markup:
     for phase in failover.phases:
         if phase.name in STRIP_PHASES and phase.duration_ms:
             width = max(2.0, scale(phase.duration_ms))
-            note = f"{phase.name} {words.ms(phase.duration_ms)}"
-            bars.append(rect(x, 0, width, STRIP_HEIGHT_PX, css(phase.name), note=note))
+            bars.append(rect(x, 0, width, STRIP_HEIGHT_PX, css(phase.name)))
             x += width
     picture = figure(
         f"{anchor(failover)}-strip",
@@ -266,7 +279,7 @@ def _strip(failover: Failover, longest_ms: float) -> Markup:
         *bars,
         width=STRIP_WIDTH_PX,
     )
-    return tag("div", picture, style=f"width:{STRIP_WIDTH_PX}px;padding-top:4px")
+    return tag("div", picture, class_="strip")
 
 
 def phases_in_words(failover: Failover) -> Markup | None:
@@ -300,9 +313,14 @@ def phases_in_words(failover: Failover) -> Markup | None:
         )
         x += width
     picture = figure(
-        f"{anchor(failover)}-bar", f"Phases of {heading(failover)}", describe(failover), PHASE_BAR_PX, *bars
+        f"{anchor(failover)}-bar",
+        f"Phases of {heading(failover)}",
+        describe(failover),
+        PHASE_BAR_PX,
+        *bars,
+        stretch=True,
     )
-    return join((tag("p", *named, class_="phases"), tag("div", picture, class_="scroll")))
+    return join((tag("p", *named, class_="phases"), tag("div", picture, class_="bar-of-phases")))
 
 
 def _legend() -> Markup:
@@ -316,7 +334,7 @@ def _legend() -> Markup:
         )
         for phase in STRIP_PHASES
     ]
-    return tag("div", join(swatches, " "), class_="sub", style=f"width:{STRIP_WIDTH_PX}px;font-size:12px")
+    return tag("div", join(swatches, " "), class_="sub striplegend")
 
 
 def swatch(class_: str, label: str) -> Markup:

@@ -11,7 +11,13 @@ from typing import Final
 
 VOID: Final = frozenset({"br", "hr", "meta", "link", "path", "rect", "line", "circle", "polyline"})
 # Attributes whose names Python cannot spell, or that SVG writes in camel case.
-SPELLING: Final = {"class_": "class", "for_": "for", "view_box": "viewBox", "http_equiv": "http-equiv"}
+SPELLING: Final = {
+    "class_": "class",
+    "for_": "for",
+    "view_box": "viewBox",
+    "http_equiv": "http-equiv",
+    "preserve_aspect_ratio": "preserveAspectRatio",
+}
 
 
 class Markup(str):

@@ -19,7 +19,7 @@ import math
 from typing import Any, Final
 
 from slo_pipeline.reports.model import Kept, Report
-from slo_pipeline.reports.verdict import verdict
+from slo_pipeline.reports.states import UNKNOWN, budget_left, state, verdict
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
@@ -75,13 +75,12 @@ def left(kept: Kept) -> float | None:
 
     None where the budget is 0, and where too little was measured to say that it holds.
     """
-    if kept.budget == 0.0 or (kept.holds and not kept.is_measured):
-        return None
-    return round(1.0 - kept.bad / kept.budget, 9)
+    share = budget_left(kept)
+    return None if share is None else round(share, 9)
 
 
 def _share(kept: Kept) -> float:
-    if kept.holds and not kept.is_measured:
+    if state(kept) == UNKNOWN:
         return UNKNOWN_SHARE
     share = left(kept)
     if share is None:

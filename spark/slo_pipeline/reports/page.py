@@ -1,44 +1,49 @@
 """The report: one HTML file that answers on its first screen whether we are inside the budget and what burned it.
 
 Problem: most reports begin with a chart and leave the answer to the reader.
-Shape: verdict, four numbers, what was spent, the last change of master in words and one picture; below, everything else in
-the order in which questions come. One file, no script, no external address, light and dark, printable; the same input makes
+Shape: verdict, how much was measured, the state of each objective, four numbers, the last change of master in words and one
+picture, what was spent; below, everything else in the order in which questions come. No line is better news than what stands
+below it: the verdict is the worst state. One file, no script, no external address, light and dark, printable; the same input makes
 the same bytes, as the page's only clock is the end of its data.
 Never: no number without its unit, no plot without its table.
 """
 
 from typing import Final
 
-from slo_pipeline.reports import charts, incidents, missing, objectives, parts, words
+from slo_pipeline.reports import charts, incidents, missing, objectives, parts, states, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Failover, Group, Report
 from slo_pipeline.reports.sections import availability, durability, latency, quality, replication
 from slo_pipeline.reports.style import CSS
-from slo_pipeline.reports.timeline import timeline
-from slo_pipeline.reports.verdict import verdict
+from slo_pipeline.reports.timeline import timelines
 
+PAGE_BYTES_MAX: Final = 950_000
+# What all but the changes of master and the pictures takes at most: the tables, each with its own bound, the style, the words.
+OTHERS_BYTES: Final = 280_000
 SPENT_GROUPS_MAX: Final = 8
+NAME_CHARACTERS_MAX: Final = 40
+# The colour of the headline by the report's state.
+HEADLINES: Final = {states.OVERSPENT: "alarm", states.BURNING: "warned"}
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(report: Report) -> str:
     """Return the report as one HTML document."""
-    latest_first = tuple(
-        sorted(report.failovers, key=lambda one: (one.elected_us, one.failover_id), reverse=True)
-    )
-    ordered = latest_first[: incidents.LISTED_MAX]
+    cards = cards_of(report)
+    changes = join((_failovers(report, len(cards)), *cards))
+    # Each of the three sections with pictures gets a third of the room that the changes leave.
+    room = max(0, PAGE_BYTES_MAX - OTHERS_BYTES - len(changes.encode())) // 3
     body = tag(
         "body",
         _header(report),
         tag(
             "main",
-            _first_screen(report),
-            _failovers(report, len(latest_first)),
-            *[incidents.card(report, failover) for failover in ordered[: incidents.CARDS_MAX]],
+            _first_screen(report, len(cards)),
             objectives.section(report),
-            availability(report),
-            latency(report),
-            replication(report),
+            changes,
+            availability(report, room),
+            latency(report, room),
+            replication(report, room),
             durability(report),
             missing.section(report),
             quality(report),
@@ -48,8 +53,23 @@ def render(report: Report) -> str:
     return document(f"{report.title}: {words.period(report.start_us, report.end_us)}", body)
 
 
-def render_failover(report: Report, failover: Failover) -> str:
-    """Return the page of one change of master: what a link in a ticket leads to."""
+def cards_of(report: Report) -> list[Markup]:
+    """Return the changes of master that the page shows in full: the last ones, as many as it has room for."""
+    last = incidents.newest_first(report)[: incidents.CARDS_MAX]
+    return parts.fitting((incidents.card(report, one) for one in last), incidents.CARDS_BYTES_MAX)
+
+
+def render_failover(
+    report: Report, failover: Failover, earlier: Failover | None = None, later: Failover | None = None
+) -> str:
+    """Return the page of one change of master: what a link in a ticket leads to.
+
+    Args:
+        report: that tells of it.
+        failover: the change.
+        earlier: the change before it, if that has a page.
+        later: the change after it, if that has a page.
+    """
     title = f"{incidents.heading(failover)}, {words.iso(failover.elected_us)} UTC"
     head = tag(
         "header",
@@ -59,9 +79,22 @@ def render_failover(report: Report, failover: Failover) -> str:
             tag("a", f"Report of {words.period(report.start_us, report.end_us)}", href="../index.html"),
             class_="sub",
         ),
+        _turn(earlier, later),
     )
     body = tag("body", head, tag("main", incidents.card(report, failover)), _footer(report))
     return document(title, body)
+
+
+def _turn(earlier: Failover | None, later: Failover | None) -> Markup | None:
+    """Lead to the change before and to the change after."""
+    ways = (("prev", "← Previous: ", earlier), ("next", "Next: ", later))
+    links = [
+        tag("a", said, parts.named(incidents.heading(one)), " →" if rel == "next" else None,
+            href=incidents.page_name(one), rel=rel)
+        for rel, said, one in ways
+        if one is not None
+    ]  # fmt: skip
+    return tag("nav", *links, aria_label="Changes of master") if links else None
 
 
 def document(title: str, body: Markup) -> str:
@@ -79,8 +112,8 @@ def document(title: str, body: Markup) -> str:
 
 def _header(report: Report) -> Markup:
     links = (
-        ("failovers", "Failovers"),
         ("objectives", "Objectives"),
+        ("failovers", "Failovers"),
         ("availability", "Availability and budget"),
         ("latency", "Latency"),
         ("replication", "Replication"),
@@ -97,39 +130,25 @@ def _header(report: Report) -> Markup:
     )
 
 
-def _first_screen(report: Report) -> Markup:
-    headline, good = verdict(report)
+def _first_screen(report: Report, cards: int) -> Markup:
+    state = states.overall(report)
+    what, how_much = states.headline(report)
     return join(
-        (
+        one
+        for one in (
             tag(
                 "div",
-                _sign(good=good),
-                tag("p", headline, class_=None if good else "alarm"),
+                states.sign(state),
+                tag("p", what, tag("small", how_much) if how_much else None, class_=HEADLINES.get(state)),
                 class_="verdict",
             ),
             _lead(report),
+            objectives.summary(report),
             parts.tiles(_tiles(report)),
-            _last(report),
+            _last(report, cards),
             _spending(report),
         )
-    )
-
-
-def _sign(*, good: bool) -> Markup:
-    """Draw a tick or an exclamation mark: the verdict's shape, for those who do not see its colour."""
-    shape = "M15 27.5l8 8 15-18" if good else "M26 13v17M26 38v.5"
-    colour = "var(--good)" if good else "var(--bad)"
-    return tag(
-        "svg",
-        tag("title", "inside" if good else "attention"),
-        tag("circle", cx=26, cy=26, r=24, style=f"fill:none;stroke:{colour};stroke-width:3.5"),
-        tag(
-            "path",
-            d=shape,
-            style=f"fill:none;stroke:{colour};stroke-width:4.5;stroke-linecap:round;stroke-linejoin:round",
-        ),
-        role="img",
-        view_box="0 0 52 52",
+        if one is not None
     )
 
 
@@ -142,7 +161,7 @@ def _lead(report: Report) -> Markup:
     total = sum(kinds.values())
     if total == 0:
         measured = sum(group.measured_s for group in report.groups)
-        said = f"In none of {words.count(measured, 'measured second')} did a write fail. "
+        said = f"In none of {words.count(measured, 'measured second')} did a write fail. " if measured else ""
         return tag("p", said, _broken(report), class_="lead")
     named = [f"{words.seconds(amount)} to {words.BOOKINGS[kind]}" for kind, amount in kinds.items() if amount]
     where = "" if len(report.groups) == 1 else f" in {words.count(len(report.groups), 'group')}"
@@ -159,11 +178,14 @@ def _lead(report: Report) -> Markup:
 
 
 def _broken(report: Report) -> Markup | None:
-    """Name the objectives whose budget is overspent, and lead to them."""
-    names = list(dict.fromkeys(kept.slo for kept in report.objectives if not kept.holds))
-    if not names:
-        return None
-    return tag("a", f"Overspent: {', '.join(names)}.", href="#objectives")
+    """Name the objectives that are overspent and those that burn, and lead to them."""
+    worst = states.worst_of_each(report.objectives)
+    said = []
+    for state in (states.OVERSPENT, states.BURNING):
+        found = [kept.slo for kept in worst if states.state(kept) == state]
+        if found:
+            said.append(f"{state.capitalize()}: {', '.join(found)}.")
+    return tag("a", " ".join(said), href="#objectives") if said else None
 
 
 def _tiles(report: Report) -> list[parts.Tile]:
@@ -173,17 +195,20 @@ def _tiles(report: Report) -> list[parts.Tile]:
     judged = worst.good_s + worst.bad_s
     left = 1.0 - worst.bad_s / report.budget_s if report.budget_s else 0.0
     known = worst.is_measured or worst.bad_s > report.budget_s
+    # No number is green beside a budget that is overspent, burns or is unknown.
+    calm = "calm" if states.overall(report) == states.KEPT else ""
     gaps = [one for one in report.failovers if one.write_gap_ms is not None and not one.is_planned]
     longest = max(gaps, key=lambda one: one.write_gap_ms or 0.0, default=None)
     checked = [group.durability for group in report.groups if group.durability]
     lost = sum(one.lost for one in checked)
-    whose = f" of {worst.name}" if len(report.groups) > 1 else ""
+    whose = f" of {words.clipped(worst.name, NAME_CHARACTERS_MAX)}" if len(report.groups) > 1 else ""
     return [
         parts.Tile(
-            "Budget left",
+            "Write budget left",
             words.percent(left, decimals=1) if known else words.UNKNOWN,
-            f"{words.seconds(worst.bad_s)} of {words.seconds(report.budget_s)}{whose} spent",
-            "alarm" if left <= 0 else "calm" if known else "",
+            f"{words.seconds(worst.bad_s)} of {words.seconds(report.budget_s)}{whose} spent, "
+            f"{states.measured(report, [worst])} measured",
+            "alarm" if left <= 0 and known else calm,
         ),
         parts.Tile(
             "Write availability",
@@ -193,7 +218,7 @@ def _tiles(report: Report) -> list[parts.Tile]:
         parts.Tile(
             "Longest failover",
             words.ms(longest.write_gap_ms) if longest else words.NONE,
-            f"without an acknowledged send, {longest.group} epoch {longest.epoch}"
+            f"without an acknowledged send, {words.clipped(longest.group, NAME_CHARACTERS_MAX)} epoch {longest.epoch}"
             if longest
             else "no failover",
         ),
@@ -203,7 +228,7 @@ def _tiles(report: Report) -> list[parts.Tile]:
             f"of {words.plain(sum(one.acknowledged for one in checked))} read back"
             if checked
             else "nothing read back",
-            "alarm" if lost else "calm" if checked else "",
+            "alarm" if lost else calm if checked else "",
         ),
     ]
 
@@ -219,12 +244,12 @@ def _spending(report: Report) -> Markup:
     most_spent = sorted(report.groups, key=lambda group: (-group.bad_s, group.name))[:SPENT_GROUPS_MAX]
     more = len(report.groups) - len(most_spent)
     rows = [
-        (group.name, tag("div", charts.spent_bar(report, group)), *_amounts(report, group))
+        (parts.named(group.name), tag("div", charts.spent_bar(report, group)), *_amounts(report, group))
         for group in most_spent
     ]
     heads = (
         "Group",
-        "Seconds in which writes failed",
+        "Writes failed",
         ">Failovers",
         ">Switchovers",
         ">Other known",
@@ -241,7 +266,7 @@ def _spending(report: Report) -> Markup:
             f" {more} more groups spent less." if more else "",
             class_="note",
         ),
-        parts.table(heads, rows),
+        parts.table(heads, rows, stacked=True),
         class_="card spend",
     )
 
@@ -273,37 +298,36 @@ def _amounts(report: Report, group: Group) -> tuple[str, str, str, str, str]:
     )
 
 
-def _last(report: Report) -> Markup | None:
+def _last(report: Report, cards: int) -> Markup | None:
     if not report.failovers:
         return None
-    unplanned = [one for one in report.failovers if not one.is_planned]
-    last = max(unplanned or report.failovers, key=lambda one: one.elected_us)
+    ordered = incidents.newest_first(report)
+    unplanned = [(place, one) for place, one in enumerate(ordered) if not one.is_planned]
+    place, last = unplanned[0] if unplanned else (0, ordered[0])
+    address = f"#{incidents.anchor(last)}" if place < cards else f"failovers/{incidents.page_name(last)}"
+    more = tag("a", "Sends, SyncStateSet and phases of it", href=address)
     return tag(
         "div",
         incidents.kicker(last),
         tag("h3", "The last failover" if unplanned else "The last switchover"),
         incidents.story(last),
         incidents.phases_in_words(last),
-        tag("div", timeline(last, "last"), class_="scroll wide"),
-        tag(
-            "p",
-            tag("a", "Sends, SyncStateSet and phases of it", href=f"#{incidents.anchor(last)}"),
-            class_="note",
-        ),
+        tag("div", timelines(last, "last"), class_="wide"),
+        tag("p", more, class_="note") if place < incidents.LISTED_MAX else None,
         class_="card",
     )
 
 
-def _failovers(report: Report, total: int) -> Markup:
-    ordered = sorted(report.failovers, key=lambda one: (one.elected_us, one.failover_id), reverse=True)
-    if not ordered:
+def _failovers(report: Report, cards: int) -> Markup:
+    total = len(report.failovers)
+    if not total:
         return parts.section("failovers", "Failovers", tag("p", "No master changed in this period."))
-    planned = sum(1 for one in ordered if one.is_planned)
+    planned = sum(1 for one in report.failovers if one.is_planned)
     said = f"{words.count(total - planned, 'failover')} and {words.count(planned, 'switchover')}. "
-    shown = f"The last {incidents.CARDS_MAX} are shown in full below." if total > incidents.CARDS_MAX else ""
-    return parts.section(
-        "failovers", "Failovers", tag("p", said + shown, class_="note"), incidents.overview(report, ordered)
-    )
+    shown = f"The last {cards} are shown in full below." if total > cards else ""
+    own = f" The last {incidents.LISTED_MAX} have pages of their own." if total > incidents.LISTED_MAX else ""
+    table = parts.beginning(incidents.overview(report, cards))
+    return parts.section("failovers", "Failovers", tag("p", said + shown + own, class_="note"), table)
 
 
 def _footer(report: Report) -> Markup:

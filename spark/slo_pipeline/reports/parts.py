@@ -5,12 +5,15 @@ Shape: small functions from values to markup.
 Never: no section's own wording here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from slo_pipeline.reports.markup import Markup, tag
+from slo_pipeline.reports.markup import Markup, escape, join, tag
 
 NUMERIC_PREFIX: Final = ">"
+LONG_NAME_CHARACTERS: Final = 24
+# About what the tags of a cell take beside its own text and its column's name.
+CELL_BYTES: Final = 28
 
 
 class Tile(NamedTuple):
@@ -22,15 +25,48 @@ class Tile(NamedTuple):
     tone: str = ""
 
 
+class Long(NamedTuple):
+    """A table that may have any number of rows; `name` names its files.
+
+    Attributes:
+        rows: made as they are taken, so that a page that shows a hundred does not make ten thousand.
+        count: how many there are.
+        bytes_max: how much of it the report's page itself may show.
+    """
+
+    name: str
+    heading: str
+    heads: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    count: int
+    foot: Sequence[object] | None = None
+    bytes_max: int = 28_000
+
+
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[object]], *, foot: Sequence[object] | None = None
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    foot: Sequence[object] | None = None,
+    stacked: bool = False,
 ) -> Markup:
-    """Return a table; a head that begins with `>` makes a column of right-aligned numbers."""
+    """Return a table; a head that begins with `>` makes a column of right-aligned numbers.
+
+    Args:
+        heads: names of the columns.
+        rows: their cells.
+        foot: the cells of a last row of sums.
+        stacked: on a phone each row becomes a block with the columns' names beside its cells.
+    """
     classes = ["n" if head.startswith(NUMERIC_PREFIX) else None for head in heads]
     names = [head.removeprefix(NUMERIC_PREFIX) for head in heads]
+    labels = names if stacked else [None] * len(names)
 
     def cells(kind: str, values: Sequence[object]) -> list[Markup]:
-        return [tag(kind, value, class_=class_) for value, class_ in zip(values, classes, strict=True)]
+        return [
+            tag(kind, value, class_=class_, data_l=None if value == "" else label)
+            for value, class_, label in zip(values, classes, labels, strict=True)
+        ]
 
     head = tag(
         "tr",
@@ -43,9 +79,63 @@ def table(
             tag("thead", head),
             tag("tbody", *[tag("tr", *cells("td", row)) for row in rows]),
             tag("tfoot", tag("tr", *cells("td", foot))) if foot else None,
+            class_="stack" if stacked else None,
         ),
         class_="scroll",
     )
+
+
+def fitting(blocks: Iterable[Markup], bytes_max: int) -> list[Markup]:
+    """Return the first blocks that together have at most so many bytes."""
+    taken: list[Markup] = []
+    for block in blocks:
+        bytes_max -= len(block.encode())
+        if bytes_max < 0:
+            break
+        taken.append(block)
+    return taken
+
+
+def split(long: Long, bytes_max: int) -> Iterator[list[Sequence[object]]]:
+    """Yield a table's rows in runs of at most so many bytes each; a run has one row at least."""
+    run: list[Sequence[object]] = []
+    size = 0
+    for row in long.rows:
+        cells = [escape(cell) for cell in row]
+        own = sum(len(cell.encode()) for cell in cells) + sum(len(head) + CELL_BYTES for head in long.heads)
+        if run and size + own > bytes_max:
+            yield run
+            run, size = [], 0
+        run.append(cells)
+        size += own
+    if run:
+        yield run
+
+
+def beginning(long: Long) -> Markup:
+    """Return a table's first rows, and a link to the file that continues it if that is not all."""
+    first = next(split(long, long.bytes_max), [])
+    shown = table(long.heads, first, foot=long.foot, stacked=True)
+    if len(first) == long.count:
+        return shown
+    said = f"The first {len(first):,} of {long.count:,}. "
+    link = tag("a", "All of them", href=list_address(long.name, 1))
+    return join((shown, tag("p", said, link, class_="note")))
+
+
+def list_name(name: str, number: int) -> str:
+    """Return the file name of one page of a long table, the first being 1."""
+    return f"{name}-{number}.html"
+
+
+def list_address(name: str, number: int) -> str:
+    """Return where one page of a long table is, seen from the report's page."""
+    return f"lists/{list_name(name, number)}"
+
+
+def named(text: str) -> Markup:
+    """Return a name from the cluster; a long one may be broken anywhere."""
+    return tag("span", text, class_="long") if len(text) > LONG_NAME_CHARACTERS else escape(text)
 
 
 def figure(picture: Markup, data: Markup, *, summary: str = "Data of this picture") -> Markup:

@@ -5,11 +5,12 @@ Shape: one table over all groups, then pictures for the first DETAILED_MAX group
 Never: a section without data is not left out; it says that there is none.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from slo_pipeline.reports import charts, parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
-from slo_pipeline.reports.model import Group, Report
+from slo_pipeline.reports.model import Failover, Group, Report
 
 DETAILED_MAX: Final = 8
 LOST_LISTED_MAX: Final = 100
@@ -20,20 +21,49 @@ US_PER_S: Final = 1_000_000
 
 def detailed(report: Report) -> list[Group]:
     """Return the groups that get pictures, those with most bad seconds first; without any second there is none to draw."""
-    seen = [group for group in report.groups if group.measured_s + group.unknown_s or group.lag]
-    return sorted(seen, key=lambda group: (-group.bad_s, group.name))[:DETAILED_MAX]
+    seen = [group for group in worst_first(report) if group.measured_s + group.unknown_s or group.lag]
+    return seen[:DETAILED_MAX]
 
 
-def _pictures(blocks: list[tuple[str, Markup]]) -> Markup:
-    return join(tag("div", tag("h3", heading), picture, class_="card") for heading, picture in blocks)
+def worst_first(report: Report) -> list[Group]:
+    """Return the groups in the order in which a reader looks for them: those with most bad seconds first."""
+    return sorted(report.groups, key=lambda group: (-group.bad_s, group.name))
 
 
-def availability(report: Report) -> Markup:
+def _pictures(report: Report, blocks: Iterable[tuple[str, Markup]], bytes_max: int) -> Markup:
+    """Show as many groups' pictures as the page has room for, and say of which groups they are."""
+    cards = (tag("div", tag("h3", heading), picture, class_="card") for heading, picture in blocks)
+    shown = parts.fitting(cards, bytes_max)
+    if len(report.groups) <= len(shown) or not shown:
+        return join(shown)
+    said = f"Pictures of the {words.count(len(shown), 'group')} with most bad seconds."
+    return join((tag("p", said, class_="note"), *shown))
+
+
+def availability(report: Report, pictures_bytes_max: int) -> Markup:
     """Show good, bad and unknown seconds, the budget's burn-down and the check line."""
+    changes: dict[str, list[Failover]] = {}
+    for one in report.failovers:
+        changes.setdefault(one.group, []).append(one)
+    blocks = (
+        (f"Seconds of {group.name}", _burn_figure(report, group, changes.get(group.name, [])))
+        for group in detailed(report)
+    )
+    return parts.section(
+        "availability",
+        "Availability and budget",
+        tag("p", _check(report), class_="note"),
+        parts.beginning(availability_table(report)),
+        _pictures(report, blocks, pictures_bytes_max),
+    )
+
+
+def availability_table(report: Report) -> parts.Long:
+    """Return each group's seconds and budget, those with most bad seconds first."""
     allowed = 1.0 - report.target_percent / 100.0
-    rows = [
+    rows = (
         (
-            group.name,
+            parts.named(group.name),
             words.percent(group.availability),
             words.plain(group.good_s),
             words.plain(group.bad_s),
@@ -41,21 +71,22 @@ def availability(report: Report) -> Markup:
             _burn_rate(group, allowed),
             _left(report, group),
         )
-        for group in report.groups
-    ]
+        for group in worst_first(report)
+    )
     total = (
         "All groups", "", words.plain(sum(g.good_s for g in report.groups)),
         words.plain(sum(g.bad_s for g in report.groups)), words.plain(sum(g.unknown_s for g in report.groups)), "", "",
     )  # fmt: skip
-    heads = ("Group", ">Availability", ">Good s", ">Bad s", ">Unknown s", ">Burn rate", ">Budget left")
-    blocks = [(f"Seconds of {group.name}", _burn_figure(report, group)) for group in detailed(report)]
-    return parts.section(
-        "availability",
-        "Availability and budget",
-        tag("p", _check(report), class_="note"),
-        parts.table(heads, rows, foot=total),
-        _pictures(blocks),
+    heads = (
+        "Group",
+        ">Availability",
+        ">Good s",
+        ">Bad s",
+        ">Unknown s",
+        ">Burn, whole period",
+        ">Budget left",
     )
+    return parts.Long("availability", "Availability and budget", heads, rows, len(report.groups), total)
 
 
 def _left(report: Report, group: Group) -> str:
@@ -81,8 +112,7 @@ def _check(report: Report) -> str:
     )
 
 
-def _burn_figure(report: Report, group: Group) -> Markup:
-    changes = [one for one in report.failovers if one.group == group.name]
+def _burn_figure(report: Report, group: Group, changes: Sequence[Failover]) -> Markup:
     seconds = charts.availability_strip(report, group, f"seconds-{group.name}")
     picture = charts.burn_down(report, group, changes, f"burn-{group.name}")
     listed = [
@@ -115,11 +145,31 @@ def _strip_table(group: Group) -> Markup:
     return parts.table(("From (UTC)", ">Good s", ">Bad s", ">Unknown s"), rows[:BAD_LISTED_MAX], foot=foot)
 
 
-def latency(report: Report) -> Markup:
+def latency(report: Report, pictures_bytes_max: int) -> Markup:
     """Show exact quantiles, latency over time and histograms."""
-    rows = [
+    table = latency_table(report)
+    if not table.count:
+        return parts.section("latency", "Latency", tag("p", "No sends were recorded."))
+    blocks = (
+        (f"Sends to {group.name}", _latency_figures(report, group))
+        for group in detailed(report)
+        if group.latency
+    )
+    note = "Acknowledged sends of the canary, from the intended time; quantiles are exact."
+    return parts.section(
+        "latency",
+        "Latency",
+        tag("p", note, class_="note"),
+        parts.beginning(table),
+        _pictures(report, blocks, pictures_bytes_max),
+    )
+
+
+def latency_table(report: Report) -> parts.Long:
+    """Return each group's quantiles, the groups with most bad seconds first."""
+    rows = (
         (
-            group.name,
+            parts.named(group.name),
             words.plain(one.acknowledged),
             words.plain(one.failed),
             words.ms(one.p50_ms),
@@ -128,21 +178,12 @@ def latency(report: Report) -> Markup:
             words.ms(one.p999_ms),
             words.ms(one.max_ms),
         )
-        for group in report.groups
+        for group in worst_first(report)
         if (one := group.latency)
-    ]
-    if not rows:
-        return parts.section("latency", "Latency", tag("p", "No sends were recorded."))
-    heads = ("Group", ">Acknowledged", ">Failed", ">Median", ">90 %", ">99 %", ">99.9 %", ">Slowest")
-    blocks = [
-        (f"Sends to {group.name}", _latency_figures(report, group))
-        for group in detailed(report)
-        if group.latency
-    ]
-    note = "Acknowledged sends of the canary, from the intended time; quantiles are exact."
-    return parts.section(
-        "latency", "Latency", tag("p", note, class_="note"), parts.table(heads, rows), _pictures(blocks)
     )
+    count = sum(1 for group in report.groups if group.latency)
+    heads = ("Group", ">Acknowledged", ">Failed", ">Median", ">90 %", ">99 %", ">99.9 %", ">Slowest")
+    return parts.Long("latency", "Latency", heads, rows, count)
 
 
 def _latency_figures(report: Report, group: Group) -> Markup:
@@ -178,55 +219,65 @@ def _latency_figures(report: Report, group: Group) -> Markup:
     )
 
 
-def replication(report: Report) -> Markup:
+def replication(report: Report, pictures_bytes_max: int) -> Markup:
     """Show how far replicas were behind."""
-    blocks = []
-    for group in detailed(report):
-        if not group.lag:
-            continue
-        rows = [
-            (series.name, words.octets(charts.worst_lag(series)), len(series.values)) for series in group.lag
-        ]
-        picture = charts.lag(report, group, f"lag-{group.name}")
-        data = parts.table(("Replica", ">Largest lag", ">Stretches measured"), rows)
-        blocks.append((f"Lag of {group.name}'s replicas", parts.figure(picture, data)))
-    if not blocks:
+    pictured = [group for group in detailed(report) if group.lag]
+    if not pictured:
         return parts.section("replication", "Replication", tag("p", "No replica reported its lag."))
+    blocks = (_lag_figure(report, group) for group in pictured)
     note = "The worst lag of each replica, in bytes of its log behind the master's, stretch by stretch."
-    return parts.section("replication", "Replication", tag("p", note, class_="note"), _pictures(blocks))
+    return parts.section(
+        "replication",
+        "Replication",
+        tag("p", note, class_="note"),
+        _pictures(report, blocks, pictures_bytes_max),
+    )
+
+
+def _lag_figure(report: Report, group: Group) -> tuple[str, Markup]:
+    rows = [(series.name, words.octets(charts.worst_lag(series)), len(series.values)) for series in group.lag]
+    picture = charts.lag(report, group, f"lag-{group.name}")
+    data = parts.table(("Replica", ">Largest lag", ">Stretches measured"), rows)
+    return f"Lag of {group.name}'s replicas", parts.figure(picture, data)
 
 
 def durability(report: Report) -> Markup:
     """Show what became of every acknowledged message."""
-    rows = [
+    table = durability_table(report)
+    if not table.count:
+        return parts.section("durability", "Durability", tag("p", words.lost(None)))
+    lost = sum(group.durability.lost for group in report.groups if group.durability)
+    return parts.section(
+        "durability",
+        "Durability",
+        tag("p", f"{words.lost(lost)} The objective is 0.", class_="note"),
+        parts.beginning(table),
+        _lost_table(report) if report.lost_listed else None,
+    )
+
+
+def durability_table(report: Report) -> parts.Long:
+    """Return what became of each group's messages, the groups with most lost ones first."""
+    checked = [(group, group.durability) for group in report.groups if group.durability]
+    rows = (
         (
-            group.name,
+            parts.named(group.name),
             words.plain(one.acknowledged),
             words.plain(one.read_back),
             words.plain(one.lost),
             words.plain(one.pending),
             f"{words.plain(one.ambiguous_found)} of {words.plain(one.ambiguous)}",
         )
-        for group in report.groups
-        if (one := group.durability)
-    ]
-    if not rows:
-        return parts.section("durability", "Durability", tag("p", words.lost(None)))
-    heads = ("Group", ">Acknowledged", ">Read back", ">Lost", ">Not read yet", ">Unanswered, yet stored")
-    lost = sum(group.durability.lost for group in report.groups if group.durability)
-    return parts.section(
-        "durability",
-        "Durability",
-        tag("p", f"{words.lost(lost)} The objective is 0.", class_="note"),
-        parts.table(heads, rows),
-        _lost_table(report) if report.lost_listed else None,
+        for group, one in sorted(checked, key=lambda pair: (-pair[1].lost, pair[0].name))
     )
+    heads = ("Group", ">Acknowledged", ">Read back", ">Lost", ">Not read yet", ">Unanswered, yet stored")
+    return parts.Long("durability", "Durability", heads, rows, len(checked))
 
 
 def _lost_table(report: Report) -> Markup:
     rows = [
         (
-            one.group,
+            parts.named(one.group),
             str(one.seq),
             f"{words.iso(one.acknowledged_us)}",
             one.broker_addr or words.NONE,
@@ -236,7 +287,7 @@ def _lost_table(report: Report) -> Markup:
         for one in report.lost_listed[:LOST_LISTED_MAX]
     ]
     heads = ("Group", ">Sequence", "Acknowledged (UTC)", "By", ">Queue", ">Queue offset")
-    return join((tag("h4", "Lost messages"), parts.table(heads, rows)))
+    return join((tag("h4", "Lost messages"), parts.table(heads, rows, stacked=True)))
 
 
 def quality(report: Report) -> Markup:
@@ -250,10 +301,18 @@ def quality(report: Report) -> Markup:
         return parts.section("quality", "Data quality", tag("p", said + "Nothing was scraped."))
     scrapes = sum(one.scrapes for one in report.coverage)
     expected = sum(one.expected for one in report.coverage)
-    said += f"{words.percent(scrapes / expected, decimals=2)} of the expected scrapes are there."
-    rows = [
+    share = scrapes / expected if expected else None
+    said += f"{words.percent(share, decimals=2)} of the expected scrapes are there."
+    return parts.section(
+        "quality", "Data quality", tag("p", said, class_="note"), parts.beginning(quality_table(report))
+    )
+
+
+def quality_table(report: Report) -> parts.Long:
+    """Return how completely each instance was scraped."""
+    rows = (
         (
-            one.instance,
+            parts.named(one.instance),
             words.plain(one.scrapes),
             words.plain(one.expected),
             words.percent(one.coverage, decimals=2),
@@ -262,6 +321,6 @@ def quality(report: Report) -> Markup:
             words.plain(one.restarts),
         )
         for one in report.coverage
-    ]
+    )
     heads = ("Instance", ">Scrapes", ">Expected", ">Coverage", ">Gaps", ">Longest distance", ">Restarts")
-    return parts.section("quality", "Data quality", tag("p", said, class_="note"), parts.table(heads, rows))
+    return parts.Long("quality", "Data quality", heads, rows, len(report.coverage))

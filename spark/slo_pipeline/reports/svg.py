@@ -107,7 +107,13 @@ def time_ticks(start_us: int, end_us: int, about: int = 8) -> list[tuple[int, st
 
 
 def figure(
-    name: str, title: str, description: str, height: float, *marks: object, width: float = WIDTH
+    name: str,
+    title: str,
+    description: str,
+    height: float,
+    *marks: object,
+    width: float = WIDTH,
+    stretch: bool = False,
 ) -> Markup:
     """Return an SVG with real text that says what it shows.
 
@@ -118,8 +124,10 @@ def figure(
         height: pixels.
         *marks: markup to draw.
         width: pixels.
+        stretch: fill the place it is given, whatever its shape; for bars without text.
     """
-    name = "".join(one if one.isalnum() else "-" for one in name)
+    # Each name has ids of its own: what an id should not hold is written as its number.
+    name = "".join(one if one.isalnum() or one in "-." else f"_{ord(one):x}_" for one in name)
     return tag(
         "svg",
         tag("title", title, id=f"{name}-t"),
@@ -128,6 +136,7 @@ def figure(
         role="img",
         aria_labelledby=f"{name}-t {name}-d",
         view_box=f"0 0 {number(width)} {number(height)}",
+        preserve_aspect_ratio="none" if stretch else None,
         xmlns="http://www.w3.org/2000/svg",
     )
 
@@ -165,7 +174,8 @@ def path(points: Sequence[tuple[float, float]], class_: str) -> Markup:
 
 def dots(points: Iterable[tuple[float, float]], class_: str) -> Markup | None:
     """Return round dots as one path of zero-length strokes: ten bytes a dot."""
-    drawn = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+    # Each place once: more dots at it are not to be seen.
+    drawn = "".join(dict.fromkeys(f"M{number(x)} {number(y)}h0" for x, y in points))
     return tag("path", d=drawn, class_=class_) if drawn else None
 
 
@@ -173,7 +183,10 @@ def crosses(points: Iterable[tuple[float, float]], class_: str, *, reach: float 
     """Return crosses as one path, so that failures differ from dots in shape, not only in colour."""
     side = number(2 * reach)
     drawn = "".join(
-        f"M{number(x - reach)} {number(y - reach)}l{side} {side}m0-{side}l-{side} {side}" for x, y in points
+        dict.fromkeys(
+            f"M{number(x - reach)} {number(y - reach)}l{side} {side}m0-{side}l-{side} {side}"
+            for x, y in points
+        )
     )
     return tag("path", d=drawn, class_=class_) if drawn else None
 

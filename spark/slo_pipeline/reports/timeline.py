@@ -8,7 +8,7 @@ Never: a mark that nobody set is not drawn; its row says so.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from slo_pipeline.reports import words
 from slo_pipeline.reports.markup import Markup, join, number, tag
@@ -44,13 +44,31 @@ LABELS: Final = {
 ROW_PX: Final = 28
 LANE_GAP_PX: Final = 12
 LEFT_PX: Final = 196
+# On a phone the picture is as wide as the screen, so that nothing is cut and its text can be read.
+NARROW_WIDTH_PX: Final = 340
+NARROW_LEFT_PX: Final = 90
+LANE_NAME_PX: Final = 20
 TOP_PX: Final = 34
 BAR_PX: Final = 15
 BAR_MIN_PX: Final = 3.0
 # About how wide a character of a label is; only decides on which side of a bar its label stands.
 CHARACTER_PX: Final = 6.6
+BOLD_CHARACTER_PX: Final = 7.4
 # Redundancy is drawn to its end if that makes the picture at most this much longer.
 LENGTHEN_MAX: Final = 1.6
+
+
+class Layout(NamedTuple):
+    """How wide the picture is and where its bars begin, pixels; a narrow one has its lanes' names in rows of their own."""
+
+    width: float
+    left: float
+    ticks: int
+    is_narrow: bool
+
+
+WIDE: Final = Layout(WIDTH, LEFT_PX, 7, is_narrow=False)
+NARROW: Final = Layout(NARROW_WIDTH_PX, NARROW_LEFT_PX, 3, is_narrow=True)
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,7 @@ class _Frame:
     failover: Failover
     scale: Linear
     end_ms: float
+    layout: Layout
 
     def ms(self, us: int) -> float:
         """Return milliseconds since the beginning."""
@@ -85,32 +104,46 @@ def _window_end_ms(failover: Failover) -> float:
     return max(20.0, redundancy if redundancy <= main * LENGTHEN_MAX else main)
 
 
-def timeline(failover: Failover, name: str) -> Markup:
+def timelines(failover: Failover, name: str) -> Markup:
+    """Draw a change of master for wide and for narrow screens; the page's style shows one of both."""
+    return join(
+        (
+            tag("div", timeline(failover, name), class_="scroll on-wide"),
+            tag("div", timeline(failover, f"{name}-narrow", NARROW), class_="on-narrow"),
+        )
+    )
+
+
+def timeline(failover: Failover, name: str, layout: Layout = WIDE) -> Markup:
     """Draw a change of master as swim lanes.
 
     Args:
         failover: with its phases and marks.
         name: unique on the page.
+        layout: for which screen.
     """
     end_ms = _window_end_ms(failover)
     low_ms = min(0.0, (failover.gap_start_us - failover.begin_us) / 1_000) if failover.gap_start_us else 0.0
     low_ms = max(low_ms, -0.35 * end_ms) - 0.015 * end_ms
-    scale = Linear(low_ms, end_ms * 1.13, LEFT_PX, WIDTH - 24)
-    frame = _Frame(failover, scale, end_ms)
+    scale = Linear(low_ms, end_ms * 1.13, layout.left, layout.width - 24)
+    frame = _Frame(failover, scale, end_ms, layout)
     rows, bottom = _lanes(frame)
-    box = Box(LEFT_PX, TOP_PX, WIDTH - 24, bottom)
-    ticks = [(tick, _tick_label(tick, end_ms)) for tick in nice_ticks(low_ms * 0.9, end_ms * 1.1, 7)]
+    box = Box(layout.left, TOP_PX, layout.width - 24, bottom)
+    round_ms = nice_ticks(low_ms * 0.9, end_ms * 1.1, layout.ticks)
+    ticks = [(tick, _tick_label(tick, end_ms)) for tick in round_ms]
+    since = bottom + (42 if layout.is_narrow else 20)
     return figure(
         name,
         f"Timeline of {failover.group}, epoch {failover.epoch}",
         describe(failover),
-        bottom + 44,
+        since + 24 if not layout.is_narrow else since + 8,
         _fault_shade(frame, box),
         _gap_shade(frame, box),
         time_axis(box, scale, ticks, grid=True),
         rows,
         _fault_line(frame, box),
-        text(0, bottom + 20, f"since {words.clock(failover.begin_us)} UTC", "t"),
+        text(0, since, f"since {words.clock(failover.begin_us)} UTC", "t"),
+        width=layout.width,
     )
 
 
@@ -151,6 +184,7 @@ def _fault_line(frame: _Frame, box: Box) -> Markup | None:
         label = f"fault: {failover.fault}"
     else:
         label = "switch ordered" if failover.is_planned else "last sign of the old master"
+    label = words.clipped(label, max(8, int((frame.layout.width - x) / BOLD_CHARACTER_PX)))
     return join((line(x, box.top - 8, x, box.bottom, "faultline"), text(x, box.top - 15, label, "b halo")))
 
 
@@ -176,9 +210,14 @@ def _lanes(frame: _Frame) -> tuple[Markup, float]:
     parts: list[Markup] = []
     y = float(TOP_PX)
     for lane, phases in LANES:
-        parts.append(line(0, y, WIDTH, y, "lane"))
+        parts.append(line(0, y, frame.layout.width, y, "lane"))
         y += LANE_GAP_PX / 2
-        parts.append(text(0, y + ROW_PX / 2 + 4, _lane_name(frame.failover, lane), "b"))
+        lane_name = _lane_name(frame.failover, lane)
+        if frame.layout.is_narrow:
+            parts.append(text(0, y + LANE_NAME_PX - 6, lane_name, "b halo"))
+            y += LANE_NAME_PX
+        else:
+            parts.append(text(0, y + ROW_PX / 2 + 4, lane_name, "b"))
         if lane == "Canary":
             parts.append(_gap_row(frame, y))
             y += ROW_PX
@@ -199,17 +238,20 @@ def _lane_name(failover: Failover, lane: str) -> str:
     return "Replicas" if lane == "Replica" else lane
 
 
+def _row_name(frame: _Frame, middle: float, name: str) -> Markup:
+    return text(frame.layout.left - (8 if frame.layout.is_narrow else 14), middle + 4, name, "e")
+
+
 def _gap_row(frame: _Frame, y: float) -> Markup:
     middle = y + ROW_PX / 2
-    name = text(LEFT_PX - 14, middle + 4, "no write", "e")
+    name = _row_name(frame, middle, "no write")
     bounds = _gap_bounds(frame)
     if bounds is None:
-        return join((name, text(LEFT_PX + 6, middle + 4, "no canary watched", "t")))
+        return join((name, text(frame.layout.left + 6, middle + 4, "no canary watched", "t")))
     left, right = bounds
     gap_ms = frame.failover.write_gap_ms
-    label = (
-        "no acknowledged send since" if gap_ms is None else f"{words.ms(gap_ms)} without an acknowledged send"
-    )
+    what = "a write" if frame.layout.is_narrow else "an acknowledged send"
+    label = "no acknowledged send since" if gap_ms is None else f"{words.ms(gap_ms)} without {what}"
     bar = rect(
         left, middle - BAR_PX / 2, max(right - left, BAR_MIN_PX), BAR_PX, "gapbar", note=label, radius=2
     )
@@ -218,9 +260,9 @@ def _gap_row(frame: _Frame, y: float) -> Markup:
 
 def _phase_row(frame: _Frame, phase: Phase | None, name: str, y: float) -> Markup:
     middle = y + ROW_PX / 2
-    label = text(LEFT_PX - 14, middle + 4, LABELS[name], "e")
+    label = _row_name(frame, middle, LABELS[name])
     if phase is None or phase.start_us is None or phase.end_us is None or phase.duration_ms is None:
-        return join((label, text(LEFT_PX + 6, middle + 4, _absent(frame.failover, name), "t")))
+        return join((label, text(frame.layout.left + 6, middle + 4, _absent(frame.failover, name), "t")))
     start_ms, end_ms = frame.ms(phase.start_us), frame.ms(phase.end_us)
     left, right = frame.scale.clamp(start_ms), frame.scale.clamp(end_ms)
     said = _said(phase, end_ms)
@@ -264,10 +306,11 @@ def _arrow(x: float, middle: float, class_: str) -> Markup:
 
 def _beside(frame: _Frame, left: float, right: float, middle: float, label: str, class_: str) -> Markup:
     """Write a label right of a bar; left of it, or inside, where the picture ends."""
+    label = words.clipped(label, int((frame.scale.end - frame.layout.left) / CHARACTER_PX))
     width = len(label) * CHARACTER_PX
     if right + 8 + width <= frame.scale.end + 18:
         return text(right + 8, middle + 4, label, class_)
-    if left - 8 - width >= LEFT_PX:
+    if left - 8 - width >= frame.layout.left:
         return text(left - 8, middle + 4, label, f"{class_} e")
     return text(right - 10, middle + 4, label, f"{class_.replace('halo', '')} e".replace("  ", " "))
 

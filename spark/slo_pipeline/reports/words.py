@@ -55,6 +55,11 @@ def seconds(value: float) -> str:
     return f"{plain(value, 1)}{NBSP}s"
 
 
+def clipped(text: str, characters_max: int) -> str:
+    """Return a text for a picture, which cannot wrap it; an ellipsis stands for what is cut."""
+    return text if len(text) <= characters_max else f"{text[: characters_max - 1]}…"
+
+
 def plain(value: float, decimals: int = 0) -> str:
     """Return a number with thousands separators and no trailing zeros."""
     text = f"{value:,.{decimals}f}"

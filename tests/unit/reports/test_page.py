@@ -1,17 +1,19 @@
 """The page as such: complete, safe, small, the same bytes for the same values. No Spark here."""
 
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 
+from slo_pipeline.reports import lists, objectives
 from slo_pipeline.reports.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
-from slo_pipeline.reports.model import Mark, Report
+from slo_pipeline.reports.model import BadSecond, Mark, Report
 from slo_pipeline.reports.page import render, render_failover
+from slo_pipeline.reports.states import verdict
 from slo_pipeline.reports.style import CSS
-from slo_pipeline.reports.verdict import verdict
 from testkit.sample_report import report, sample_failover
 
 PAGE_BYTES_MAX = 1_000_000
@@ -70,8 +72,10 @@ def test_a_failover_without_a_card_is_linked_to_its_own_page_and_that_one_leads_
     )
     shown = replace(report(), failovers=many)
     assert 'href="failovers/fo-demo.orders.1.html"' in render(shown)
-    own = render_failover(shown, many[0])
+    own = render_failover(shown, many[1], many[0], many[2])
     assert 'href="../index.html"' in own
+    assert 'href="fo-demo.orders.1.html" rel="prev"' in own
+    assert 'href="fo-demo.orders.3.html" rel="next"' in own
     assert own.count("<article") == 1
     ids = [element.get("id") for element in _tree(own).iter() if element.get("id")]
     assert len(ids) == len(set(ids))
@@ -119,6 +123,75 @@ def test_a_year_of_failovers_stays_under_a_megabyte_and_the_list_names_all() -> 
     assert all(f"orders, {failover.epoch}<" in page for failover in many)
 
 
+def _crowd(failovers: int, groups: int) -> Report:
+    """Return a report of a large cluster, with names that need more than a byte a character."""
+    shown, one = report(), sample_failover()
+    names = [f"注文-{number:04d}-" + "long-name-" * 4 for number in range(groups)]
+    bad = tuple(BadSecond(shown.start_us + at * 50_000, "failover", None) for at in range(failovers))
+    return replace(
+        shown,
+        groups=tuple(
+            replace(shown.groups[0], name=name, bad_seconds=bad if name == names[0] else ()) for name in names
+        ),
+        failovers=tuple(
+            replace(one, failover_id=f"demo/{names[at % groups]}/{at}", group=names[at % 2], epoch=at,
+                    elected_us=one.elected_us + at * 40_000)
+            for at in range(failovers)
+        ),
+        objectives=tuple(replace(shown.objectives[0], slo=slo, group=name) for slo in "abcdefgh" for name in names),
+        pages=tuple(replace(shown.pages[0], group=names[at % groups]) for at in range(failovers)),
+        coverage=tuple(replace(shown.coverage[0], instance=name) for name in names),
+    )  # fmt: skip
+
+
+def test_a_page_of_ten_thousand_failovers_and_two_thousand_groups_stays_under_a_megabyte() -> None:
+    page = render(_crowd(10_000, 2_000))
+    assert len(page.encode()) < PAGE_BYTES_MAX
+    for name in ("objectives", "paged", "failovers", "availability", "latency", "durability", "quality"):
+        assert f'href="lists/{name}-1.html">All of them' in page, name
+    ids = [element.get("id") for element in _tree(page).iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_table_that_the_page_cuts_is_whole_in_files_that_lead_to_each_other() -> None:
+    shown = _crowd(30, 200)
+    files = dict(lists.pages(shown))
+    rows = [name for name in files if name.startswith("objectives-")]
+    assert rows == [f"objectives-{number}.html" for number in range(1, len(rows) + 1)]
+    assert len(rows) > 1
+    assert sum(files[name].count("<tr>") - 1 for name in rows) == len(shown.objectives)
+    for name, text in files.items():
+        assert len(text.encode()) < PAGE_BYTES_MAX, name
+        tree = _tree(text)
+        links = [element.get("href", "") for element in tree.iter("a")]
+        assert all(link == "../index.html" or link in files for link in links), name
+    assert 'href="objectives-2.html">Next' in files["objectives-1.html"]
+    assert not dict(lists.pages(report()))
+
+
+def _calls(failovers: int, groups: int) -> int:
+    """Return how many calls of Python functions it takes to make all rows of a report's tables."""
+    shown, counted = _crowd(failovers, groups), 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for table in lists.TABLES:
+            list(table(shown).rows)
+        objectives.summary(shown)
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_the_work_grows_with_the_failovers_and_groups_and_not_with_their_square() -> None:
+    first, second, third = (_calls(times * 60, times * 10) for times in (1, 2, 3))
+    assert third - second < 1.5 * (second - first)
+
+
 def test_both_colour_schemes_define_the_same_colours() -> None:
     light, dark = (
         set(re.findall(r"(--[\w]+):", block)) for block in CSS.split("@media (prefers-color-scheme:dark)")[:2]
@@ -126,6 +199,14 @@ def test_both_colour_schemes_define_the_same_colours() -> None:
     used = set(re.findall(r"var\((--\w+)\)", CSS))
     assert used <= light
     assert light <= dark | {"--page"}
+
+
+def test_long_names_wrap_and_are_clipped_in_pictures() -> None:
+    name = "a" * 120
+    failover = replace(sample_failover(), group=name, fault=name)
+    page = render(replace(report(), failovers=(failover,), groups=(replace(report().groups[0], name=name),)))
+    assert f'<span class="long">{name}</span>' in page
+    assert all(len(element.text or "") < 120 for element in _tree(page).iter(f"{SVG}text"))
 
 
 def _judged(**changes: object) -> Report:
@@ -156,6 +237,12 @@ def test_an_overspent_objective_is_named_on_the_first_screen(page: str) -> None:
     shown = render(replace(report(), objectives=(report().objectives[0], broken)))
     lead = shown[shown.index('class="lead"') : shown.index('class="tiles"')]
     assert "Overspent: durability." in lead
+    assert "Outside the error budget" in shown
+
+
+def test_the_state_of_each_objective_stands_before_any_failover(page: str) -> None:
+    assert page.index("card states") < page.index("The last failover")
+    assert page.index('id="objectives"') < page.index('id="failovers"') < page.index("<article")
 
 
 @pytest.mark.parametrize(

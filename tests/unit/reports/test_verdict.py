@@ -8,7 +8,7 @@ from slo_pipeline.reports.measured import MEASURED_S_MIN, MEASURED_SHARE_MIN
 from slo_pipeline.reports.model import Apart, Group, Report
 from slo_pipeline.reports.outcome import outcome
 from slo_pipeline.reports.page import render
-from slo_pipeline.reports.verdict import verdict
+from slo_pipeline.reports.states import verdict
 from slo_pipeline.reports.words import span
 from testkit.sample_report import report
 
@@ -60,7 +60,7 @@ def test_a_group_that_was_not_measured_makes_the_verdict_unknown_and_is_listed_a
     assert verdict(shown) == ("Unknown: 0 s of 30 d measured in payments", False)
     page = render(shown)
     row = page[page.index('id="availability"') :]
-    assert "<td>payments</td>" in row[: row.index("</table>")]
+    assert ">payments</td>" in row[: row.index("</table>")]
     missing = page[page.index('id="missing"') :]
     assert "<td>payments</td><td>none in the period</td>" in missing
     assert "Seconds of payments" not in page
