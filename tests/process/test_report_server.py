@@ -36,6 +36,10 @@ async def test_reports_that_are_added_while_it_runs_are_shown(tmp_path: Path) ->
             async with session.get(f"{root}/failovers/demo/orders/2") as answer:
                 assert answer.status == 200
                 assert "Failover of orders to epoch 2" in await answer.text()
+            async with session.get(f"{root}/reports/week-47/") as answer:
+                assert answer.headers["Content-Encoding"] == "gzip"
+                assert answer.url.path == "/reports/week-47/"
+                assert "The last failover" in await answer.text()
         process.signal(signal.SIGTERM)
         assert await process.wait(START_S_MAX) == 0, process.tail()
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
+from typing import Final
 
 from aiohttp import web
 
@@ -15,6 +16,9 @@ from slo_pipeline.collect.command import until_signalled
 from slo_pipeline.collect.metrics import AddressError, parse_address
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
+
+# How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle timeout.
+IDLE_TIMEOUT_S: Final = 75.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(directory: Path, host: str, port: int) -> None:
-    runner = web.AppRunner(application(Shelf(directory)), access_log=None)
+    # aiohttp counts this from the connection's start too, so it also ends a request whose headers never end.
+    runner = web.AppRunner(application(Shelf(directory)), access_log=None, keepalive_timeout=IDLE_TIMEOUT_S)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
