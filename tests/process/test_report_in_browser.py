@@ -40,7 +40,7 @@ async def test_the_report_answers_on_the_first_screen_and_asks_for_nothing(
 ) -> None:
     index = tmp_path / "report" / "index.html"
     await page.load(index, *SCREEN)
-    for answer in (".verdict", ".lead", ".states", ".tiles", ".story"):
+    for answer in (".verdict", ".lead", ".states", ".tiles"):
         assert await page.evaluate(BOTTOM.format(answer)) <= SCREEN[1], answer
     assert page.asked_for == [index.as_uri()]
     assert await page.evaluate("document.scripts.length") == 0

@@ -35,7 +35,7 @@ def pages(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the file name and the document of each page of each long table."""
     for table in TABLES:
         long = table(report)
-        if len(next(parts.split(long, long.bytes_max), [])) < long.count:
+        if len(next(parts.split(long, long.bytes_max), [])) < long.row_count:
             yield from _pages(report, table(report))
 
 
@@ -45,7 +45,7 @@ def _pages(report: Report, long: parts.Long) -> Iterator[tuple[str, str]]:
     for number, rows in enumerate(runs, start=1):
         foot = long.foot if number == len(runs) else None
         last = first + len(rows) - 1
-        said = f"{words.plain(first)} to {words.plain(last)} of {words.plain(long.count)}."
+        said = f"{words.plain(first)} to {words.plain(last)} of {words.plain(long.row_count)}."
         body = tag(
             "body",
             tag(

@@ -30,7 +30,7 @@ class Long(NamedTuple):
 
     Attributes:
         rows: made as they are taken, so that a page that shows a hundred does not make ten thousand.
-        count: how many there are.
+        row_count: how many there are.
         bytes_max: how much of it the report's page itself may show.
     """
 
@@ -38,7 +38,7 @@ class Long(NamedTuple):
     heading: str
     heads: Sequence[str]
     rows: Iterable[Sequence[object]]
-    count: int
+    row_count: int
     foot: Sequence[object] | None = None
     bytes_max: int = 28_000
 
@@ -116,9 +116,9 @@ def beginning(long: Long) -> Markup:
     """Return a table's first rows, and a link to the file that continues it if that is not all."""
     first = next(split(long, long.bytes_max), [])
     shown = table(long.heads, first, foot=long.foot, stacked=True)
-    if len(first) == long.count:
+    if len(first) == long.row_count:
         return shown
-    said = f"The first {len(first):,} of {long.count:,}. "
+    said = f"The first {len(first):,} of {long.row_count:,}. "
     link = tag("a", "All of them", href=list_address(long.name, 1))
     return join((shown, tag("p", said, link, class_="note")))
 

@@ -148,7 +148,7 @@ def _strip_table(group: Group) -> Markup:
 def latency(report: Report, pictures_bytes_max: int) -> Markup:
     """Show exact quantiles, latency over time and histograms."""
     table = latency_table(report)
-    if not table.count:
+    if not table.row_count:
         return parts.section("latency", "Latency", tag("p", "No sends were recorded."))
     blocks = (
         (f"Sends to {group.name}", _latency_figures(report, group))
@@ -244,7 +244,7 @@ def _lag_figure(report: Report, group: Group) -> tuple[str, Markup]:
 def durability(report: Report) -> Markup:
     """Show what became of every acknowledged message."""
     table = durability_table(report)
-    if not table.count:
+    if not table.row_count:
         return parts.section("durability", "Durability", tag("p", words.lost(None)))
     lost = sum(group.durability.lost for group in report.groups if group.durability)
     return parts.section(
