@@ -8,7 +8,7 @@ links to the one before and the one after.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from slo_pipeline.reports import incidents, objectives, parts, sections, words
+from slo_pipeline.reports import incidents, missing, objectives, parts, sections, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Report
 from slo_pipeline.reports.page import document
@@ -27,6 +27,8 @@ TABLES: Final[tuple[Callable[[Report], parts.Long], ...]] = (
     sections.availability_table,
     sections.latency_table,
     sections.durability_table,
+    missing.groups_table,
+    missing.apart_table,
     sections.quality_table,
 )
 

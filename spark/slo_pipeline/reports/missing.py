@@ -6,15 +6,15 @@ set apart.
 Never: a number of these rows is in another section.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from slo_pipeline.reports import parts, words
 from slo_pipeline.reports.markup import Markup, join, tag
 from slo_pipeline.reports.model import Apart, Group, Report
 
-GROUPS_LISTED_MAX: Final = 200
-APART_LISTED_MAX: Final = 100
+# What each of the two tables may add to the report's page; the rest is in files.
+GROUPS_BYTES_MAX: Final = 28_000
+APART_BYTES_MAX: Final = 14_000
 ABSENT: Final = {
     "probe_ops": "No send was recorded: nothing says whether writes were acknowledged.",
     "events": "No event of the controllers was recorded: no change of master can be told.",
@@ -34,38 +34,34 @@ def section(report: Report) -> Markup:
 
 
 def _groups(report: Report) -> Markup | None:
-    lacking = [group for group in report.groups if _lacks(report, group)]
-    if not lacking:
+    long = groups_table(report)
+    if not long.row_count:
         return None
-    rows = [
+    return join((tag("h4", long.heading), parts.beginning(long)))
+
+
+def groups_table(report: Report) -> parts.Long:
+    """Return the groups that lack what the report has of others, or enough sends, in the report's order."""
+    has_durability = any(one.durability for one in report.groups)
+    has_lag = any(one.lag for one in report.groups)
+    lacking = [
+        group
+        for group in report.groups
+        if not group.is_measured or (has_durability and not group.durability) or (has_lag and not group.lag)
+    ]
+    rows = (
         (
-            group.name,
+            parts.named(group.name),
             _writes(group),
             "there" if group.durability else MISSING,
             "there" if group.lag else MISSING,
             words.NONE if group.last_us is None else words.iso(group.last_us),
         )
-        for group in lacking[:GROUPS_LISTED_MAX]
-    ]
+        for group in lacking
+    )
     heads = ("Group", "Sends", "Read back", "Replication lag", "Newest send or event (UTC)")
-    return join(
-        one
-        for one in (
-            tag("h4", "Groups that lack a measurement"),
-            parts.table(heads, rows),
-            _more(lacking, rows),
-        )
-        if one is not None
-    )
-
-
-def _lacks(report: Report, group: Group) -> bool:
-    """Tell whether a group lacks what the report has of others, or enough sends."""
-    of_others = (
-        (any(one.durability for one in report.groups), group.durability),
-        (any(one.lag for one in report.groups), group.lag),
-    )
-    return not group.is_measured or any(has and not own for has, own in of_others)
+    heading = "Groups that lack a measurement"
+    return parts.Long("missing", heading, heads, rows, len(lacking), bytes_max=GROUPS_BYTES_MAX)
 
 
 def _writes(group: Group) -> str:
@@ -83,33 +79,30 @@ def _apart(report: Report) -> Markup | None:
     if not report.apart:
         return None
     count = sum(one.rows for one in report.apart)
-    rows = [
+    said = (
+        f"{words.count(count, 'row')} cannot be of the time that {'it says' if count == 1 else 'they say'}: "
+        "the clock of the writer is wrong. No other number of this page has them."
+    )
+    long = apart_table(report)
+    return join((tag("h4", long.heading), tag("p", said, class_="note"), parts.beginning(long)))
+
+
+def apart_table(report: Report) -> parts.Long:
+    """Return the clocks whose rows were set apart."""
+    rows = (
         (
-            one.writer or words.NONE,
+            parts.named(one.writer or words.NONE),
             one.kind,
-            one.group or words.NONE,
+            parts.named(one.group or words.NONE),
             words.plain(one.rows),
             words.iso(one.first_us),
             words.iso(one.last_us),
             _off(report, one),
         )
-        for one in report.apart[:APART_LISTED_MAX]
-    ]
+        for one in report.apart
+    )
     heads = ("Clock", "Kind", "Group", ">Rows", "First (UTC)", "Last (UTC)", "Off")
-    said = (
-        f"{words.count(count, 'row')} cannot be of the time that {'it says' if count == 1 else 'they say'}: "
-        "the clock of the writer is wrong. No other number of this page has them."
-    )
-    return join(
-        one
-        for one in (
-            tag("h4", "Rows set apart"),
-            tag("p", said, class_="note"),
-            parts.table(heads, rows),
-            _more(report.apart, rows),
-        )
-        if one is not None
-    )
+    return parts.Long("apart", "Rows set apart", heads, rows, len(report.apart), bytes_max=APART_BYTES_MAX)
 
 
 def _off(report: Report, one: Apart) -> str:
@@ -117,8 +110,3 @@ def _off(report: Report, one: Apart) -> str:
     if one.ahead:
         return f"up to {words.span((one.last_us - report.end_us) / 1_000_000)} after the period"
     return f"up to {words.span((report.start_us - one.first_us) / 1_000_000)} before the period"
-
-
-def _more(all_: tuple[object, ...] | list[Group], listed: Sequence[tuple[str, ...]]) -> Markup | None:
-    left = len(all_) - len(listed)
-    return tag("p", f"{words.plain(left)} more.", class_="note") if left > 0 else None

@@ -10,7 +10,7 @@ import pytest
 
 from slo_pipeline.reports import lists, objectives
 from slo_pipeline.reports.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
-from slo_pipeline.reports.model import BadSecond, Mark, Report
+from slo_pipeline.reports.model import Apart, BadSecond, Mark, Report
 from slo_pipeline.reports.page import render, render_failover
 from slo_pipeline.reports.states import verdict
 from slo_pipeline.reports.style import CSS
@@ -151,6 +151,16 @@ def test_a_page_of_ten_thousand_failovers_and_two_thousand_groups_stays_under_a_
         assert f'href="lists/{name}-1.html">All of them' in page, name
     ids = [element.get("id") for element in _tree(page).iter() if element.get("id")]
     assert len(ids) == len(set(ids))
+
+
+def test_a_page_of_many_groups_that_nobody_measured_and_many_wrong_clocks_stays_under_a_megabyte() -> None:
+    shown = _crowd(1, 500)
+    wrong = Apart("probe_ops", "canary/2", "payments", True, 50, shown.end_us + 1, shown.end_us + 2)
+    dark = tuple(replace(group, good_s=0, bad_s=0, unknown_s=0) for group in shown.groups)
+    page = render(replace(shown, groups=dark, apart=(wrong,) * 500))
+    assert len(page.encode()) < PAGE_BYTES_MAX
+    for name in ("missing", "apart"):
+        assert f'href="lists/{name}-1.html">All of them' in page, name
 
 
 def test_a_table_that_the_page_cuts_is_whole_in_files_that_lead_to_each_other() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slo_pipeline.reports import states
+from slo_pipeline.reports.files import summary
 from slo_pipeline.reports.model import Kept, Report
 from slo_pipeline.reports.page import render
 from testkit.sample_report import report
@@ -109,3 +110,45 @@ def test_the_first_screen_says_how_much_of_the_window_was_measured_and_what_woul
     first = page[page.index('class="verdict"') : page.index("The last failover")]
     assert "9 min 54 s of 30 d measured in payments" in first
     assert "1 page" in first
+
+
+def test_nothing_on_the_first_screen_is_green_where_a_part_is_unknown() -> None:
+    shown = report()
+    lag = _objective(slo="replication-lag", good=9, bad=0, unknown=51, slice_s=10)
+    dark = replace(shown.groups[1], good_s=0, bad_s=0, unknown_s=0)
+    for made, said in (
+        (_report(_objective(), lag), "Unknown: too little of replication-lag measured"),
+        (replace(shown, groups=(shown.groups[0], dark)), "Unknown: 0 s of 30 d measured in payments"),
+    ):
+        assert states.verdict(made) == (said, False)
+        page = render(made)
+        first = page[page.index('class="verdict"') : page.index("The last failover")]
+        assert "<title>unknown</title>" in first
+        assert 'class="calm"' not in first
+
+
+@pytest.mark.parametrize("changes", [{"good_s": 0, "bad_s": 2}, {"good_s": 0, "bad_s": 0, "unknown_s": 0}])
+def test_what_is_overspent_is_said_where_too_little_was_measured(changes: dict[str, int]) -> None:
+    groups = tuple(replace(group, **changes) for group in report().groups)
+    shown = replace(_report(_objective(bad=1_297)), groups=groups)
+    assert states.overall(shown) == states.OVERSPENT
+    assert states.verdict(shown)[0].startswith("Outside the error budget, ")
+    assert states.verdict(replace(shown, groups=())) == (
+        "Outside the error budget, 0 s of 30 d measured",
+        False,
+    )
+
+
+def test_a_group_that_is_not_judged_does_not_make_the_report_unknown() -> None:
+    shown = report()
+    old = replace(shown.groups[1], good_s=0, bad_s=0, unknown_s=0, is_judged=False)
+    assert states.overall(replace(shown, groups=(shown.groups[0], old))) == states.KEPT
+
+
+def test_no_share_of_a_budget_is_told_of_what_is_unknown() -> None:
+    unknown = _objective(group="payments", good=1, bad=0, slice_s=1, burn_1h=14.4)
+    assert states.budget_left(unknown) is None
+    assert states.lasts(report(), unknown) == "–"
+    listed = summary(_report(_objective(), unknown))
+    assert (listed["state"], listed["good"], listed["measured"]) == ("unknown", False, "9 min 54 s of 30 d")
+    assert listed["budget_of"] == "write-availability of orders"

@@ -62,14 +62,14 @@ def test_a_group_that_was_not_measured_makes_the_verdict_unknown_and_is_listed_a
     row = page[page.index('id="availability"') :]
     assert ">payments</td>" in row[: row.index("</table>")]
     missing = page[page.index('id="missing"') :]
-    assert "<td>payments</td><td>none in the period</td>" in missing
+    assert '>payments</td><td data-l="Sends">none in the period</td>' in missing
     assert "Seconds of payments" not in page
 
 
 def test_a_group_whose_last_row_is_older_than_the_period_is_listed_and_not_judged() -> None:
     shown = _of({}, UNMEASURED | {"is_judged": False, "last_us": report().start_us - 40 * DAY_US})
     assert verdict(shown) == ("Inside the error budget, 10 min of 30 d measured in orders", True)
-    assert "<td>payments</td><td>none in the period: not judged</td>" in render(shown)
+    assert '>payments</td><td data-l="Sends">none in the period: not judged</td>' in render(shown)
 
 
 def test_rows_set_apart_are_told_with_their_clock_their_number_and_how_far_off_they_are() -> None:
@@ -81,7 +81,8 @@ def test_rows_set_apart_are_told_with_their_clock_their_number_and_how_far_off_t
     page = render(replace(shown, apart=(ahead, behind)))
     missing = page[page.index('id="missing"') :]
     assert "51 rows cannot be of the time that they say" in missing
-    assert "<td>canary/2</td><td>probe_ops</td><td>payments</td>" in missing
+    cells = (("Clock", "canary/2"), ("Kind", "probe_ops"), ("Group", "payments"))
+    assert "".join(f'<td data-l="{head}">{cell}</td>' for head, cell in cells) in missing
     assert "up to 40\u00a0d after the period" in missing
     assert "1970-01-01 00:00:00" in missing
     assert outcome(replace(shown, apart=(ahead, behind)), "x")["apart"] == 51
