@@ -114,18 +114,7 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
             ),
             objectives,
         ),
-        apart=tuple(
-            model.Apart(
-                row["kind"],
-                row["writer"],
-                row["group"],
-                row["ahead"],
-                row["rows"],
-                row["first_ts"],
-                row["last_ts"],
-            )
-            for row in tables["apart"]
-        ),
+        apart=_apart(tables["apart"]),
         absent=_absent(tables),
         pages=tuple(
             model.Page(
@@ -144,6 +133,12 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
             )
         ),
     )
+
+
+def _apart(found: Iterable[Row]) -> tuple[model.Apart, ...]:
+    """Return the clocks whose rows were set apart."""
+    names = ("kind", "writer", "group", "ahead", "rows", "first_ts", "last_ts")
+    return tuple(model.Apart(*[row[name] for name in names]) for row in found)
 
 
 def _names(tables: Mapping[str, list[Row]]) -> list[str]:
