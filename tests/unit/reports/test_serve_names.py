@@ -187,7 +187,7 @@ async def test_the_list_tells_state_budget_and_how_much_was_measured(client: Cli
     write_pages(report(), tmp_path / "week")
     page = await _text(client, "/")
     assert "✓ kept" in page
-        assert "9 min 54 s of 30 d" in page
+    assert "9 min 54 s of 30 d" in page
     assert "99.9\u00a0%" in page
     assert "write-availability of orders" in page
 
