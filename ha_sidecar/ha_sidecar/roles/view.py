@@ -8,6 +8,9 @@ question began.
 A newer epoch without a master is a role too, and the old master is not followed in it: the controllers take that one for
 dead and may elect another member next, who would lack whatever the old one acknowledged with our help meanwhile.
 
+Epoch 0 without a master is no news of a known master: the controllers began anew and have elected nobody yet. They look for the member that
+acts as master, and that one can take no writes without the acknowledgements of its set. So the replica follows it until an election.
+
 Source: ReplicasManager.changeBrokerRole 5.4.0 (a broker takes only `newEpoch > masterEpoch`, from anybody).
 """
 
@@ -18,6 +21,8 @@ from typing import Final
 from controller_core.remoting.bodies import SyncStateSet
 
 NO_EPOCH: Final = -1
+BEFORE_ELECTIONS: Final = 0
+"""The epoch of a group in which these controllers never elected anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class GroupView:
             members: the SyncStateSet; None if not told.
             asked_at: `version` when the question began; None if nothing can have been learned since.
         """
+        if epoch == BEFORE_ELECTIONS and not master_id and self.role.master_id is not None:
+            return False
         is_newest = asked_at is None or asked_at == self.version
         before = (self.role, self.members, self.members_epoch)
         if members is not None and (is_newest or members.sync_state_set_epoch >= self.members_epoch):

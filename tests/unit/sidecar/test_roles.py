@@ -127,6 +127,16 @@ async def test_an_epoch_without_a_master_is_a_role_that_may_still_get_one() -> N
     assert view.learn(4, 2, "b:1", None)
 
 
+async def test_controllers_that_begin_anew_do_not_part_a_replica_from_the_master_that_it_follows() -> None:
+    view = GroupView()
+    view.broker_id = 1
+    view.learn(8, 3, "a:3", SyncStateSet.of([1, 2, 3], 19))
+    assert not view.learn(0, None, None, SyncStateSet.of([], 0), asked_at=view.version)
+    assert (view.role, view.in_sync) == (Role(8, 3, "a:3"), True)
+    assert view.learn(1009, 3, "a:3", SyncStateSet.of([3], 1), asked_at=view.version)
+    assert not view.in_sync
+
+
 async def test_events_are_numbered_bounded_and_complete() -> None:
     events = EventLog("c", "g", "ns")
     events.broker_id = 2
