@@ -75,7 +75,7 @@ def split_series(line: str, unescape: Callable[[str], str] = unescaped) -> tuple
             if bare is not None:
                 raise SeriesError(f"label {bare} has no value")
             key, value = NAME_LABEL, quoted
-        name = _put(labels, name, key, unescape(value))
+        name = _put(labels, name, key, unescape(value or ""))
         at = label.end()
     if not line.startswith("}", at):
         raise SeriesError(f"labels do not end at {at}")
