@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 from dataclasses import replace
 
 import pytest
@@ -238,16 +239,17 @@ def test_a_successor_acknowledges_as_master_with_a_copy_if_a_third_member_is_to_
 async def test_the_thread_goes_on_after_an_error_that_nobody_expects(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    failed = threading.Event()
+
     def fail(*_: object) -> None:
+        failed.set()
         raise RecursionError("too deep")
 
     with monkeypatch.context() as failing:
         failing.setattr(held_clients.HeldClients, "serve", fail)
         await place.start_broker()
         place.kill_broker()
-        async with asyncio.timeout(WITHIN_S):
-            while not place.told():
-                await place.events.wait_change()
+        assert await asyncio.to_thread(failed.wait, WITHIN_S)
     place.is_settled = False
     async with asyncio.timeout(WITHIN_S):
         while True:
