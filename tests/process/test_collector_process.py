@@ -78,6 +78,8 @@ async def test_kills_tear_no_segment_and_neither_lose_nor_double_an_event(tmp_pa
                 for path in segments(tmp_path):
                     pq.ParquetFile(path).read()
             await process.start()
+            # From then on it ends in good order; all events may be on the disk before.
+            await process.wait_for_text("collecting from", START_S_MAX)
             async with asyncio.timeout(START_S_MAX):
                 while len(ids(tmp_path)) < 2 * fed:  # noqa: ASYNC110 - files of another process signal nothing
                     await asyncio.sleep(0.2)
