@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "an election does not go above the epochs of its members' logs",
         "groups/first_elections.py",
-        "return max(group.master_epoch, told) + 1",
+        "return max(group.master_epoch, told + untold) + 1",
         "return group.master_epoch + 1",
         test="tests/unit/groups/test_first_elections.py",
     ),
