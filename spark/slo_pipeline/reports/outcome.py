@@ -19,7 +19,7 @@ import math
 from typing import Any, Final
 
 from slo_pipeline.reports.model import Kept, Report
-from slo_pipeline.reports.states import UNKNOWN, budget_left, state, verdict
+from slo_pipeline.reports.states import UNKNOWN, budget_left, state, verdict, worst_of_each
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
@@ -62,12 +62,7 @@ def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
 
     An objective of which too little was measured is worse than any that is kept.
     """
-    worst: dict[str, Kept] = {}
-    for kept in objectives:
-        known = worst.get(kept.slo)
-        if known is None or _share(kept) < _share(known):
-            worst[kept.slo] = kept
-    return sorted(worst.values(), key=_share)
+    return worst_of_each(objectives, _share)
 
 
 def left(kept: Kept) -> float | None:
@@ -79,13 +74,13 @@ def left(kept: Kept) -> float | None:
     return None if share is None else round(share, 9)
 
 
-def _share(kept: Kept) -> float:
+def _share(kept: Kept) -> tuple[float]:
     if state(kept) == UNKNOWN:
-        return UNKNOWN_SHARE
+        return (UNKNOWN_SHARE,)
     share = left(kept)
     if share is None:
-        return 1.0 if kept.holds else -math.inf
-    return share
+        return (1.0 if kept.holds else -math.inf,)
+    return (share,)
 
 
 def _told(kept: Kept) -> dict[str, Any]:

@@ -13,7 +13,7 @@ Never: a state that a reader cannot check with the numbers beside it; good news 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from slo_pipeline.reports import parts, words
@@ -63,14 +63,19 @@ def budget_left(kept: Kept) -> float | None:
     return 1.0 - kept.bad / kept.budget
 
 
-def worst_of_each(objectives: Iterable[Kept]) -> list[Kept]:
-    """Return each objective once, as its worst group has it; the worst objective first, equals in the file's order."""
+def worst_of_each(
+    objectives: Iterable[Kept], by: Callable[[Kept], tuple[float, ...]] = badness
+) -> list[Kept]:
+    """Return each objective once, as its worst group has it; the worst objective first, equals in the file's order.
+
+    Of two, the one for which `by` is less is worse.
+    """
     worst: dict[str, Kept] = {}
     for kept in objectives:
         known = worst.get(kept.slo)
-        if known is None or badness(kept) < badness(known):
+        if known is None or by(kept) < by(known):
             worst[kept.slo] = kept
-    return sorted(worst.values(), key=badness)
+    return sorted(worst.values(), key=by)
 
 
 def overall(report: Report) -> str:
