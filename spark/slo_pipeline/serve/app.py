@@ -18,6 +18,7 @@ Source: RFC 9110, sections 8.8.3 (ETag), 10.2.2 (Location), 12.5.3 (Accept-Encod
 import asyncio
 import gzip
 import hashlib
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -25,7 +26,7 @@ from aiohttp import ETag, hdrs, web
 from yarl import URL
 
 from slo_pipeline.reports.listing import ListedFailover, ListedReport, Listing, render_list
-from slo_pipeline.serve.shelf import Shelf
+from slo_pipeline.serve.shelf import Shelf, Shelved
 
 SHELF: Final = web.AppKey("shelf", Shelf)
 HEADERS: Final = {
@@ -81,26 +82,23 @@ async def _with_slash(request: web.Request) -> web.Response:
 
 
 async def _report(request: web.Request) -> web.Response:
-    shelf = request.app[SHELF]
-    report = await asyncio.to_thread(shelf.report, request.match_info["name"])
-    found = None if report is None else await asyncio.to_thread(shelf.page, report)
-    return await _page(request, found)
+    return await _page_of_report(request, request.app[SHELF].page)
 
 
 async def _failover(request: web.Request) -> web.Response:
-    shelf = request.app[SHELF]
-    report = await asyncio.to_thread(shelf.report, request.match_info["name"])
     page = request.match_info["page"]
-    found = None if report is None else await asyncio.to_thread(shelf.failover_page, report, page)
-    return await _page(request, found)
+    return await _page_of_report(request, lambda report: request.app[SHELF].failover_page(report, page))
 
 
 async def _list_page(request: web.Request) -> web.Response:
-    shelf = request.app[SHELF]
-    report = await asyncio.to_thread(shelf.report, request.match_info["name"])
     page = request.match_info["page"]
-    found = None if report is None else await asyncio.to_thread(shelf.list_page, report, page)
-    return await _page(request, found)
+    return await _page_of_report(request, lambda report: request.app[SHELF].list_page(report, page))
+
+
+async def _page_of_report(request: web.Request, page: Callable[[Shelved], bytes | None]) -> web.Response:
+    """Answer with a file of the report that the address names; `page` reads it, in another thread."""
+    report = await asyncio.to_thread(request.app[SHELF].report, request.match_info["name"])
+    return await _page(request, None if report is None else await asyncio.to_thread(page, report))
 
 
 async def _newest(request: web.Request) -> web.Response:
