@@ -37,6 +37,9 @@ class Checker:
         """Start the process; the log's directory need not be there yet."""
         self.is_busy = False
         self._socket, theirs = socket.socketpair()
+        for end in (self._socket, theirs):
+            # Why: with a default time-out of the interpreter the pair does not block, and the process ends at its first read.
+            end.setblocking(True)
         words = (sys.executable, "-m", __name__, str(layout.directory), str(layout.file_bytes))
         with theirs:
             self._process: Final = subprocess.Popen(words, stdin=theirs.fileno(), stdout=theirs.fileno())  # noqa: S603  # this interpreter

@@ -106,12 +106,20 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     return str(chosen["context"].get("namespace") or "default")
 
 
+class _TimedApiClient(client.ApiClient):  # type: ignore[misc]  # the package has no types
+    """Gives every request a time-out: the package sends its own, those that look for kinds, without one."""
+
+    def call_api(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the package has no types
+        kwargs["_request_timeout"] = kwargs.get("_request_timeout") or _TIMEOUT["_request_timeout"]
+        return super().call_api(*args, **kwargs)
+
+
 def _client() -> DynamicClient:
     settings = client.Configuration.get_default_copy()
     settings.connection_pool_maxsize = 2 * THREADS_MAX
     settings.retries = False
     try:
-        return DynamicClient(client.ApiClient(settings), cache_file=_NO_CACHE)
+        return DynamicClient(_TimedApiClient(settings), cache_file=_NO_CACHE)
     except ApiException as error:
         raise UnavailableError(
             f"the API server {settings.host} refused: {error.status} {_text(error)}"

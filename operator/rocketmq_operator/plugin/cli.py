@@ -13,7 +13,6 @@ Never here: what a command asks or shows.
 import argparse
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
@@ -22,7 +21,6 @@ from typing import Any, Final, NoReturn
 
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.kube import (
-    ANSWER_TIMEOUT_S,
     KubeClient,
     connect_as_person,
     namespace_of_person,
@@ -65,8 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(options: argparse.Namespace) -> Answer:
-    # Why: while the package looks for kinds it has no time-out of its own.
-    socket.setdefaulttimeout(ANSWER_TIMEOUT_S)
     dynamic = connect_as_person(options.kubeconfig, options.context)
     namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
     kube = KubeClient(dynamic)

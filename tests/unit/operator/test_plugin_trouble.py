@@ -1,6 +1,7 @@
 """`kubectl rmqha` in trouble: each time one sentence on stderr, and 1 where it failed or 2 where it was misused."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from rocketmq_operator.api.names import API_VERSION, GROUP, OUR_KINDS, VERSION
+from rocketmq_operator.clients import kube
 from rocketmq_operator.plugin import cli
 from testkit.ports import free_port
 
@@ -162,6 +164,17 @@ def test_an_api_server_out_of_reach_is_told_with_its_address(
     port = free_port()
     said = _complaint(capsys, 1, "status", "--kubeconfig", _kubeconfig(tmp_path, port))
     assert said == (f"the API server http://127.0.0.1:{port} does not answer: [Errno 111] Connection refused")
+
+
+def test_an_api_server_that_accepts_and_never_answers_is_told_in_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kube._TIMEOUT, "_request_timeout", (1.0, 0.2))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        said = _complaint(capsys, 1, "status", "--kubeconfig", _kubeconfig(tmp_path, port))
+    assert said.startswith(f"the API server http://127.0.0.1:{port} does not answer: ")
+    assert socket.getdefaulttimeout() is None
 
 
 @pytest.mark.parametrize("text", ["a: [", "[]", "current-context: here", "\x00"])

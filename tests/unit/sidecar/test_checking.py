@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,20 @@ def test_the_process_says_what_the_function_says(damaged: Layout) -> None:
             offset, record = checker.verdict()
             found_offset, found = check_span(damaged, *span)
             assert (offset, record.kind, record.problem) == (found_offset, found.kind, found.problem)
+
+
+def test_the_process_waits_for_spans_whatever_the_default_time_out_of_sockets_is(
+    damaged: Layout,
+) -> None:
+    before_s = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60.0)
+    try:
+        checker = Checker(damaged)
+    finally:
+        socket.setdefaulttimeout(before_s)
+    with contextlib.closing(checker):
+        checker.tell(0, STARTS[50])
+        assert checker.verdict()[0] == STARTS[50]
 
 
 def test_a_checking_process_that_was_killed_vouches_for_nothing(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_broker_that_refuses_is_not_ready_and_not_called_silent() -> None:
 
 
 def test_metrics_count_one_way_sends_of_held_clients() -> None:
-    known = Known(None, None, None, controllers_up=True, held_oneways=3, held_oneways_lost=1)
+    known = Known(MASTER, None, None, controllers_up=True, held_oneways=3, held_oneways_lost=1)
     text = CompanionMetrics("c", "g", lambda: known).text().decode()
-    assert 'rmqha_ha_held_oneway_sends_total{broker_id="",cluster="c",group="g"} 3.0' in text
-    assert 'rmqha_ha_held_oneway_sends_lost_total{broker_id="",cluster="c",group="g"} 1.0' in text
+    assert 'rmqha_ha_held_oneway_sends_total{broker_id="1",cluster="c",group="g"} 3.0' in text
+    assert 'rmqha_ha_held_oneway_sends_lost_total{broker_id="1",cluster="c",group="g"} 1.0' in text
