@@ -10,10 +10,10 @@ import pytest
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
 from rocketmq_operator.plan.other_operators import OPERATOR_LABELS, earlier_operator, operators_inside
 from rocketmq_operator.plan.report_seen import servers_seen
-from slo_pipeline.collect import pods as pods_of_clusters
-from slo_pipeline.collect.discovery import targets_of
-from slo_pipeline.collect.pods import pod_of
-from slo_pipeline.collect.targets import read_targets
+from slo_pipeline.collect.kubernetes import pods as pods_of_clusters
+from slo_pipeline.collect.kubernetes.discovery import targets_of
+from slo_pipeline.collect.kubernetes.pods import pod_of
+from slo_pipeline.collect.scraping.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
 from slo_pipeline.mirror import command as mirror_command
 from testkit.helm import Json, of, pods, rendered

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_operator.plan.report_seen import servers_seen
-from slo_pipeline.jobs.cli import _parser
+from slo_pipeline.cli import _parser
 from testkit.helm import Json, rendered
 from testkit.kube.kubectl import KubeError, program
 

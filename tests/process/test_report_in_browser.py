@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.reports.files import write_pages
+from slo_pipeline.reports.files.folder import write_pages
 from testkit.chromium import Page, browser_path, browsing
 from testkit.sample_report import report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from slo_pipeline.reports.files import write_pages
+from slo_pipeline.reports.files.folder import write_pages
 from testkit.process import ManagedProcess
 from testkit.sample_report import report
 

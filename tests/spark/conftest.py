@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.gold import Period, gold
-from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
-from slo_pipeline.reports.model import Report
-from slo_pipeline.reports.page import render
+from slo_pipeline.reports.page.document import render
+from slo_pipeline.reports.values.model import Report
 from slo_pipeline.sources.segments import read_inputs
 from testkit import synthetic
 

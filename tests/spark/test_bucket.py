@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.mirror.copying import Mirror
 from slo_pipeline.mirror.places import DirectoryPlace, place
 from testkit import bucket as buckets

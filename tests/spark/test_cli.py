@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.schemas.tables import FAILOVERS
 from testkit.segment_rows import sample, send
 from testkit.synthetic import write_rows

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.jobs.days import late_rows, late_segments, run_days
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import gold

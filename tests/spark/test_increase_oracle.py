@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.jobs.gather import iso_utc
 from testkit import prometheus, second_opinion
 from testkit.counter_history import METRIC, History, history

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slo_pipeline.jobs.cli import main
-from slo_pipeline.sources.openmetrics import timed_samples
+from slo_pipeline.cli import main
+from slo_pipeline.formats.openmetrics import timed_samples
 from slo_pipeline.sources.prometheus_raw import PrometheusRaw
 from testkit import prometheus
 from testkit.counter_history import BEGIN_S, METRIC, History, history

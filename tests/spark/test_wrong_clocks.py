@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from slo_pipeline.cli import main
 from slo_pipeline.jobs import gather
-from slo_pipeline.jobs.cli import main
 from slo_pipeline.jobs.gold import Period, gold
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
-from slo_pipeline.reports.page import render
-from slo_pipeline.reports.states import verdict
+from slo_pipeline.reports.page.document import render
+from slo_pipeline.reports.page.states import verdict
 from slo_pipeline.sources.segments import InputError
 from testkit.segment_rows import event, inputs, sample, send, us
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aiohttp import web
 
-from slo_pipeline.collect.cluster import ClusterSettings
 from slo_pipeline.collect.collector import Collector, CollectorSettings
+from slo_pipeline.collect.kubernetes.cluster import ClusterSettings
 from slo_pipeline.collect.metrics import CollectorMetrics
-from slo_pipeline.collect.segments import SegmentStore
+from slo_pipeline.writing.segment_store import SegmentStore
 
 _UNTIL_S = 60.0
 TS_NS = 1_795_262_400_000_000_000

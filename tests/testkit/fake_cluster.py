@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from slo_pipeline.collect.cluster import ClusterSettings
-from slo_pipeline.collect.cluster_api import ClusterApi
+from slo_pipeline.collect.kubernetes.api import ClusterApi
+from slo_pipeline.collect.kubernetes.cluster import ClusterSettings
 
 Json = dict[str, Any]
 NAMESPACE = "mq"

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from slo_pipeline.collect.discovery import targets_of
-from slo_pipeline.collect.pods import pod_of
+from slo_pipeline.collect.kubernetes.discovery import targets_of
+from slo_pipeline.collect.kubernetes.pods import pod_of
 from testkit.broker_pages import SERIES_OF_A_BROKER, SERIES_OF_A_COMPANION, Page, page
 from testkit.collecting import Stream, event
 from testkit.fake_cluster import NAMESPACE, FakeCluster, cluster_pod

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from slo_pipeline.reports.model import (
+from slo_pipeline.reports.values.model import (
     BadSecond,
     Coverage,
     Durability,

@@ -13,13 +13,13 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from slo_pipeline.canary.rows import Operation, probe_row
-from slo_pipeline.collect.buffers import RowBuffer, SampleBuffer
-from slo_pipeline.collect.clock import AnchoredClock
-from slo_pipeline.collect.exposition import ExpositionParser, Sample, Series
-from slo_pipeline.collect.segments import SegmentStore
+from slo_pipeline.formats.exposition import ExpositionParser, Sample, Series
+from slo_pipeline.shell.clock import AnchoredClock
 from slo_pipeline.sources import extracts
 from slo_pipeline.transforms.lag import LAG_METRIC
 from slo_pipeline.transforms.sli import IN_SYNC_METRIC, METRICS
+from slo_pipeline.writing.buffers import RowBuffer, SampleBuffer
+from slo_pipeline.writing.segment_store import SegmentStore
 from testkit import broker_pages
 from testkit.broker_pages import CHANGING, SERIES_OF_A_BROKER, SERIES_OF_A_COMPANION
 

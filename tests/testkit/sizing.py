@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from slo_pipeline.collect.buffers import PART_ROWS
 from slo_pipeline.collect.collector import CROWDED_ROWS
+from slo_pipeline.writing.buffers import PART_ROWS
 from testkit.chart_files import ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "sizing.md"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.collect.buffers import SampleBuffer
-from slo_pipeline.collect.exposition import Sample, Series
+from slo_pipeline.formats.exposition import Sample, Series
+from slo_pipeline.writing.buffers import SampleBuffer
 from testkit import sizing
 from testkit.sizes import sizes_on_disk
 

@@ -17,8 +17,8 @@ from slo_pipeline.canary.reader import Reader
 from slo_pipeline.canary.route import Route, RouteWatcher
 from slo_pipeline.canary.rows import route_seen_row
 from slo_pipeline.canary.sender import Sender
-from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
-from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
+from slo_pipeline.writing.sink import SegmentSink
 
 DRAIN_S_MAX = 15.0
 HOUSEKEEPING_S = 1.0

@@ -16,8 +16,8 @@ from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.collect.command import seconds
 from slo_pipeline.collect.metrics import AddressError, parse_address, served
-from slo_pipeline.collect.segments import SegmentError, SegmentStore
-from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
+from slo_pipeline.writing.sink import SegmentSink
 
 RATE_MAX = 1_000.0
 QUEUES_MAX = 64

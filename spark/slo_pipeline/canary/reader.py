@@ -21,8 +21,8 @@ from slo_pipeline.canary.requests import pull_request
 from slo_pipeline.canary.route import RouteWatcher
 from slo_pipeline.canary.rows import Operation, probe_row
 from slo_pipeline.canary.stored import StoredMessageError, decode_messages
-from slo_pipeline.collect.clock import AnchoredClock
-from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.shell.clock import AnchoredClock
+from slo_pipeline.writing.sink import SegmentSink
 
 PULL_TIMEOUT_S = 1.0
 IDLE_S = 0.1

@@ -6,7 +6,7 @@ Pure; times come in as monotonic nanoseconds and leave as UTC through the clock 
 from dataclasses import dataclass
 
 from slo_pipeline.canary.route import Route
-from slo_pipeline.collect.clock import NS_PER_US, AnchoredClock
+from slo_pipeline.shell.clock import NS_PER_US, AnchoredClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from slo_pipeline.canary.reader import Reader
 from slo_pipeline.canary.requests import create_topic_request, send_request, send_result
 from slo_pipeline.canary.route import RouteWatcher
 from slo_pipeline.canary.rows import Operation, probe_row
-from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
-from slo_pipeline.collect.schedule import Schedule
-from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.collect.scraping.schedule import Schedule
+from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
+from slo_pipeline.writing.sink import SegmentSink
 
 DEADLINE_NS = NS_PER_S
 IN_FLIGHT_MAX = 10_000

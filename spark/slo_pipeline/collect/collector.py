@@ -17,18 +17,16 @@ from pathlib import Path
 import aiohttp
 import pyarrow.parquet as pq
 
-from slo_pipeline.collect.clock import NS_PER_S, AnchoredClock
-from slo_pipeline.collect.cluster import ClusterSettings, gather_cluster
-from slo_pipeline.collect.discovery import Merged, merged
-from slo_pipeline.collect.event_rows import EventLog
-from slo_pipeline.collect.followers import EventIntake, follow_file, follow_stream
+from slo_pipeline.collect.kubernetes.cluster import ClusterSettings, gather_cluster
+from slo_pipeline.collect.kubernetes.discovery import Merged, merged
+from slo_pipeline.collect.kubernetes.pods import PodBook
 from slo_pipeline.collect.metrics import CollectorMetrics
-from slo_pipeline.collect.pods import PodBook
-from slo_pipeline.collect.scraper import ScrapeContext, scrape_forever
-from slo_pipeline.collect.segments import SegmentStore
-from slo_pipeline.collect.sink import SegmentSink
-from slo_pipeline.collect.targets import KINDS, TARGETS_MAX, Target, TargetsError, TargetsFile
+from slo_pipeline.collect.scraping.event_rows import EventLog
+from slo_pipeline.collect.scraping.followers import EventIntake, follow_file, follow_stream
+from slo_pipeline.collect.scraping.scraper import ScrapeContext, scrape_forever
+from slo_pipeline.collect.scraping.targets import KINDS, TARGETS_MAX, Target, TargetsError, TargetsFile
 from slo_pipeline.schemas import SEGMENTS
+from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
 from slo_pipeline.sources.layout import (
     SegmentUnusableError,
     check,
@@ -36,6 +34,8 @@ from slo_pipeline.sources.layout import (
     reading,
     segment_files,
 )
+from slo_pipeline.writing.segment_store import SegmentStore
+from slo_pipeline.writing.sink import SegmentSink
 
 POSITIONS_KEY = "rmqha.positions"
 TARGETS_POLL_S = 1.0

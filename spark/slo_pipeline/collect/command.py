@@ -13,12 +13,12 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
-from slo_pipeline.collect.cluster import NAMESPACES_MAX, ClusterSettings
-from slo_pipeline.collect.cluster_api import ClusterApi, NoClusterError
 from slo_pipeline.collect.collector import Collector, CollectorSettings
+from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
+from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX, ClusterSettings
 from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, served
-from slo_pipeline.collect.segments import SegmentError, SegmentStore
-from slo_pipeline.collect.targets import TargetsError
+from slo_pipeline.collect.scraping.targets import TargetsError
+from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
 
 INTERVAL_S_MIN = 0.1
 SEGMENT_S_MIN = 0.5

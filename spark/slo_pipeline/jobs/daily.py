@@ -24,14 +24,14 @@ from slo_pipeline.jobs.days import closed_days, is_over, read_manifest, run_days
 from slo_pipeline.jobs.gold import Gold, Period, gold
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.late import ONE_DAY
-from slo_pipeline.jobs.options import add_input, add_master, add_objectives, day
-from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.mirror.copying import Choice, Choose, day_of
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.schemas.frames import conform
 from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, day
 from slo_pipeline.sources import extracts
 from slo_pipeline.sources.layout import check
 from slo_pipeline.sources.segments import KINDS, is_small, read_segments

@@ -28,9 +28,9 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
+from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.sources.layout import day_folders, day_of_name, reading, segment_files
-from slo_pipeline.sources.names import KINDS
 
 CLOSE_AFTER_S: Final = 7_200
 MANIFESTS: Final = "days"

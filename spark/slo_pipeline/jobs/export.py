@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from slo_pipeline.jobs import spark_application
-from slo_pipeline.jobs.options import add_objectives, days
+from slo_pipeline.jobs.spark import application as spark_application
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
+from slo_pipeline.shell.options import add_objectives, days
 
 RULES_FILE: Final = "prometheus-rules.yaml"
 OPENSLO_FILE: Final = "openslo.yaml"

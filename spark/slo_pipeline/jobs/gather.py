@@ -17,8 +17,8 @@ from pyspark.sql.types import TimestampType
 
 from slo_pipeline.jobs.gold import Gold, Period, headline
 from slo_pipeline.objectives.model import Objectives, Slo
-from slo_pipeline.reports import model
-from slo_pipeline.reports.words import octets
+from slo_pipeline.reports.values import model
+from slo_pipeline.reports.values.words import octets
 from slo_pipeline.transforms.latency import BOUNDS_MS
 from slo_pipeline.transforms.timing import US_PER_S
 

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.inputs import directory
-from slo_pipeline.jobs.options import add_input, add_master
-from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.spark.session import session
+from slo_pipeline.shell.options import add_input, add_master
 from slo_pipeline.sources.segments import InputError, check_segments, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.promql import promql_increase

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from slo_pipeline.mirror.copying import Choice, Choose, Mirror, day_of, everything
 from slo_pipeline.mirror.places import SCHEME, DirectoryPlace, place
+from slo_pipeline.schemas.names import KINDS
 from slo_pipeline.sources.layout import ignored, ignored_text
-from slo_pipeline.sources.names import KINDS
 from slo_pipeline.sources.segments import InputError, check_directory
 
 

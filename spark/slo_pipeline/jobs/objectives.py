@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from slo_pipeline.jobs import gather, survey
 from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
-from slo_pipeline.jobs.options import INPUT_HELP, add_bucket, add_master, add_objectives
-from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
-from slo_pipeline.reports.measured import enough
+from slo_pipeline.reports.values.measured import enough
 from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.shell.options import INPUT_HELP, add_bucket, add_master, add_objectives
 from slo_pipeline.sources.segments import (
     KINDS,
     InputError,

@@ -18,13 +18,13 @@ from slo_pipeline.jobs import gather, survey
 from slo_pipeline.jobs.days import closed_days, late_rows, late_segments
 from slo_pipeline.jobs.gold import gold
 from slo_pipeline.jobs.inputs import directory, last_days
-from slo_pipeline.jobs.options import add_input, add_master, add_objectives, days
-from slo_pipeline.jobs.session import session
+from slo_pipeline.jobs.spark.session import session
 from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
-from slo_pipeline.reports import outcome
-from slo_pipeline.reports.files import write_pages
+from slo_pipeline.reports.files import outcome
+from slo_pipeline.reports.files.folder import write_pages
 from slo_pipeline.schemas import tables as gold_tables
+from slo_pipeline.shell.options import add_input, add_master, add_objectives, days
 from slo_pipeline.sources.extracts import Extracts, extracts_of
 from slo_pipeline.sources.segments import KINDS, check_segments, is_small, read_inputs
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import Period
-from slo_pipeline.reports.words import iso
+from slo_pipeline.reports.values.words import iso
 from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.sources.segments import InputError, Inputs
 from slo_pipeline.transforms import clocks

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from slo_pipeline.schemas.names import EXTRACT_PREFIX, KINDS
 from slo_pipeline.sources.layout import day_folders, day_of_name, is_segment, segment_files
-from slo_pipeline.sources.names import EXTRACT_PREFIX, KINDS
 
 SCHEME: Final = "s3://"
 PART_BYTES: Final = 8_388_608

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from aiohttp import ETag, hdrs, web
 from yarl import URL
 
-from slo_pipeline.reports.listing import ListedFailover, ListedReport, Listing, render_list
+from slo_pipeline.reports.files.listing import ListedFailover, ListedReport, Listing, render_list
 from slo_pipeline.serve.shelf import Shelf, Shelved
 
 SHELF: Final = web.AppKey("shelf", Shelf)

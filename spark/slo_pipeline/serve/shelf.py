@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from slo_pipeline.reports.files import FAILOVERS, LISTS, PAGE, SUMMARY
-from slo_pipeline.reports.names import is_segment
+from slo_pipeline.reports.files.folder import FAILOVERS, LISTS, PAGE, SUMMARY
+from slo_pipeline.reports.values.file_names import is_segment
 from slo_pipeline.serve.summaries import Change, Summary, SummaryError, parse
 
 # Beyond this many, the reports that were written first are left out.

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slo_pipeline.reports.names import is_segment
+from slo_pipeline.reports.values.file_names import is_segment
 
 # What Python's calendar can show: the last microsecond of the year 9999.
 US_MAX: Final = 253_402_300_799_999_999

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slo_pipeline.schemas.names import EXTRACT_PREFIX
 from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.sources.layout import reading
-from slo_pipeline.sources.names import EXTRACT_PREFIX
 
 # What is in memory at once: segments of seconds become row groups that are worth a read.
 ROWS_HELD_MAX: Final = 262_144

@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slo_pipeline.sources.names import SUFFIX
+from slo_pipeline.schemas.names import SUFFIX
 
 NAMED_MAX: Final = 5
 """Of paths in one line."""

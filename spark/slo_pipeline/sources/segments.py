@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from slo_pipeline.schemas.frames import conform, struct_type
+from slo_pipeline.schemas.names import KINDS, SUFFIX
 from slo_pipeline.schemas.segments import EVENTS, PROBE_OPS, SAMPLES, SEGMENTS
 from slo_pipeline.sources.extracts import Extracts
 from slo_pipeline.sources.layout import check, day_folders, segment_files, segments
-from slo_pipeline.sources.names import KINDS, SUFFIX
 
 # A report of so many bytes, 300,000 operations, takes as long either way; a day of 200 series a third less without `quick`.
 SMALL_INPUT_BYTES_MAX: Final = 5_000_000

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slo_pipeline.collect.clock import AnchoredClock
+from slo_pipeline.shell.clock import AnchoredClock
 from testkit.patient_loop import loop_factories, patient_clocks
 
 

@@ -1,6 +1,6 @@
 """Monotonic inside, UTC at the border."""
 
-from slo_pipeline.collect.clock import AnchoredClock
+from slo_pipeline.shell.clock import AnchoredClock
 
 
 class Clocks:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.cluster import NAMESPACES_MAX
-from slo_pipeline.collect.cluster_api import ExpiredError, NoClusterError
 from slo_pipeline.collect.command import add_arguments, cluster_settings, run
-from slo_pipeline.collect.discovery import merged, targets_of
+from slo_pipeline.collect.kubernetes.api import ExpiredError, NoClusterError
+from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX
+from slo_pipeline.collect.kubernetes.discovery import merged, targets_of
+from slo_pipeline.collect.kubernetes.pods import PodBook, PodError, pod_of
 from slo_pipeline.collect.metrics import CollectorMetrics
-from slo_pipeline.collect.pods import PodBook, PodError, pod_of
-from slo_pipeline.collect.targets import TARGETS_MAX, Target
+from slo_pipeline.collect.scraping.targets import TARGETS_MAX, Target
 from testkit.collecting import asked, collecting, samples, until
 from testkit.fake_cluster import NAMESPACE, FakeCluster, cluster_pod, cluster_served
 
@@ -195,8 +195,8 @@ async def test_the_end_of_a_pod_that_was_replaced_does_not_take_its_successor(tm
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCluster]:
-    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MIN", 0.02)
-    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MAX", 0.05)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.watching.RETRY_S_MIN", 0.02)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.watching.RETRY_S_MAX", 0.05)
     async with cluster_served() as one:
         yield one
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from slo_pipeline.collect import exposition
-from slo_pipeline.collect.exposition import ExpositionParser, Sample, Series
-from slo_pipeline.collect.series_text import SeriesCache
+from slo_pipeline.formats import exposition
+from slo_pipeline.formats.exposition import ExpositionParser, Sample, Series
+from slo_pipeline.formats.series_text import SeriesCache
 
 # OpenTelemetry 1.44, as in RocketMQ 5.4.0 and 5.5.0: types are right, no timestamps.
 NEW_DIALECT = """# HELP rocketmq_messages_in_total default view for counter.

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.collect import cadvisor
-from slo_pipeline.collect.cadvisor import PageFilter, TooMuchError, member_samples
-from slo_pipeline.collect.cluster_api import ClusterApi, NoClusterError
-from slo_pipeline.collect.exposition import ExpositionParser
-from slo_pipeline.collect.members import Belonging, Members
+from slo_pipeline.collect.kubernetes import cadvisor
+from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
+from slo_pipeline.collect.kubernetes.cadvisor import PageFilter, TooMuchError, member_samples
+from slo_pipeline.collect.kubernetes.members import Belonging, Members
+from slo_pipeline.formats.exposition import ExpositionParser
 from testkit.collecting import asked, collecting, samples, until
 from testkit.fake_cluster import CGROUP, POD_UID, FakeCluster, cluster_pod, cluster_served
 
@@ -124,7 +124,7 @@ async def test_a_node_that_does_not_answer_is_counted_and_costs_no_other(
 async def test_a_silent_kubelet_is_given_up_in_time(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slo_pipeline.collect.kubelets.KUBELET_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.kubelets.KUBELET_TIMEOUT_S", 0.1)
     cluster.page = None
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: asked(metrics, "kubelet", "timeout") >= 2)
@@ -146,7 +146,7 @@ async def test_a_node_without_members_is_not_asked_any_more(tmp_path: Path, clus
 async def test_pods_that_cannot_be_asked_for_leave_the_nodes_that_were_known(
     tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MIN", 0.02)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.watching.RETRY_S_MIN", 0.02)
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: asked(metrics, "kubelet", "ok") >= 1)
         cluster.status = 500

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.event_rows import EventError
-from slo_pipeline.collect.kubernetes_events import MESSAGE_CHARACTERS_MAX, kubernetes_row
-from slo_pipeline.collect.members import Belonging, Members
-from slo_pipeline.collect.pods import PodBook
+from slo_pipeline.collect.kubernetes.events import MESSAGE_CHARACTERS_MAX, kubernetes_row
+from slo_pipeline.collect.kubernetes.members import Belonging, Members
+from slo_pipeline.collect.kubernetes.pods import PodBook
+from slo_pipeline.collect.scraping.event_rows import EventError
 from slo_pipeline.schemas import EVENTS
 from testkit.collecting import asked, collecting, taken, until
 from testkit.fake_cluster import FakeCluster, cluster_pod, cluster_served, kubernetes_event
@@ -23,8 +23,8 @@ Row = dict[str, Any]
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCluster]:
-    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MIN", 0.02)
-    monkeypatch.setattr("slo_pipeline.collect.watching.RETRY_S_MAX", 0.05)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.watching.RETRY_S_MIN", 0.02)
+    monkeypatch.setattr("slo_pipeline.collect.kubernetes.watching.RETRY_S_MAX", 0.05)
     async with cluster_served() as one:
         yield one
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.exposition import Series
-from slo_pipeline.jobs import land_text
-from slo_pipeline.jobs.cli import main
-from slo_pipeline.jobs.land_text import land
-from slo_pipeline.sources import openmetrics
-from slo_pipeline.sources.openmetrics import OpenMetricsError, timed_samples
+from slo_pipeline.cli import main
+from slo_pipeline.formats import openmetrics
+from slo_pipeline.formats.exposition import Series
+from slo_pipeline.formats.openmetrics import OpenMetricsError, timed_samples
+from slo_pipeline.jobs.landing import openmetrics as land_text
+from slo_pipeline.jobs.landing.openmetrics import land
 from testkit.counter_history import history
 
 PAGE = """# HELP x what it counts

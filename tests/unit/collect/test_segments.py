@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slo_pipeline.collect import buffers, segments
-from slo_pipeline.collect.buffers import RowBuffer, SampleBuffer
-from slo_pipeline.collect.exposition import Sample, Series
-from slo_pipeline.collect.segments import SegmentError, SegmentStore
-from slo_pipeline.collect.sink import SegmentSink
+from slo_pipeline.formats.exposition import Sample, Series
 from slo_pipeline.schemas import SAMPLES, SEGMENTS
+from slo_pipeline.writing import buffers
+from slo_pipeline.writing import segment_store as segments
+from slo_pipeline.writing.buffers import RowBuffer, SampleBuffer
+from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
+from slo_pipeline.writing.sink import SegmentSink
 
 DAY = dt.date(2026, 11, 21)
 NOON_US = int(dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp() * 1_000_000)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slo_pipeline.collect.command import add_arguments, run, seconds
-from slo_pipeline.collect.targets import Target, TargetsError, read_targets
+from slo_pipeline.collect.scraping.targets import Target, TargetsError, read_targets
 
 GOOD = {"name": "orders-0", "uid": "u", "url": "http://127.0.0.1:5557/metrics", "kind": "metrics"}
 

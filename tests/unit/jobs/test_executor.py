@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.jobs import cli
-from slo_pipeline.jobs.executor import BACKEND, java_command
+from slo_pipeline import cli
+from slo_pipeline.jobs.spark.executor import BACKEND, java_command
 
 ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",

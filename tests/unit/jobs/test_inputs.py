@@ -9,8 +9,8 @@ import pytest
 from slo_pipeline.jobs import inputs
 from slo_pipeline.jobs.daily import unread
 from slo_pipeline.jobs.days import run_days
-from slo_pipeline.jobs.options import add_input, add_master
 from slo_pipeline.mirror.places import DirectoryPlace, PlaceError
+from slo_pipeline.shell.options import add_input, add_master
 from slo_pipeline.sources.segments import InputError
 from testkit.segments_in_bulk import segment
 

@@ -6,10 +6,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from slo_pipeline.cli import main
 from slo_pipeline.jobs import gather, inputs
 from slo_pipeline.jobs import report as job
-from slo_pipeline.jobs.cli import main
-from slo_pipeline.reports.outcome import outcome
+from slo_pipeline.reports.files.outcome import outcome
 from testkit.sample_report import report
 
 

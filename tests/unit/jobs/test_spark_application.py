@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from rocketmq_operator.plan import report_executors
-from slo_pipeline.jobs import cli, driver, spark_application
+from slo_pipeline import cli
+from slo_pipeline.jobs.spark import application as spark_application
+from slo_pipeline.jobs.spark import driver
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
 from testkit.reports_memory import HOLDERS, ReportWorld
 from testkit.spark_operator import problems

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.mirror.copying import FAILURES_MAX, Choice, Mirror, Mirrored
 from slo_pipeline.mirror.places import BucketPlace, DirectoryPlace, GoneError, PlaceError, place
 from testkit.segments_in_bulk import contents, segment

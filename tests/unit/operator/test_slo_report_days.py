@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from slo_pipeline.jobs import cli
+from slo_pipeline import cli
 from testkit.reports_memory import ReportWorld
 
 Json = dict[str, Any]

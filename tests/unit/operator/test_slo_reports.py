@@ -10,10 +10,10 @@ from rocketmq_operator.api.objectives import INDICATORS
 from rocketmq_operator.api.slo_report import window_days
 from rocketmq_operator.handlers.reconcile import REPORT_RESYNC_S
 from rocketmq_operator.plan.report_status import percent
-from slo_pipeline.jobs import cli
+from slo_pipeline import cli
 from slo_pipeline.objectives import catalogue
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
-from slo_pipeline.reports.outcome import outcome, text
+from slo_pipeline.reports.files.outcome import outcome, text
 from testkit.crd_cases import objective
 from testkit.kube_memory import CrashError
 from testkit.reports_memory import CLAIM, HOLDERS, REPORT, SERVER, ReportWorld

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from testkit.prometheus import PrometheusUnavailableError, programs
 
 AT = "14m"

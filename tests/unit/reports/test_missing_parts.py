@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slo_pipeline.reports.files import summary
-from slo_pipeline.reports.model import Failover, Group, Latency, Report
-from slo_pipeline.reports.outcome import outcome
-from slo_pipeline.reports.page import render, render_failover
+from slo_pipeline.reports.files.folder import summary
+from slo_pipeline.reports.files.outcome import outcome
+from slo_pipeline.reports.page.document import render, render_failover
+from slo_pipeline.reports.values.model import Failover, Group, Latency, Report
 from testkit.sample_report import report, sample_failover
 
 OPTIONAL_OF_FAILOVER = (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.catalogue import INDICATORS
 from slo_pipeline.objectives.file import DEFAULT_FILE, load

@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from slo_pipeline.reports.model import Kept
-from slo_pipeline.reports.outcome import OUTCOME_BYTES_MAX, outcome, text
+from slo_pipeline.reports.files.outcome import OUTCOME_BYTES_MAX, outcome, text
+from slo_pipeline.reports.values.model import Kept
 from testkit.sample_report import report
 
 PAGE = "/data/reports/weekly/index.html"

@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from slo_pipeline.reports import lists, objectives
-from slo_pipeline.reports.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
-from slo_pipeline.reports.model import Apart, BadSecond, Mark, Report
-from slo_pipeline.reports.page import render, render_failover
-from slo_pipeline.reports.states import verdict
-from slo_pipeline.reports.style import CSS
+from slo_pipeline.reports.drawing.style import CSS
+from slo_pipeline.reports.files import lists
+from slo_pipeline.reports.page import objectives
+from slo_pipeline.reports.page.document import render, render_failover
+from slo_pipeline.reports.page.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
+from slo_pipeline.reports.page.states import verdict
+from slo_pipeline.reports.values.model import Apart, BadSecond, Mark, Report
 from testkit.sample_report import report, sample_failover
 
 PAGE_BYTES_MAX = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from slo_pipeline.reports.files import write_pages
+from slo_pipeline.reports.files.folder import write_pages
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
 from testkit.sample_report import report, sample_failover

@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from slo_pipeline.reports.files import write_pages
-from slo_pipeline.reports.names import NAME_BYTES_MAX
+from slo_pipeline.reports.files.folder import write_pages
+from slo_pipeline.reports.values.file_names import NAME_BYTES_MAX
 from slo_pipeline.serve import shelf as shelves
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf

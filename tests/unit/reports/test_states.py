@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from slo_pipeline.reports import states
-from slo_pipeline.reports.files import summary
-from slo_pipeline.reports.model import Kept, Report
-from slo_pipeline.reports.page import render
+from slo_pipeline.reports.files.folder import summary
+from slo_pipeline.reports.page import states
+from slo_pipeline.reports.page.document import render
+from slo_pipeline.reports.values.model import Kept, Report
 from testkit.sample_report import report
 
 US_PER_DAY = 86_400_000_000

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.reports.markup import Markup, tag
-from slo_pipeline.reports.svg import Linear, Log, crosses, dots, nice_ticks, steps, time_ticks
+from slo_pipeline.reports.drawing.markup import Markup, tag
+from slo_pipeline.reports.drawing.svg import Linear, Log, crosses, dots, nice_ticks, steps, time_ticks
 
 BOUND = st.floats(-1e9, 1e9, allow_nan=False)
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from slo_pipeline.reports.measured import MEASURED_S_MIN, MEASURED_SHARE_MIN
-from slo_pipeline.reports.model import Apart, Group, Report
-from slo_pipeline.reports.outcome import outcome
-from slo_pipeline.reports.page import render
-from slo_pipeline.reports.states import verdict
-from slo_pipeline.reports.words import span
+from slo_pipeline.reports.files.outcome import outcome
+from slo_pipeline.reports.page.document import render
+from slo_pipeline.reports.page.states import verdict
+from slo_pipeline.reports.values.measured import MEASURED_S_MIN, MEASURED_SHARE_MIN
+from slo_pipeline.reports.values.model import Apart, Group, Report
+from slo_pipeline.reports.values.words import span
 from testkit.sample_report import report
 
 DAY_US = 86_400_000_000

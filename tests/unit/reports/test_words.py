@@ -2,7 +2,7 @@
 
 import pytest
 
-from slo_pipeline.reports import words
+from slo_pipeline.reports.values import words
 
 
 @pytest.mark.parametrize(

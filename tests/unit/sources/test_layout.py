@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slo_pipeline.jobs.cli import main
+from slo_pipeline.cli import main
 from slo_pipeline.jobs.days import days_of, late_rows, segments_of
 from slo_pipeline.mirror.places import DirectoryPlace
 from slo_pipeline.sources.layout import SegmentUnusableError, reading

@@ -1,0 +1,95 @@
+"""What one run came to, in a few lines of JSON: for whoever started the job and does not read pages.
+
+    {"page": "...", "start_us": 1, "end_us": 2, "verdict": "...", "good": true, "more": 0,
+     "apart": 0, "objectives": [{"name": "...", "group": "...", "target": 99.95, "attained": 0.9998, "left": 0.61,
+                                  "holds": true, "measured": true}]}
+
+Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are more than that.
+Shape: one entry an objective, told of the group that has spent most of its budget; the entry with the least left comes first.
+What does not fit is left out from the end, and counted in `more`.
+`measured` is false where too little was measured to say that an objective is kept; such an entry comes after the overspent ones.
+Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0 and where
+`measured` is false and the objective holds.
+
+Source: Kubernetes, "Customizing the termination message": 4096 bytes.
+"""
+
+import json
+import math
+from typing import Any, Final
+
+from slo_pipeline.reports.page.states import UNKNOWN, budget_left, state, verdict, worst_of_each
+from slo_pipeline.reports.values.model import Kept, Report
+
+OUTCOME_BYTES_MAX: Final = 4_096
+PAGE_CHARACTERS_MAX: Final = 512
+# Orders what is unknown between what is overspent, below 0, and what is kept.
+UNKNOWN_SHARE: Final = -1e-12
+
+
+def outcome(report: Report, page: str) -> dict[str, Any]:
+    """Return what a run came to.
+
+    Args:
+        report: what is on the page.
+        page: where the page is.
+    """
+    headline, good = verdict(report)
+    told = [_told(kept) for kept in worst_first(report.objectives)]
+    made: dict[str, Any] = {
+        "page": page[-PAGE_CHARACTERS_MAX:],
+        "start_us": report.start_us,
+        "end_us": report.end_us,
+        "verdict": headline,
+        "good": good,
+        "more": 0,
+        "apart": sum(one.rows for one in report.apart),
+        "objectives": told,
+    }
+    while told and len(text(made)) > OUTCOME_BYTES_MAX:
+        told.pop()
+        made["more"] += 1
+    return made
+
+
+def text(made: dict[str, Any]) -> str:
+    """Return an outcome as one line of ASCII, so that its characters are its bytes."""
+    return json.dumps(made, separators=(",", ":"), sort_keys=True) + "\n"
+
+
+def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
+    """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
+
+    An objective of which too little was measured is worse than any that is kept.
+    """
+    return worst_of_each(objectives, _share)
+
+
+def left(kept: Kept) -> float | None:
+    """Return the share of the budget that is left, below 0 where it is overspent.
+
+    None where the budget is 0, and where too little was measured to say that it holds.
+    """
+    share = budget_left(kept)
+    return None if share is None else round(share, 9)
+
+
+def _share(kept: Kept) -> tuple[float]:
+    if state(kept) == UNKNOWN:
+        return (UNKNOWN_SHARE,)
+    share = left(kept)
+    if share is None:
+        return (1.0 if kept.holds else -math.inf,)
+    return (share,)
+
+
+def _told(kept: Kept) -> dict[str, Any]:
+    return {
+        "name": kept.slo,
+        "group": kept.group,
+        "target": kept.target_percent,
+        "attained": None if kept.attained is None else round(kept.attained, 9),
+        "left": left(kept),
+        "holds": kept.holds,
+        "measured": kept.is_measured,
+    }
