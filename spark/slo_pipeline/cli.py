@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from slo_pipeline.shell.exit_codes import EXIT_FAILED, EXIT_UNUSABLE
+
 
 class Branch(NamedTuple):
     """One subcommand: where it lives and what it does."""
@@ -59,8 +61,6 @@ BRANCHES: Final = {
         "land OpenMetrics text or a stretch of a Prometheus as segments",
     ),
 }
-EXIT_UNUSABLE: Final = 2
-EXIT_FAILED: Final = 1
 ERROR_CHARACTERS_MAX: Final = 300
 # Spark's word for a damaged file; it may reach us as a Java error that has no class of its own here.
 UNUSABLE_SEGMENT: Final = "unusable segment: "

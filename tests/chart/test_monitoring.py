@@ -18,7 +18,7 @@ from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
 from rocketmq_operator.handlers.metrics import Metrics as OperatorMetrics
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.cli import main
-from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from testkit import chart_files
 from testkit.helm import Json, named, of, pods, rendered
 from testkit.kube.kubectl import program

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.kubernetes.cluster import ClusterSettings
-from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.writing.segment_store import SegmentStore
 
 _UNTIL_S = 60.0

@@ -17,6 +17,7 @@ from slo_pipeline.canary.reader import Reader
 from slo_pipeline.canary.route import Route, RouteWatcher
 from slo_pipeline.canary.rows import route_seen_row
 from slo_pipeline.canary.sender import Sender
+from slo_pipeline.schemas.names import EVENTS_TABLE
 from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
 from slo_pipeline.writing.sink import SegmentSink
 
@@ -115,7 +116,7 @@ class Canary:
         row = route_seen_row(
             before, now, self._settings.group, self._routes_seen, self._clock.monotonic_ns(), self._clock
         )
-        self._sink.add_row("events", row)
+        self._sink.add_row(EVENTS_TABLE, row)
 
     async def _keep_house(self) -> None:
         due_s = asyncio.get_running_loop().time() + self._settings.segment_s

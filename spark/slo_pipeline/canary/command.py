@@ -14,8 +14,9 @@ from pathlib import Path
 
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
-from slo_pipeline.collect.command import seconds
-from slo_pipeline.collect.metrics import AddressError, parse_address, served
+from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
+from slo_pipeline.shell.http_port import AddressError, parse_address, served
+from slo_pipeline.shell.options import seconds
 from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_probe(settings, args.out, args.http))
     except (SegmentError, AddressError, ValueError, OSError) as error:
         sys.stderr.write(f"slo-pipeline canary: {error}\n")
-        return 2
+        return EXIT_UNUSABLE
 
 
 def _settings(args: argparse.Namespace) -> CanarySettings:

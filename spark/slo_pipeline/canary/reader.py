@@ -21,6 +21,7 @@ from slo_pipeline.canary.requests import pull_request
 from slo_pipeline.canary.route import RouteWatcher
 from slo_pipeline.canary.rows import Operation, probe_row
 from slo_pipeline.canary.stored import StoredMessageError, decode_messages
+from slo_pipeline.schemas.names import OPERATIONS_TABLE
 from slo_pipeline.shell.clock import AnchoredClock
 from slo_pipeline.writing.sink import SegmentSink
 
@@ -164,7 +165,7 @@ class Reader:
                 promise.offset,
                 verdict.remark,
             )
-            self._sink.add_row("probe_ops", probe_row(operation, self._group, self._clock))
+            self._sink.add_row(OPERATIONS_TABLE, probe_row(operation, self._group, self._clock))
             self._metrics.read(verdict.result)
             if verdict.result == "missing":
                 self._gaps.lost(promise.acknowledged_ns)

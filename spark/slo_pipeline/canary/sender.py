@@ -24,8 +24,9 @@ from slo_pipeline.canary.reader import Reader
 from slo_pipeline.canary.requests import create_topic_request, send_request, send_result
 from slo_pipeline.canary.route import RouteWatcher
 from slo_pipeline.canary.rows import Operation, probe_row
-from slo_pipeline.collect.scraping.schedule import Schedule
+from slo_pipeline.schemas.names import OPERATIONS_TABLE
 from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
+from slo_pipeline.shell.schedule import Schedule
 from slo_pipeline.writing.sink import SegmentSink
 
 DEADLINE_NS = NS_PER_S
@@ -135,7 +136,7 @@ class Sender:
             self._metrics.missed_slots.inc()
             return
         operation = await self._attempt(sequence, intended_ns, start_ns)
-        self._sink.add_row("probe_ops", probe_row(operation, self._group, self._clock))
+        self._sink.add_row(OPERATIONS_TABLE, probe_row(operation, self._group, self._clock))
         if operation.result == "ok" and operation.end_ns is not None:
             self._metrics.sent("ok", (operation.end_ns - intended_ns) / NS_PER_S)
             self._reader.promise(operation)

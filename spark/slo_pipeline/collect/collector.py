@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 from slo_pipeline.collect.kubernetes.cluster import ClusterSettings, gather_cluster
 from slo_pipeline.collect.kubernetes.discovery import Merged, merged
 from slo_pipeline.collect.kubernetes.pods import PodBook
-from slo_pipeline.collect.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.event_rows import EventLog
 from slo_pipeline.collect.scraping.followers import EventIntake, follow_file, follow_stream
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import ScrapeContext, scrape_forever
 from slo_pipeline.collect.scraping.targets import KINDS, TARGETS_MAX, Target, TargetsError, TargetsFile
 from slo_pipeline.schemas import SEGMENTS
+from slo_pipeline.schemas.names import EVENTS_TABLE
 from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
 from slo_pipeline.sources.layout import (
     SegmentUnusableError,
@@ -85,9 +86,9 @@ class Collector:
 
     def recall(self) -> None:
         """Learn from the segments on disk which events are there and how far each stream was read."""
-        for text in self._store.read_metadata("events", POSITIONS_KEY):
+        for text in self._store.read_metadata(EVENTS_TABLE, POSITIONS_KEY):
             self._log.recall_positions(text)
-        for day in day_folders(self._store.root, "events")[-EVENT_DAYS_RECALLED:]:
+        for day in day_folders(self._store.root, EVENTS_TABLE)[-EVENT_DAYS_RECALLED:]:
             for path in segment_files(day):
                 self._log.recall(_event_ids(path))
 
@@ -212,7 +213,7 @@ class Collector:
 
 def _event_ids(path: Path) -> list[str]:
     try:
-        check([path], SEGMENTS["events"])
+        check([path], SEGMENTS[EVENTS_TABLE])
         with reading(path):
             rows = pq.ParquetFile(path).read(columns=["event_id"])
     except SegmentUnusableError as error:

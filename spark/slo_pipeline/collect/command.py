@@ -7,35 +7,23 @@ targets.
 import argparse
 import asyncio
 import logging
-import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX, ClusterSettings
-from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, served
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TargetsError
+from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
+from slo_pipeline.shell.http_port import AddressError, served
+from slo_pipeline.shell.options import seconds
+from slo_pipeline.shell.running import until_signalled
 from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
 
 INTERVAL_S_MIN = 0.1
 SEGMENT_S_MIN = 0.5
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of `90`, `90s`, `250ms` or `2m` (an argparse type)."""
-    for suffix, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("", 1.0)):
-        if text.endswith(suffix):
-            try:
-                value = float(text.removesuffix(suffix)) * factor
-            except ValueError:
-                break
-            if value > 0:
-                return value
-            break
-    raise argparse.ArgumentTypeError(f"{text!r} is no time: write 1s, 250ms or 2m")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse(text: str) -> int:
     sys.stderr.write(f"slo-pipeline collect: {text}\n")
-    return 2
+    return EXIT_UNUSABLE
 
 
 async def _collect(args: argparse.Namespace) -> int:
@@ -141,19 +129,3 @@ async def _collect(args: argparse.Namespace) -> int:
             logging.getLogger(__name__).info("ready, http %s", address or "off")
             await until_signalled(collector.run())
         return 0 if await collector.flush() else 1
-
-
-async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until it ends by itself or SIGTERM or SIGINT comes; then cancel it and wait for its end."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not task.cancelled():
-            raise
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Text formats that others define: Prometheus exposition and OpenMetrics."""

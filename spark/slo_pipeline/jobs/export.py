@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from slo_pipeline.jobs.spark import application as spark_application
+from slo_pipeline.jobs.spark import application
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
 from slo_pipeline.shell.options import add_objectives, days
@@ -107,7 +107,7 @@ def _objectives(args: argparse.Namespace) -> dict[str, str]:
 def _application(args: argparse.Namespace) -> str:
     # What the report would refuse is refused here.
     load(args.slo)
-    asked = spark_application.Asked(
+    asked = application.Asked(
         name=args.name,
         namespace=args.namespace,
         image=args.image,
@@ -122,7 +122,7 @@ def _application(args: argparse.Namespace) -> str:
         schedule=args.schedule,
         objectives=None if args.slo is None else args.slo.read_text(encoding="utf-8"),
     )
-    return _text(spark_application.documents(asked))
+    return _text(application.documents(asked))
 
 
 def _text(documents: Iterable[Any]) -> str:

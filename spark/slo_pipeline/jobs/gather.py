@@ -19,6 +19,7 @@ from slo_pipeline.jobs.gold import Gold, Period, headline
 from slo_pipeline.objectives.model import Objectives, Slo
 from slo_pipeline.reports.values import model
 from slo_pipeline.reports.values.words import octets
+from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.transforms.latency import BOUNDS_MS
 from slo_pipeline.transforms.timing import US_PER_S
 
@@ -150,9 +151,9 @@ def _names(tables: Mapping[str, list[Row]]) -> list[str]:
 def _absent(tables: Mapping[str, list[Row]]) -> tuple[str, ...]:
     """Return the kinds of segments without a row in the period."""
     there = {
-        "probe_ops": any(row["good_s"] + row["bad_s"] for row in tables["sli_window"]),
-        "events": tables["in_sync_steps"] or tables["failovers"],
-        "samples": tables["coverage"],
+        OPERATIONS_TABLE: any(row["good_s"] + row["bad_s"] for row in tables["sli_window"]),
+        EVENTS_TABLE: tables["in_sync_steps"] or tables["failovers"],
+        SAMPLES_TABLE: tables["coverage"],
     }
     return tuple(kind for kind, rows_there in there.items() if not rows_there)
 

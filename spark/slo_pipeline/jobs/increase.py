@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from slo_pipeline.jobs import gather
 from slo_pipeline.jobs.inputs import directory
 from slo_pipeline.jobs.spark.session import session
+from slo_pipeline.schemas.names import SAMPLES_TABLE
 from slo_pipeline.shell.options import add_input, add_master
 from slo_pipeline.sources.segments import InputError, check_segments, is_small, read_inputs
 from slo_pipeline.transforms.counters import births, increase, increments
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         InputError: no segments, or none of this metric.
     """
     by, window_us = tuple(args.by), args.window * US_PER_S
-    with directory(args, ["samples"]) as data:
+    with directory(args, [SAMPLES_TABLE]) as data:
         table = _table(args, data, by, window_us)
     if not table:
         raise InputError(f"{args.input}: no sample of {args.metric} follows another one")
@@ -80,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
 def _table(
     args: argparse.Namespace, data: Path, by: tuple[str, ...], window_us: int
 ) -> list[tuple[Key, tuple[str, str, str]]]:
-    check_segments(data, ["samples"])
-    spark = session(master=args.master, quick=is_small(data, "samples"))
+    check_segments(data, [SAMPLES_TABLE])
+    spark = session(master=args.master, quick=is_small(data, SAMPLES_TABLE))
     samples = read_inputs(spark, data).samples
     counter = samples.where(F.col("metric") == args.metric)
     grown = gather.rows(increase(increments(counter, births(samples)), window_us=window_us, by=by))

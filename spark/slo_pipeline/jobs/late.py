@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.sources.layout import reading
 
-TIME_OF: Final = {"samples": "ts", "events": "ts", "probe_ops": "intended_ts"}
+TIME_OF: Final = {SAMPLES_TABLE: "ts", EVENTS_TABLE: "ts", OPERATIONS_TABLE: "intended_ts"}
 """The column that decides a row's day, by kind of segment."""
 ONE_DAY: Final = dt.timedelta(days=1)
 

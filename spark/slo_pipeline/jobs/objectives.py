@@ -9,7 +9,7 @@ import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,6 +22,7 @@ from slo_pipeline.objectives.file import load
 from slo_pipeline.objectives.model import Objectives
 from slo_pipeline.reports.values.measured import enough
 from slo_pipeline.schemas.tables import SLI_COUNTS
+from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN
 from slo_pipeline.shell.options import INPUT_HELP, add_bucket, add_master, add_objectives
 from slo_pipeline.sources.segments import (
     KINDS,
@@ -39,8 +40,6 @@ from slo_pipeline.transforms.sli import CONTROLLERS
 from slo_pipeline.transforms.timing import US_PER_S
 
 Row = Mapping[str, Any]
-EXIT_OVERSPENT: Final = 1
-EXIT_UNKNOWN: Final = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         write_status(status, objectives, sys.stdout)
     answers = {answer(row, objectives) for row in status}
-    return EXIT_OVERSPENT if "overspent" in answers else EXIT_UNKNOWN if "unknown" in answers else 0
+    return EXIT_FAILED if "overspent" in answers else EXIT_UNKNOWN if "unknown" in answers else EXIT_DONE
 
 
 class Judged(NamedTuple):

@@ -16,11 +16,10 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from slo_pipeline.cli import EXIT_UNUSABLE
-from slo_pipeline.collect.command import seconds
 from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
 from slo_pipeline.mirror.places import SCHEME, TABLES, PlaceError, place
-from slo_pipeline.shell.options import add_endpoint, day
+from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
+from slo_pipeline.shell.options import add_endpoint, day, seconds
 from slo_pipeline.sources.layout import ignored, ignored_text
 
 

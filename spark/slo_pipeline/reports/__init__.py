@@ -1,1 +1,1 @@
-"""From plain values to one HTML file. No Spark here: `model` says what a report needs, `page.render` makes it."""
+"""From plain values to HTML files, without Spark: `values` say what a report needs, `page` renders it, `files` writes it."""

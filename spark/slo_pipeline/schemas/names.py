@@ -2,7 +2,10 @@
 
 from typing import Final
 
-KINDS: Final = ("probe_ops", "events", "samples")
+SAMPLES_TABLE: Final = "samples"
+EVENTS_TABLE: Final = "events"
+OPERATIONS_TABLE: Final = "probe_ops"
+KINDS: Final = (OPERATIONS_TABLE, EVENTS_TABLE, SAMPLES_TABLE)
 SUFFIX: Final = ".parquet"
 EXTRACT_PREFIX: Final = "extract_"
 """Of a kind, in the name of the table that holds its extracts."""

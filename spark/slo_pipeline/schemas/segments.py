@@ -13,6 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
+
 SEGMENT_VERSION: Final = 1
 # A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them differ less.
 AHEAD_MAX_S: Final = 300
@@ -94,4 +96,4 @@ PROBE_OPS: Final = pa.schema(
     ]
 )
 
-SEGMENTS: Final = {"samples": SAMPLES, "events": EVENTS, "probe_ops": PROBE_OPS}
+SEGMENTS: Final = {SAMPLES_TABLE: SAMPLES, EVENTS_TABLE: EVENTS, OPERATIONS_TABLE: PROBE_OPS}

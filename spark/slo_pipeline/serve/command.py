@@ -12,10 +12,11 @@ from typing import Final
 
 from aiohttp import web
 
-from slo_pipeline.collect.command import until_signalled
-from slo_pipeline.collect.metrics import AddressError, parse_address
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
+from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
+from slo_pipeline.shell.http_port import AddressError, parse_address
+from slo_pipeline.shell.running import until_signalled
 
 # How long a connection may be open without a whole request: above the usual 60 s of a proxy's own idle timeout.
 IDLE_TIMEOUT_S: Final = 75.0
@@ -44,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     )
     if not args.directory.is_dir():
         sys.stderr.write(f"slo-pipeline serve-reports: {args.directory}: no such directory\n")
-        return 2
+        return EXIT_UNUSABLE
     try:
         asyncio.run(_serve(args.directory, *parse_address(args.http)))
     except (AddressError, OSError) as error:
         sys.stderr.write(f"slo-pipeline serve-reports: {error}\n")
-        return 2
+        return EXIT_UNUSABLE
     return 0
 
 

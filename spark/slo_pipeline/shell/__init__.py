@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What every command shares: options, exit codes, the clock, the HTTP port, ending at a signal."""

@@ -8,6 +8,20 @@ from typing import Final
 INPUT_HELP: Final = "data directory with segments, or s3://bucket/prefix"
 
 
+def seconds(text: str) -> float:
+    """Return the seconds of `90`, `90s`, `250ms` or `2m` (an argparse type)."""
+    for suffix, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("", 1.0)):
+        if text.endswith(suffix):
+            try:
+                value = float(text.removesuffix(suffix)) * factor
+            except ValueError:
+                break
+            if value > 0:
+                return value
+            break
+    raise argparse.ArgumentTypeError(f"{text!r} is no time: write 1s, 250ms or 2m")
+
+
 def days(text: str) -> int:
     """Return a window in whole days (an argparse type)."""
     if not text.isdecimal() or not 1 <= int(text) <= 366:

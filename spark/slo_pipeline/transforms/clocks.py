@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from slo_pipeline.schemas.frames import conform
+from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.schemas.segments import AHEAD_MAX_S
 from slo_pipeline.schemas.tables import APART
 from slo_pipeline.transforms.timing import US_PER_S
@@ -21,12 +22,12 @@ from slo_pipeline.transforms.timing import US_PER_S
 EARLIEST_US: Final = 1_577_836_800 * US_PER_S
 # By kind of segment: the times of a row.
 TIMES: Final = {
-    "samples": ("ts",),
-    "events": ("ts",),
-    "probe_ops": ("intended_ts", "start_ts", "end_ts"),
+    SAMPLES_TABLE: ("ts",),
+    EVENTS_TABLE: ("ts",),
+    OPERATIONS_TABLE: ("intended_ts", "start_ts", "end_ts"),
 }
 # By kind of segment: whose clock wrote them, and the group that it wrote of.
-_WRITER: Final = {"samples": "instance", "events": "clock_id", "probe_ops": "clock_id"}
+_WRITER: Final = {SAMPLES_TABLE: "instance", EVENTS_TABLE: "clock_id", OPERATIONS_TABLE: "clock_id"}
 
 
 def latest_us(now_us: int) -> int:
@@ -62,7 +63,7 @@ def apart(rows: DataFrame, kind: str, now_us: int) -> DataFrame:
     ahead = _is_ahead(kind, now_us)
     times = [F.col(name) for name in TIMES[kind]]
     latest, earliest = (F.greatest(*times), F.least(*times)) if len(times) > 1 else (times[0], times[0])
-    group = F.coalesce(F.col("labels")["group"], F.lit("")) if kind == "samples" else F.col("group")
+    group = F.coalesce(F.col("labels")["group"], F.lit("")) if kind == SAMPLES_TABLE else F.col("group")
     table = (
         rows.where(ahead | _is_behind(kind))
         .select(

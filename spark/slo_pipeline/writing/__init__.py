@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Rows to segments on the disk: bounded buffers, whole files."""

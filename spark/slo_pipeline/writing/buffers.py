@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from slo_pipeline.formats.exposition import Sample, Series
 from slo_pipeline.schemas import SEGMENTS
+from slo_pipeline.schemas.names import SAMPLES_TABLE
 
 SAMPLES_BUFFERED_MAX = 1_000_000
 """32 bytes each; at 20,000 a second it is a segment of 50 s."""
@@ -172,7 +173,7 @@ class _Named:
         labels = [one.labels for one in series]
         return cls(
             pa.array([one.metric for one in series], pa.string()),
-            pa.array(labels, SEGMENTS["samples"].field("labels").type),
+            pa.array(labels, SEGMENTS[SAMPLES_TABLE].field("labels").type),
             pa.array([name for name, _ in instances], pa.string()),
             pa.array([uid for _, uid in instances], pa.string()),
         )
@@ -190,7 +191,7 @@ class _SampleParts:
             yield self._table(self.numbers.slice(begin, PART_ROWS))
 
     def _table(self, rows: pa.Table) -> pa.Table:
-        schema, named = SEGMENTS["samples"], self.named
+        schema, named = SEGMENTS[SAMPLES_TABLE], self.named
         stamped = _call("greater_equal", rows["embedded"], pa.scalar(0))
         nothing = pa.scalar(None, pa.int64())
         return pa.table(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from slo_pipeline.formats.exposition import Sample
+from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
 from slo_pipeline.writing.buffers import DayTables, RowBatch, RowBuffer, SampleBatch, SampleBuffer
 from slo_pipeline.writing.segment_store import SegmentStore
 
@@ -56,8 +57,8 @@ class SegmentSink:
         self._event_metadata = event_metadata or dict
         self._samples = SampleBuffer()
         self._rows = {
-            "events": RowBuffer("events", "ts"),
-            "probe_ops": RowBuffer("probe_ops", "intended_ts"),
+            EVENTS_TABLE: RowBuffer(EVENTS_TABLE, "ts"),
+            OPERATIONS_TABLE: RowBuffer(OPERATIONS_TABLE, "intended_ts"),
         }
         self._waiting: dict[str, _Waiting] = {}
         self._flushing = asyncio.Lock()
@@ -69,7 +70,7 @@ class SegmentSink:
     def add_samples(self, ts_us: int, instance: str, uid: str, samples: list[Sample]) -> None:
         """Take one scrape (see `SampleBuffer.add`), or count it as refused."""
         if not self._samples.add(ts_us, instance, uid, samples):
-            self.refused["samples"] += len(samples)
+            self.refused[SAMPLES_TABLE] += len(samples)
 
     def add_row(self, table: str, row: tuple[object, ...]) -> None:
         """Take one row of `events` or `probe_ops` in the schema's order, or count it as refused."""
@@ -103,7 +104,7 @@ class SegmentSink:
     async def _flush(self) -> bool:
         async with self._flushing:
             done = True
-            for table in ("samples", "events", "probe_ops"):
+            for table in (SAMPLES_TABLE, EVENTS_TABLE, OPERATIONS_TABLE):
                 done = await self._flush_table(table) and done
             # What a segment took goes back to the system: threads would keep it, each a part.
             await asyncio.to_thread(pa.default_memory_pool().release_unused)
@@ -129,9 +130,9 @@ class SegmentSink:
     def _take(self, table: str) -> tuple[SampleBatch | RowBatch | None, Mapping[str, str]]:
         if self.buffered()[table] == 0:
             return None, {}
-        if table == "samples":
+        if table == SAMPLES_TABLE:
             return self._samples.take(), {}
-        return self._rows[table].take(), self._event_metadata() if table == "events" else {}
+        return self._rows[table].take(), self._event_metadata() if table == EVENTS_TABLE else {}
 
     def _write_all(self, table: str, waiting: _Waiting) -> None:
         while waiting.tables:

@@ -24,8 +24,8 @@ from slo_pipeline.canary.command import GAPS_PATH
 from slo_pipeline.canary.link import Link
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.canary.read_plan import ReadPlan
-from slo_pipeline.collect.metrics import served
 from slo_pipeline.shell.clock import AnchoredClock
+from slo_pipeline.shell.http_port import served
 from slo_pipeline.writing.segment_store import SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
 from testkit.patient_loop import patient_clocks

@@ -16,7 +16,7 @@ from slo_pipeline.collect.kubernetes.api import ExpiredError, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX
 from slo_pipeline.collect.kubernetes.discovery import merged, targets_of
 from slo_pipeline.collect.kubernetes.pods import PodBook, PodError, pod_of
-from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TARGETS_MAX, Target
 from testkit.collecting import asked, collecting, samples, until
 from testkit.fake_cluster import NAMESPACE, FakeCluster, cluster_pod, cluster_served

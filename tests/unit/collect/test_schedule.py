@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.scraping.schedule import Schedule
+from slo_pipeline.shell.schedule import Schedule
 
 
 def test_slots_do_not_drift_when_the_caller_is_late() -> None:

@@ -12,10 +12,11 @@ import pytest
 from aiohttp import web
 
 from slo_pipeline.collect import collector
-from slo_pipeline.collect.metrics import AddressError, CollectorMetrics, parse_address, served
 from slo_pipeline.collect.scraping import scraper
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import phase_ns
 from slo_pipeline.shell.clock import NS_PER_S
+from slo_pipeline.shell.http_port import AddressError, parse_address, served
 from testkit.collecting import collecting, until
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.collect.command import add_arguments, run, seconds
+from slo_pipeline.collect.command import add_arguments, run
 from slo_pipeline.collect.scraping.targets import Target, TargetsError, read_targets
+from slo_pipeline.shell.options import seconds
 
 GOOD = {"name": "orders-0", "uid": "u", "url": "http://127.0.0.1:5557/metrics", "kind": "metrics"}
 

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What the collector asks of Kubernetes: pods, Events, kubelets."""

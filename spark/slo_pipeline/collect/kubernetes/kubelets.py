@@ -19,12 +19,12 @@ import aiohttp
 from slo_pipeline.collect.kubernetes.api import CONNECT_TIMEOUT_S, ClusterApi, ClusterError
 from slo_pipeline.collect.kubernetes.cadvisor import PageFilter, TooMuchError, member_samples
 from slo_pipeline.collect.kubernetes.members import Members
-from slo_pipeline.collect.metrics import CollectorMetrics
-from slo_pipeline.collect.scraping.schedule import Schedule
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import phase_ns
 from slo_pipeline.formats.exposition import ExpositionParser, Sample, Series
 from slo_pipeline.formats.lines import LineSplitter
 from slo_pipeline.shell.clock import NS_PER_S, NS_PER_US, AnchoredClock
+from slo_pipeline.shell.schedule import Schedule
 from slo_pipeline.writing.sink import SegmentSink
 
 PAGE = "/metrics/cadvisor"

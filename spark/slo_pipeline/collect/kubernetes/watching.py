@@ -26,7 +26,7 @@ from slo_pipeline.collect.kubernetes.api import (
     ExpiredError,
     Json,
 )
-from slo_pipeline.collect.metrics import CollectorMetrics
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.formats.lines import LineSplitter
 
 WATCH_S = 240

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""One target at a time: scrapes on a schedule, and streams of events."""

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import aiohttp
 
-from slo_pipeline.collect.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.event_rows import EventError, EventLog, event_row
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
 from slo_pipeline.formats.lines import LineSplitter
+from slo_pipeline.schemas.names import EVENTS_TABLE
 from slo_pipeline.writing.sink import SegmentSink
 
 SILENCE_S_MAX = 60.0
@@ -64,9 +65,9 @@ class EventIntake:
 
     async def take_row(self, row: tuple[object, ...]) -> None:
         """Take a row that was checked, unless an event of its id is there."""
-        await self.sink.wait_for_room("events")
+        await self.sink.wait_for_room(EVENTS_TABLE)
         if self.log.take(str(row[_EVENT_ID_AT])):
-            self.sink.add_row("events", row)
+            self.sink.add_row(EVENTS_TABLE, row)
             self.metrics.events.labels("taken").inc()
         else:
             self.metrics.events.labels("known").inc()

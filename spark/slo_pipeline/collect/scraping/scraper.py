@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from slo_pipeline.collect.metrics import CollectorMetrics
-from slo_pipeline.collect.scraping.schedule import Schedule
+from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
 from slo_pipeline.formats.exposition import PAGE_SERIES_MAX, ExpositionParser, Page, Sample, Series, lines_of
 from slo_pipeline.shell.clock import NS_PER_S, NS_PER_US, AnchoredClock
+from slo_pipeline.shell.schedule import Schedule
 from slo_pipeline.writing.sink import SegmentSink
 
 SCRAPE_TIMEOUT_S = 0.8

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Import: history of other programs becomes segments."""

@@ -34,6 +34,7 @@ from slo_pipeline.formats.openmetrics import (
     TimedSample,
     timed_samples,
 )
+from slo_pipeline.schemas.names import SAMPLES_TABLE
 from slo_pipeline.writing.buffers import SampleBuffer
 from slo_pipeline.writing.segment_store import SegmentStore
 
@@ -65,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Land a file or a stretch of a Prometheus and say in one line what it held."""
     if args.format == "prometheus":
-        from slo_pipeline.jobs.landing import prometheus as land_prometheus
+        from slo_pipeline.jobs.landing import prometheus
 
-        sys.stdout.write(land_prometheus.land(args) + "\n")
+        sys.stdout.write(prometheus.land(args) + "\n")
         return 0
     sys.stdout.write(f"{land(Path(args.source), args.into)}\n")
     return 0
@@ -167,5 +168,5 @@ def _flush(buffer: SampleBuffer, store: SegmentStore) -> int:
         return 0
     tables = buffer.take().tables()
     for day, rows in tables:
-        store.write("samples", day, rows)
+        store.write(SAMPLES_TABLE, day, rows)
     return len(tables)

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from slo_pipeline.schemas.names import SAMPLES_TABLE
 from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.prometheus_raw import Slice, asked
 from slo_pipeline.sources.prometheus_wire import Store, fetch
@@ -51,10 +52,10 @@ def _land_slice(store: Store, one: Slice, directory: Path) -> int | None:
     selector = hashlib.sha256(text_of(one.matchers).encode()).hexdigest()[:DIGEST_CHARACTERS]
     name = f"{selector}-{one.stretch.start_ms}-{one.stretch.end_ms}"
     day = day_of(one.stretch.start_ms * US_PER_MS)
-    if next((directory / "samples" / f"day={day.isoformat()}").glob(f"{WRITER}@{name}-*.parquet"), None):
+    if next((directory / SAMPLES_TABLE / f"day={day.isoformat()}").glob(f"{WRITER}@{name}-*.parquet"), None):
         return None
     table = pa.Table.from_batches(fetch(store, one.matchers, one.stretch), schema=SAMPLES)
     if table.num_rows:
         with SegmentStore(directory, WRITER, run=name) as segments:
-            segments.write("samples", day, [table])
+            segments.write(SAMPLES_TABLE, day, [table])
     return int(table.num_rows)

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Where Spark runs: the session, drivers and executors in pods, the SparkApplication."""

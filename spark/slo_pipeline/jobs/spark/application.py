@@ -15,7 +15,7 @@ from typing import Any, Final
 Json = dict[str, Any]
 API_VERSION: Final = "sparkoperator.k8s.io/v1beta2"
 MASTER: Final = "k8s://https://kubernetes.default.svc"
-PROGRAM: Final = "local:///opt/rocketmq-ha/lib/python3.11/site-packages/slo_pipeline/jobs/cli.py"
+PROGRAM: Final = "local:///opt/rocketmq-ha/lib/python3.11/site-packages/slo_pipeline/cli.py"
 """In the image. Spark knows by its suffix that the job is Python's."""
 DRIVER: Final = "spark-kubernetes-driver"
 EXECUTOR: Final = "spark-kubernetes-executor"

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""HTML and SVG: markup, style, charts. No value is computed here."""

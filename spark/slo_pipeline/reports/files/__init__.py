@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""A report on the disk: its folder, its long lists, its summary, and the list of all reports."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The sections of a report, and the page they make."""

@@ -13,8 +13,7 @@ from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.drawing.svg import WIDTH, Linear, figure, rect
 from slo_pipeline.reports.drawing.timeline import css, describe, timelines
 from slo_pipeline.reports.page import parts
-from slo_pipeline.reports.values import file_names as names
-from slo_pipeline.reports.values import words
+from slo_pipeline.reports.values import file_names, words
 from slo_pipeline.reports.values.model import Failover, Phase, Report
 
 CARDS_MAX: Final = 20
@@ -35,7 +34,7 @@ STRIP_PHASES: Final = ("P1 detection", "P2 election", "P3 promotion", "P4 public
 
 def anchor(failover: Failover) -> str:
     """Return the id of a change's card, which is also the stem of its page's file name."""
-    return names.stem("fo", failover.failover_id)
+    return file_names.stem("fo", failover.failover_id)
 
 
 def page_name(failover: Failover) -> str:

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What a report needs to know, as plain values, and how numbers read aloud."""

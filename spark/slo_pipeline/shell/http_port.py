@@ -1,0 +1,75 @@
+"""The HTTP port of a long-running command: metrics, liveness, and a few values as JSON.
+
+Never: it has no state of its own, and it changes nothing.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class AddressError(ValueError):
+    """An address is not host:port."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of `host:port`; the host of `:port` is every interface.
+
+    Raises:
+        AddressError: anything else.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise AddressError(f"{text!r} is not host:port")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - a page for a scraper in the same network
+
+
+@asynccontextmanager
+async def served(
+    address: str | None, registry: CollectorRegistry, values: Mapping[str, Callable[[], object]] | None = None
+) -> AsyncIterator[str | None]:
+    """Serve `/metrics` and `/livez` while the context lasts; yields host:port, None if no address was given.
+
+    Args:
+        address: host:port to listen at, None for nowhere.
+        registry: what `/metrics` shows.
+        values: further paths, each with what returns the value that is shown there as JSON.
+
+    Raises:
+        AddressError: the address is not host:port.
+        OSError: it cannot be bound.
+    """
+    if address is None:
+        yield None
+        return
+    host, port = parse_address(address)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": _CONTENT_TYPE})
+
+    async def livez(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics), web.get("/livez", livez)])
+    app.add_routes([web.get(path, _shown(value)) for path, value in (values or {}).items()])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound_host, bound_port = runner.addresses[0][:2]
+        yield f"{bound_host}:{bound_port}"
+    finally:
+        await runner.cleanup()
+
+
+def _shown(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def show(_: web.Request) -> web.Response:
+        return web.json_response(value())
+
+    return show
