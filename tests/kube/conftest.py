@@ -14,16 +14,23 @@ from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, re
 from testkit.load import LoadSettings
 
 SENDS_A_SECOND = 200
+# The rights are judged by what the whole run asked for; the last test removes what the first one installed.
+LAST = ("test_rights.py", "test_uninstalling.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the order of the files: what the first test installs, the last one removes."""
+    """Order the files by name, and those of `LAST` after all others."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
-    ordered = iter(sorted(here, key=lambda item: (item.path.name, item.reportinfo()[1] or 0)))
+    ordered = iter(sorted(here, key=_place))
     items[:] = [next(ordered) if item in here else item for item in items]
     if not os.environ.get("RMQHA_KUBECONFIG"):
         for item in here:
             item.add_marker(pytest.mark.skip(reason="RMQHA_KUBECONFIG names no kubeconfig"))
+
+
+def _place(item: pytest.Item) -> tuple[int, str, int]:
+    name = item.path.name
+    return LAST.index(name) if name in LAST else -1, name, item.reportinfo()[1] or 0
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +47,7 @@ def audit_log(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path | None]:
     """Keep an audit log of the release's accounts, if it can be kept and a test of this run reads it."""
-    is_read = any(item.path.name == "test_zz_rights.py" for item in request.session.items)
+    is_read = any(item.path.name == "test_rights.py" for item in request.session.items)
     if not is_read or audit.why_not():
         yield None
         return

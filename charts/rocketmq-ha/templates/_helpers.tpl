@@ -46,7 +46,7 @@ capabilities: {drop: [ALL]}
 
 {{/*
 What the operator may do in the namespaces it watches: what it was seen to do there by the API server's audit log, and no more
-(tests/kube/test_zz_rights.py). Server-side apply of what is not there yet asks for `create` beside `patch`.
+(tests/kube/test_rights.py). Server-side apply of what is not there yet asks for `create` beside `patch`.
 */}}
 {{- define "rocketmq-ha.rules" -}}
 - apiGroups: [rocketmq-ha.dev]
