@@ -33,7 +33,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles.config import host_port
+from ha_sidecar.replica.config import host_port
 from testkit import ha_ends
 from testkit.controllers import command_path
 from testkit.fake_broker import FakeBroker

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ha_sidecar.roles import metadata
-from ha_sidecar.roles.metadata_guard import TOPICS, names
+from ha_sidecar.common import metadata
+from ha_sidecar.decisions.metadata_comparison import TOPICS, names
 from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.controllers import ControllerCluster
 from testkit.jars import jars

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.roles.fencing import CLOSED_BASE
+from ha_sidecar.companion.fencing import CLOSED_BASE
 from testkit.controllers import ControllerCluster
 from testkit.demo.story import is_whole, wait_whole
 from testkit.demo.under_load import under_load

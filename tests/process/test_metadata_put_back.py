@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.roles.metadata_guard import GROUPS, OFFSETS, TOPICS, lacking
+from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, lacking
 from testkit.broker_metadata import (
     CONSUMERS,
     FIFO,

@@ -11,7 +11,7 @@ import pytest
 
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.store import read_epochs
-from ha_sidecar.roles.metadata_guard import OFFSETS, TOPICS, UpdateConsumerOffsetRequestHeader, names
+from ha_sidecar.decisions.metadata_comparison import OFFSETS, TOPICS, UpdateConsumerOffsetRequestHeader, names
 from testkit.broker_metadata import CONSUMERS, asking, create, has_all_made, must, wait_known
 from testkit.jars import jars
 from testkit.load import Send, read_back

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from controller_core.channel.asking import AskError
-from ha_sidecar.roles.companion_facts import BrokerFacts
-from ha_sidecar.roles.looking import ask_broker
+from ha_sidecar.common.questions import ask_broker
+from ha_sidecar.decisions.broker_facts import BrokerFacts
 from testkit.broker_metadata import asking
 from testkit.controllers import ControllerCluster
 from testkit.jars import jars

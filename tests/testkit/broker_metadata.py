@@ -14,15 +14,15 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header
-from ha_sidecar.roles import metadata
-from ha_sidecar.roles.config import host_port
-from ha_sidecar.roles.metadata_guard import (
+from ha_sidecar.common import metadata
+from ha_sidecar.decisions.metadata_comparison import (
     GROUPS,
     OFFSETS,
     TOPICS,
     UpdateConsumerOffsetRequestHeader,
     table,
 )
+from ha_sidecar.replica.config import host_port
 from testkit.rocketmq import Broker
 
 WAIT_S: Final = 60.0

@@ -15,11 +15,11 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles.config import ReplicaConfig
-from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.follower import Follower
-from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
-from ha_sidecar.roles.view import GroupView, Role
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.replica.config import ReplicaConfig
+from ha_sidecar.replica.follower import Follower
+from ha_sidecar.replica.group_view import GroupView, Role
+from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
 
 WAIT_S: Final = 60.0
 OUR_ID: Final = 2

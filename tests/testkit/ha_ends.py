@@ -22,8 +22,8 @@ from typing import Any, Final, Self
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
-from ha_sidecar.roles.link import HaLink, LinkEnd
-from ha_sidecar.roles.serving import HaServer
+from ha_sidecar.common.ha_link import HaLink, LinkEnd
+from ha_sidecar.replica.slave_server import HaServer
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import NO_BROKER_ID, SlaveConfig

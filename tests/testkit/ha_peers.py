@@ -18,8 +18,8 @@ from typing import Any, Final, Self
 from ha_sidecar.commitlog.disk import OsFile
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles.link import HaLink, LinkEnd
-from ha_sidecar.roles.serving import HaServer, ServedSlave
+from ha_sidecar.common.ha_link import HaLink, LinkEnd
+from ha_sidecar.replica.slave_server import HaServer, ServedSlave
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig

@@ -8,11 +8,11 @@ from typing import Final
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.holding import ClientHold
-from ha_sidecar.roles.relaying import SENDS
-from ha_sidecar.roles.waiting import WaitingRoom
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.companion.hold_port import WaitingRoom
+from ha_sidecar.companion.holding import ClientHold
+from ha_sidecar.companion.relaying import SENDS
+from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.ports import free_port
 
 WITHIN_S: Final = 20.0

@@ -14,7 +14,7 @@ Theory of operation. Each look finds the first line that holds; nothing is remem
     the same, and the others may not                                    wait, and say what is missing
 
 One volume is given up at a time, so that what the last one had is copied before the next goes. By force is safe for the log: a broker on a
-node that still lives alone there has lost its controllers, and its companion has fenced it (`ha_sidecar.roles.fence`); a volume that can be
+node that still lives alone there has lost its controllers, and its companion has fenced it (`ha_sidecar.decisions.fence`); a volume that can be
 attached elsewhere is attached to one node at a time by Kubernetes itself.
 
 Never here: a look at nodes. Whoever may read them may read all of them; what their loss does to pods is all that matters.

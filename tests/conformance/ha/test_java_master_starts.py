@@ -6,8 +6,8 @@ What must hold and why is in docs/reference/ha_conformance.md, below the cases.
 import pytest
 
 from ha_sidecar.commitlog.store import read_epochs, write_epochs
+from ha_sidecar.common.ha_link import starts_below_first_epoch
 from ha_sidecar.epoch import EpochEntry, EpochList
-from ha_sidecar.roles.link import starts_below_first_epoch
 from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import Handshake
 from testkit.ha_by_hand import HandSlave

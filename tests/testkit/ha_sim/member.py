@@ -15,7 +15,7 @@ from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.room import NoRoomError
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, ARCHIVES_MAX, ReplicaStore
-from ha_sidecar.roles.link import NO_ROOM, DiskFailedError, HaLink, LinkEnd
+from ha_sidecar.common.ha_link import NO_ROOM, DiskFailedError, HaLink, LinkEnd
 from ha_sidecar.transfer.actions import AdoptEpochs, Close, HandshakeDone, SendBytes, SendFrame
 from ha_sidecar.transfer.errors import HaProtocolError
 from ha_sidecar.transfer.master import MasterMachine, MasterState

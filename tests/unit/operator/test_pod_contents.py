@@ -17,9 +17,9 @@ import pytest
 
 from controller_core.server.config import load
 from controller_core.server.properties import parse
-from ha_sidecar.roles import companion_config
-from ha_sidecar.roles import config as replica_config
-from ha_sidecar.roles.leaving import Ending, LeaveResult
+from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.leaving import Ending, LeaveResult
+from ha_sidecar.replica import config as replica_config
 from rocketmq_operator.plan import names
 from rocketmq_operator.plan.cluster_children import JAVA_RUN
 from rocketmq_operator.plan.companion import HELD_AFTER_S, until_port_is_free

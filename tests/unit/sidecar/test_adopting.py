@@ -9,8 +9,8 @@ import pytest
 
 from ha_sidecar.commitlog.store import StoreError, lock_store, read_epochs
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import adopting
-from ha_sidecar.roles.adopting import Keeping, Place, adopt
+from ha_sidecar.migration import adoption as adopting
+from ha_sidecar.migration.adoption import Keeping, Place, adopt
 from testkit.messages import log_bytes
 
 FILE_BYTES = 4_096

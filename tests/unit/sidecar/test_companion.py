@@ -12,9 +12,12 @@ import pytest
 from controller_core.remoting.bodies import (
     HAConnectionRuntimeInfo,
 )
-from ha_sidecar.roles import cli, companion_config, http, waiting
-from ha_sidecar.roles.companion import Companion
-from ha_sidecar.roles.config import ConfigError
+from ha_sidecar import cli
+from ha_sidecar.common import http_port as http
+from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion import hold_port as waiting
+from ha_sidecar.companion.companion import Companion
+from ha_sidecar.replica.config import ConfigError
 from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
 
@@ -143,8 +146,8 @@ async def test_a_slave_is_ready_while_it_is_in_the_set(answering_group: Any) -> 
 async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
-    monkeypatch.setattr("ha_sidecar.roles.metadata_guard.GRACE_MS", 0)
+    monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.decisions.metadata_comparison.GRACE_MS", 0)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
     async with beside(answering_group, slave) as made:
@@ -159,7 +162,7 @@ async def test_a_slave_that_lost_its_topics_is_told_by_name_until_it_has_them(
 async def test_a_slave_that_is_promoted_without_its_topics_gets_them_back(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
     async with beside(answering_group, slave, metadata_put_back=True) as made:
@@ -176,7 +179,7 @@ async def test_a_slave_that_is_promoted_without_its_topics_gets_them_back(
 async def test_a_slave_that_has_not_heard_of_its_promotion_is_not_held_against_itself(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{},"U":{}}}', b'{"topicConfigTable":{"U":{}}}'
     async with beside(answering_group, slave, metadata_put_back=True) as made:
@@ -199,7 +202,7 @@ async def test_a_slave_that_has_not_heard_of_its_promotion_is_not_held_against_i
 async def test_a_new_master_that_refuses_what_it_lacks_is_told_by_name_until_it_has_it(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
     slave.refusal = "no room for it"
@@ -217,8 +220,8 @@ async def test_a_new_master_that_refuses_what_it_lacks_is_told_by_name_until_it_
 async def test_a_topic_that_a_new_master_has_for_itself_is_not_missed(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.metadata_watch.COMPARE_S", 0.02)
-    monkeypatch.setattr("ha_sidecar.roles.metadata_guard.GRACE_MS", 0)
+    monkeypatch.setattr("ha_sidecar.companion.metadata_watch.COMPARE_S", 0.02)
+    monkeypatch.setattr("ha_sidecar.decisions.metadata_comparison.GRACE_MS", 0)
     master, slave = await answering_group.add(), await answering_group.add()
     master.topics, slave.topics = b'{"topicConfigTable":{"T":{}}}', b'{"topicConfigTable":{}}'
     slave.refusal = "The topic[T] is conflict with system topic."
@@ -247,7 +250,7 @@ async def test_a_change_of_master_is_an_event_of_its_epoch(answering_group: Any)
 async def test_a_broker_that_is_gone_is_not_ready_and_its_numbers_end(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha_sidecar.roles.companion.BROKER_FORGET_S", 0.1)
+    monkeypatch.setattr("ha_sidecar.companion.companion.BROKER_FORGET_S", 0.1)
     master = await answering_group.add()
     async with beside(answering_group, master) as made:
         await made.wait_ready(200)
@@ -375,7 +378,7 @@ async def test_a_companion_that_is_stopped_in_the_midst_of_a_failover_ends_when_
                 await successor.wait()
                 ended.append("held to the end")
 
-    monkeypatch.setattr("ha_sidecar.roles.companion.ClientHold", Hold)
+    monkeypatch.setattr("ha_sidecar.companion.companion.ClientHold", Hold)
     nobody = ("127.0.0.1", free_port())
     config = companion_config.CompanionConfig(
         cluster="c", group="g", broker=nobody, controllers=(nobody,), hold_ms=2_000

@@ -15,8 +15,9 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from ha_sidecar.roles import companion_config
-from ha_sidecar.roles.companion_facts import (
+from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.metrics import CompanionMetrics, Known
+from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
     GroupFacts,
     SlaveFacts,
@@ -28,7 +29,6 @@ from ha_sidecar.roles.companion_facts import (
     readiness,
     slaves_by_name,
 )
-from ha_sidecar.roles.companion_metrics import CompanionMetrics, Known
 
 MASTER = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, ())
 SLAVE = BrokerFacts(2, "", False, 3, 800, None, None, ())

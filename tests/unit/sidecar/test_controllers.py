@@ -8,8 +8,8 @@ from controller_core.channel import Connection, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import GetMetaDataResponseHeader
-from ha_sidecar.roles import controllers as module
-from ha_sidecar.roles.controllers import Answering, Controllers, ControllersUnavailableError
+from ha_sidecar.common import controllers as module
+from ha_sidecar.common.controllers import Answering, Controllers, ControllersUnavailableError
 from testkit.scripted_controllers import Said, scripted
 
 HOST = "127.0.0.1"

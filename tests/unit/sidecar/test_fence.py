@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ha_sidecar.roles.fence import Fence, FenceAction, FenceState, Heard
+from ha_sidecar.decisions.fence import Fence, FenceAction, FenceState, Heard
 
 AFTER_MS, STOP_MS = 6_000, 8_500
 WELL = Heard(majority_ms=0, peers_ms=0, is_master=True, named=True)

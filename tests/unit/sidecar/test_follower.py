@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, ReplicaStore, read_epochs
+from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import follower as following_part
-from ha_sidecar.roles.follower import FOLLOWED_FILE
-from ha_sidecar.roles.link import DivergedError
+from ha_sidecar.replica import follower as following_part
+from ha_sidecar.replica.follower import FOLLOWED_FILE
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import Handshake

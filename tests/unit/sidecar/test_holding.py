@@ -12,9 +12,9 @@ from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeIn
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import encode
-from ha_sidecar.roles import held_clients, holding
-from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.holding import acknowledges, is_settled, is_succeeded
+from ha_sidecar.companion import held_clients, holding
+from ha_sidecar.companion.holding import acknowledges, is_settled, is_succeeded
+from ha_sidecar.decisions.broker_facts import GroupFacts
 from testkit.held import BEFORE, V5_2_0, V5_5_0, WITHIN_S, Place, answers, closed, is_held, request
 
 

@@ -13,15 +13,16 @@ from controller_core.channel.asking import Asker
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles import keeping, metadata
-from ha_sidecar.roles.config import ReplicaConfig
-from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.follower import Follower
-from ha_sidecar.roles.keeping import keep_metadata, retain
-from ha_sidecar.roles.metadata import BY_CODE, read
-from ha_sidecar.roles.metrics import Numbers, ReplicaMetrics
-from ha_sidecar.roles.retaining import Retaining
-from ha_sidecar.roles.view import GroupView, Role
+from ha_sidecar.common import metadata
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.common.metadata import BY_CODE, read
+from ha_sidecar.replica import upkeep as keeping
+from ha_sidecar.replica.config import ReplicaConfig
+from ha_sidecar.replica.follower import Follower
+from ha_sidecar.replica.group_view import GroupView, Role
+from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.replica.retention import Retaining
+from ha_sidecar.replica.upkeep import keep_metadata, retain
 from testkit.following import announced
 
 WAIT_S = 30.0

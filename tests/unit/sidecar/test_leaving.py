@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo
-from ha_sidecar.roles import leaving
-from ha_sidecar.roles.leaving import Ending, leave
+from ha_sidecar.companion import leaving
+from ha_sidecar.companion.leaving import Ending, leave
 from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
 

@@ -9,9 +9,9 @@ import pytest
 
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
+from ha_sidecar.common import ha_link as linking
+from ha_sidecar.common.ha_link import HaLink
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import link as linking
-from ha_sidecar.roles.link import HaLink
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import FrameHeader

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha_sidecar.roles.majority import (
+from ha_sidecar.decisions.majority import (
     COUNT_KEPT_S,
     ControllerCount,
     ControllerView,

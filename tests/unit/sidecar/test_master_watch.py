@@ -16,11 +16,11 @@ from controller_core.remoting.headers import (
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
-from ha_sidecar.roles import controllers as controllers_module
-from ha_sidecar.roles import master_watch as module
-from ha_sidecar.roles.controllers import Controllers, ControllersUnavailableError
-from ha_sidecar.roles.master_watch import MasterWatch, check_notice
-from ha_sidecar.roles.view import GroupView, Role
+from ha_sidecar.common import controllers as controllers_module
+from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.replica import master_watch as module
+from ha_sidecar.replica.group_view import GroupView, Role
+from ha_sidecar.replica.master_watch import MasterWatch, check_notice
 from testkit.scripted_controllers import GROUP, HOST, Said, ScriptedController, scripted
 
 EPOCH_MAX = 2**31 - 1

@@ -4,8 +4,8 @@ import pytest
 
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.roles.metadata import BY_CODE
-from ha_sidecar.roles.metadata_guard import (
+from ha_sidecar.common.metadata import BY_CODE
+from ha_sidecar.decisions.metadata_comparison import (
     GRACE_MS,
     GROUPS,
     MetadataGuard,

@@ -10,8 +10,8 @@ from controller_core.channel.asking import Asker
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
-from ha_sidecar.roles import metadata
-from ha_sidecar.roles.config import host_port
+from ha_sidecar.common import metadata
+from ha_sidecar.replica.config import host_port
 from testkit.following import following
 
 

@@ -10,8 +10,8 @@ from controller_core.remoting import frame
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
-from ha_sidecar.roles import held_clients, holding, relaying
-from ha_sidecar.roles.relaying import NOT_ENOUGH_COPIES
+from ha_sidecar.companion import held_clients, holding, relaying
+from ha_sidecar.companion.relaying import NOT_ENOUGH_COPIES
 from testkit.held import V5_2_0, V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 
 

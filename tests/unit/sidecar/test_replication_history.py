@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ha_sidecar.roles.companion_facts import BrokerFacts, SlaveFacts
-from ha_sidecar.roles.replication_history import ENDS_MAX, ReplicationHistory
+from ha_sidecar.decisions.broker_facts import BrokerFacts, SlaveFacts
+from ha_sidecar.decisions.replication_history import ENDS_MAX, ReplicationHistory
 
 SLAVE = SlaveFacts("/10.0.0.7:123", 0, 0, True)
 

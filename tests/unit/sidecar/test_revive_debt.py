@@ -1,6 +1,6 @@
 """What is owed, from looks at a master's offsets and counters."""
 
-from ha_sidecar.roles.revive_debt import Owed, ReviveDebt
+from ha_sidecar.decisions.revive_debt import Owed, ReviveDebt
 
 CONSUMER, OTHER = ("T", "G"), ("U", "H")
 ONE, BOTH = frozenset({CONSUMER}), frozenset({CONSUMER, OTHER})

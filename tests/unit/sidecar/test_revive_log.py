@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ha_sidecar.roles.revive_log import (
+from ha_sidecar.decisions.revive_log import (
     ACK,
     BATCH_ACK,
     CHECKPOINT,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ha_sidecar.roles import revive_watch
-from ha_sidecar.roles.companion_config import CompanionConfig
-from ha_sidecar.roles.companion_facts import BrokerFacts, GroupFacts
-from ha_sidecar.roles.events import EventLog
-from ha_sidecar.roles.revive_watch import ReviveWatch
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.companion import revive_watch
+from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.revive_watch import ReviveWatch
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
 from testkit.revive_broker import ReviveBroker
 
 MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.bodies import SyncStateSet
+from ha_sidecar import cli
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.events import EVENTS_MAX, EventLog
+from ha_sidecar.common.identity import Application, IdentityError, IdentityFiles
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import cli, config
-from ha_sidecar.roles.events import EVENTS_MAX, EventLog
-from ha_sidecar.roles.identity import Application, IdentityError, IdentityFiles
-from ha_sidecar.roles.view import GroupView, Role
+from ha_sidecar.replica import config
+from ha_sidecar.replica.group_view import GroupView, Role
 from testkit.messages import boundaries, log_bytes
 
 TEXTS = {

@@ -11,8 +11,8 @@ from ha_sidecar.commitlog.disk import OsDisk
 from ha_sidecar.commitlog.retention import RetentionRule
 from ha_sidecar.commitlog.room import GO_ON_STEPS, STEP_BYTES_MAX, NoRoomError, Room
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles.link import NO_ROOM, HaLink
-from ha_sidecar.roles.retaining import Retaining
+from ha_sidecar.common.ha_link import NO_ROOM, HaLink
+from ha_sidecar.replica.retention import Retaining
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.ha_by_hand import HandMaster
 from testkit.ha_peers import LinkNotes

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from controller_core.remoting.codes import RequestCode
+from ha_sidecar.cli import main
 from ha_sidecar.commitlog.recovery import walk
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.identity import IDENTITY_FILE, IdentityError
+from ha_sidecar.common.metadata import BY_CODE
+from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import seed as seeding
-from ha_sidecar.roles.cli import main
-from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.config import ConfigError, HostPort
-from ha_sidecar.roles.identity import IDENTITY_FILE, IdentityError
-from ha_sidecar.roles.metadata import BY_CODE
-from ha_sidecar.roles.seed import Seed, SeedError, SeedResult, claim
-from ha_sidecar.roles.seed_config import SeedConfig, from_texts
-from ha_sidecar.roles.seed_source import candidates, find_metadata, find_source
+from ha_sidecar.replica.config import ConfigError, HostPort
+from ha_sidecar.seed import seed as seeding
+from ha_sidecar.seed.config import SeedConfig, from_texts
+from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
+from ha_sidecar.seed.source import candidates, find_metadata, find_source
 from testkit.messages import boundaries, log_bytes
 from testkit.replica import log_prefix_equal
 from testkit.seeds import FILE_BYTES, LOG, SeedMember, config_of

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from ha_sidecar.roles.config import host_port
-from ha_sidecar.roles.seed_config import SeedConfig
-from ha_sidecar.roles.seed_source import find_outlook, find_source
+from ha_sidecar.replica.config import host_port
+from ha_sidecar.seed.config import SeedConfig
+from ha_sidecar.seed.source import find_outlook, find_source
 from testkit.answering_broker import AnsweringBroker
 from testkit.collecting import until
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from ha_sidecar import cli
+from ha_sidecar.cli import main
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.roles import cli
-from ha_sidecar.roles import seed as seeding
-from ha_sidecar.roles.cli import main
-from ha_sidecar.roles.companion_facts import GroupFacts
-from ha_sidecar.roles.config import ConfigError
-from ha_sidecar.roles.identity import IdentityFiles
-from ha_sidecar.roles.seed import Seed, SeedError, SeedResult, claim
-from ha_sidecar.roles.seed_config import SeedConfig, from_texts
-from ha_sidecar.roles.seed_source import Outlook, former_id
+from ha_sidecar.common.identity import IdentityFiles
+from ha_sidecar.decisions.broker_facts import GroupFacts
+from ha_sidecar.replica.config import ConfigError
+from ha_sidecar.seed import seed as seeding
+from ha_sidecar.seed.config import SeedConfig, from_texts
+from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
+from ha_sidecar.seed.source import Outlook, former_id
 from testkit.messages import log_bytes
 from testkit.replica import log_prefix_equal
 from testkit.seeds import FILE_BYTES, LOG, SeedMember, config_of

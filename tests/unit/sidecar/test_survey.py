@@ -9,9 +9,9 @@ import pytest
 from controller_core.channel.asking import AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.roles.migration_cli import _asked
-from ha_sidecar.roles.permission import Permission, permit
-from ha_sidecar.roles.survey import Unread, survey, surveyed, unread
+from ha_sidecar.migration.cli import _asked
+from ha_sidecar.migration.permission import Permission, permit
+from ha_sidecar.migration.survey import Unread, survey, surveyed, unread
 from testkit.ports import free_port
 from testkit.surveyed_broker import SurveyedBroker
 

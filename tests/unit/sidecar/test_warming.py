@@ -11,9 +11,9 @@ from controller_core.remoting.client_headers import SendMessageRequestHeaderV2
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
+from ha_sidecar.companion import warming
+from ha_sidecar.companion.warming import warm
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.roles import warming
-from ha_sidecar.roles.warming import warm
 from ha_sidecar.transfer import codec
 from testkit.ports import free_port
 

@@ -1,0 +1,283 @@
+"""The command `ha-sidecar`: the processes beside and in place of brokers, and tools for a store nobody has open.
+
+    ha-sidecar replica ...              run a log-only replica until SIGTERM
+    ha-sidecar companion ...            show what a broker does not say, until SIGTERM
+    ha-sidecar handover ...             if the broker is master, hand over to another; exit status 1 if that failed
+    ha-sidecar seed ...                 fill an empty broker's store before the broker starts
+    ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
+    ha-sidecar epochs DIR               its epoch list, as JSON
+    ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
+    ha-sidecar survey, permission, adopt   what a migration has done (`migration_cli`)
+
+Exit status: 0 done, 1 damage found or the work failed, 2 wrong use.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
+from ha_sidecar.commitlog.layout import LogLayoutError
+from ha_sidecar.commitlog.records import RecordKind
+from ha_sidecar.commitlog.recovery import walk
+from ha_sidecar.commitlog.store import (
+    ReplicaStore,
+    StoreError,
+    existing_layout,
+    lock_store,
+    read_epochs,
+    write_epochs,
+)
+from ha_sidecar.common.ha_link import DivergedError
+from ha_sidecar.common.identity import IdentityError
+from ha_sidecar.companion import config as companion_config
+from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
+from ha_sidecar.epoch import EpochFileError, EpochList
+from ha_sidecar.migration.cli import add_commands
+from ha_sidecar.replica import config as settings
+from ha_sidecar.seed import config as seed_config
+from ha_sidecar.seed.seed import Seed, SeedError, claim
+from ha_sidecar.seed.source import Outlook, find_metadata, find_outlook, find_source
+
+SWITCH_S = 0.0005
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except settings.ConfigError as error:
+        sys.stderr.write(f"ha-sidecar: {error}\n")
+        return 2
+    except (
+        LogLayoutError,
+        StoreError,
+        EpochFileError,
+        IdentityError,
+        CommitLogUsageError,
+        DivergedError,
+        HandoverError,
+        SeedError,
+    ) as error:
+        sys.stderr.write(f"ha-sidecar: {type(error).__name__}: {error}\n")
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ha-sidecar", description="AutoSwitchHA for RocketMQ brokers.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, keys, text in (
+        ("replica", _replica, settings.KEYS, "run a log-only replica of a broker group"),
+        ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
+        ("seed", _seed, seed_config.KEYS, "fill an empty broker's store before the broker starts"),
+        ("handover", _handover, companion_config.KEYS, "hand the broker's mastership over before it stops"),
+    ):
+        process = commands.add_parser(name, help=text)
+        process.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
+        for key in keys:
+            process.add_argument(f"--{key.replace('_', '-')}", dest=key)
+        process.set_defaults(run=run, keys=keys)
+    for name, run, text in (
+        ("verify", _verify, "check every record of a store"),
+        ("epochs", _epochs, "print a store's epoch list"),
+        ("truncate", _truncate, "cut a store's log and epoch list"),
+    ):
+        tool = commands.add_parser(name, help=text)
+        tool.add_argument("directory", type=Path)
+        tool.add_argument(
+            "--mapped-file-bytes", type=int, help="length of a log file, if none is there to tell"
+        )
+        if name == "truncate":
+            tool.add_argument("--to", type=int, required=True, help="offset at which the log is to end")
+        tool.set_defaults(run=run)
+    add_commands(commands)
+    return parser
+
+
+def _texts(options: argparse.Namespace) -> Mapping[str, str]:
+    texts = settings.read_file(options.config_file, options.keys) if options.config_file else {}
+    texts.update({key: getattr(options, key) for key in options.keys if getattr(options, key) is not None})
+    return texts
+
+
+def _replica(options: argparse.Namespace) -> int:
+    config = settings.from_texts(_texts(options))
+    _log_to_stderr()
+    refuse_above = config.disk_refuse_percent / 100
+    store = ReplicaStore(config.store, config.mapped_file_bytes, refuse_above=refuse_above)
+    log = store.log
+    _log.info("log [%d, %d), %s, %s", log.min_offset, log.max_offset, store.epochs, store.recovered)
+    try:
+        asyncio.run(_replicate(config, store))
+    except OSError as error:
+        # What the disk holds after a failed sync is unknown to this process; a fresh one recovers it.
+        _log.critical("stopping: %s", error)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            store.close()
+    return 0
+
+
+def _companion(options: argparse.Namespace) -> int:
+    config = companion_config.from_texts(_texts(options), serves=True)
+    _log_to_stderr()
+    # A thread that waits for the broker's end waits for the interpreter too: by default up to 5 ms, which is all that clients give.
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        asyncio.run(_accompany(config))
+    except OSError as error:
+        _log.critical("stopping: %s", error)
+        return 1
+    return 0
+
+
+def _handover(options: argparse.Namespace) -> int:
+    config = companion_config.from_texts(_texts(options), serves=False)
+    _log_to_stderr()
+    _print(asdict(asyncio.run(_hand_over(config))))
+    return 0
+
+
+def _seed(options: argparse.Namespace) -> int:
+    config = seed_config.from_texts(_texts(options))
+    _log_to_stderr()
+    if config.advertise and not _outlook(config).known:
+        _print({"seeded": False, "reason": f"the controllers know no group {config.group}: it begins"})
+        return 0
+    nothing = claim(config)
+    if nothing is not None:
+        _print({"seeded": False, "reason": nothing})
+        return 0
+    store = ReplicaStore(config.store, config.mapped_file_bytes)
+    try:
+        seed = Seed(
+            config,
+            store,
+            lambda: find_source(config),
+            lambda: find_metadata(config),
+            lambda: _former_id(config),
+        )
+        _print(asdict(seed.run()))
+    except OSError as error:
+        _log.critical("stopping: %s", error)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            store.close()
+    return 0
+
+
+def _outlook(config: seed_config.SeedConfig) -> Outlook:
+    """Return what the controllers say of the group; wait for their answer, as a guess could cost the store its former id.
+
+    Raises:
+        SeedError: nobody answered, `attempts` times.
+    """
+    for _ in range(config.attempts):
+        if (outlook := find_outlook(config)) is not None:
+            return outlook
+        _log.warning("no controller answers")
+    raise SeedError(f"no controller answered {config.attempts} times: what this store had been is not known")
+
+
+def _former_id(config: seed_config.SeedConfig) -> int:
+    return _outlook(config).former_id if config.reclaim else 0
+
+
+async def _replicate(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
+    # Imported here: an HTTP server takes longer to load than a small log to seed, and only those that serve need it.
+    from ha_sidecar.replica.replica import Replica
+
+    await _until_signal(Replica(config, store).run())
+
+
+async def _accompany(config: companion_config.CompanionConfig) -> None:
+    from ha_sidecar.companion.companion import Companion
+
+    await _until_signal(Companion(config).run())
+
+
+async def _hand_over(config: companion_config.CompanionConfig) -> HandoverResult:
+    return await Handover(config).run()
+
+
+async def _until_signal(work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    layout = existing_layout(options.directory, options.mapped_file_bytes)
+    found = walk(layout)
+    damaged = found.end.stopped_by.kind is RecordKind.DAMAGED
+    _print(
+        {
+            "directory": str(layout.directory),
+            "file_bytes": layout.file_bytes,
+            "files": len(layout.starts()),
+            "min_offset": found.end.min_offset,
+            "max_offset": found.end.max_offset,
+            "messages": found.messages,
+            "message_bytes": found.bytes_in_messages,
+            "epochs": _pairs(read_epochs(options.directory)),
+            "end": found.end.stopped_by.kind.value,
+            "first_damage": {"offset": found.end.max_offset, "problem": found.end.stopped_by.problem}
+            if damaged
+            else None,
+        }
+    )
+    return 1 if damaged else 0
+
+
+def _epochs(options: argparse.Namespace) -> int:
+    _print({"epochs": _pairs(read_epochs(options.directory))})
+    return 0
+
+
+def _truncate(options: argparse.Namespace) -> int:
+    lock_fd = lock_store(options.directory)
+    try:
+        log, _ = CommitLog.open(existing_layout(options.directory, options.mapped_file_bytes))
+        from_offset = log.max_offset
+        if not log.can_cut_at(options.to):
+            raise CommitLogUsageError(
+                f"no record starts at {options.to} of [{log.min_offset}, {from_offset})"
+            )
+        log.truncate(options.to)
+        log.close()
+        epochs = read_epochs(options.directory).starting_up_to(options.to)
+        write_epochs(options.directory, epochs)
+    finally:
+        os.close(lock_fd)
+    _print({"from_offset": from_offset, "max_offset": options.to, "epochs": _pairs(epochs)})
+    return 0
+
+
+def _pairs(epochs: EpochList) -> list[dict[str, int]]:
+    return [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in epochs]
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -1,0 +1,330 @@
+"""The sidecar's side of the controllers: one lasting connection to each, and calls to whoever leads.
+
+To a controller a closed connection is a dead replica, so each connection is opened once and kept; heartbeats go over
+all of them, which is what lets a follower take over with a live table.
+
+`ask` is for questions whose answer moves something: which master the replica follows, where the companion relays sends, whether the fence
+closes. No single controller decides the answer (see `majority`):
+
+1. All controllers are asked who leads (1005), and the leader known so far is asked the question at the same time.
+2. If a majority names that leader, its answer counts: one round trip. If a majority names another one, that one is asked. For
+   `VOUCHED_S` after that the leader is asked alone.
+3. If the leader's address is not one of ours, all are asked the question, and the answer that a majority gives counts.
+4. Otherwise `ask` raises `ControllersUnavailableError`.
+
+So one controller that lies, or that was deposed, can neither invent an answer nor keep the answers of the others from being heard. One
+case remains: a process that takes over the leader's address answers until the other controllers elect another leader.
+
+`call` is for requests that change something at the controllers. They go to the leader that a majority named last.
+
+Source: ReplicasManager.sendHeartbeatToController, updateControllerMetadata 5.4.0.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from controller_core.channel import ChannelError, Connection, connect
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.headers import GetMetaDataResponseHeader
+from ha_sidecar.decisions.majority import (
+    ControllerCount,
+    ControllerView,
+    Leader,
+    address_of,
+    majority_of,
+    named_leader,
+)
+
+CONNECT_TIMEOUT_S: Final = 1.0
+RECONNECT_S: Final = 0.2
+RECONNECT_MAX_S: Final = 1.0
+"""Between two tries at a controller that stays away: the list may name controllers that are not there yet."""
+CALL_TIMEOUT_S: Final = 2.0
+"""Below the 3 s in which Java's clients give a connection up."""
+LEADER_TIMEOUT_S: Final = 0.5
+CALL_ATTEMPTS_MAX: Final = 3
+VOUCHED_S: Final = 0.2
+"""How long a leader counts as named by a majority, over the same connection: a thousand replicas may ask 50 times a second."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class ControllersUnavailableError(Exception):
+    """No controller answered as the leader; try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How many controllers answered, of how many that there are."""
+
+    count: int
+    of: int
+
+    @property
+    def is_majority(self) -> bool:
+        """Whether most of them answered."""
+        return 2 * self.count > self.of
+
+
+class Controllers:
+    """All controllers of the cluster."""
+
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], on_connected: Callable[[Connection], None] | None = None
+    ) -> None:
+        """Name them; `on_connected` is called with each connection as it opens."""
+        self._addresses: Final = tuple(addresses)
+        self._on_connected: Final = on_connected
+        self._open: Final[dict[str, Connection]] = {}
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+        self._leader: str | None = None
+        self._vouched: Connection | None = None
+        self._vouched_until_s = 0.0
+        self._count: Final = ControllerCount(len(self._addresses))
+        self._of = len(self._addresses)
+        self._untried: Final = {f"{host}:{port}" for host, port in self._addresses}
+        self._all_tried: Final = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to hold a connection to each."""
+        self._tasks.extend(asyncio.create_task(self._hold(host, port)) for host, port in self._addresses)
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._open.values()):
+            connection.close()
+
+    def send_to_all(self, command: RemotingCommand) -> int:
+        """Send a oneway request to each open connection; return how many there were."""
+        sent = 0
+        for connection in list(self._open.values()):
+            with contextlib.suppress(ChannelError):
+                connection.send_oneway(command)
+                sent += 1
+        return sent
+
+    async def call(self, command: RemotingCommand) -> RemotingCommand:
+        """Send a request to the leader and return its answer, whatever its code but "not leader".
+
+        Raises:
+            ControllersUnavailableError: nobody answered as the leader.
+        """
+        problem = "no connection is open"
+        for _ in range(CALL_ATTEMPTS_MAX):
+            connection = await self._leader_connection()
+            if connection is None:
+                break
+            try:
+                answer = await connection.call(command, CALL_TIMEOUT_S)
+            except ChannelError as error:
+                problem = str(error)
+            else:
+                if _leads(answer):
+                    return answer
+                problem = f"{connection.peer} does not lead"
+            self._leader = None
+        raise ControllersUnavailableError(problem)
+
+    async def ask(self, question: RemotingCommand) -> RemotingCommand:
+        """Return the answer that a majority of the controllers vouches for, whatever its code but "not leader".
+
+        Raises:
+            ControllersUnavailableError: no majority vouches for an answer.
+        """
+        await self._wait_tried()
+        problem = "no connection is open"
+        for _ in range(CALL_ATTEMPTS_MAX):
+            if not self._open:
+                break
+            try:
+                answer = await self._ask_once(question)
+            except ChannelError as error:
+                problem = str(error)
+            else:
+                if answer is not None and _leads(answer):
+                    return answer
+                problem = "no majority of the controllers vouches for an answer"
+            self._leader = None
+        raise ControllersUnavailableError(problem)
+
+    async def _ask_once(self, question: RemotingCommand) -> RemotingCommand | None:
+        guess = self._leader
+        guessed = self._open.get(guess or "")
+        if guessed is not None and guessed is self._vouched and _now_s() < self._vouched_until_s:
+            return await guessed.call(question, CALL_TIMEOUT_S)
+        early = None if guessed is None else asyncio.ensure_future(guessed.call(question, CALL_TIMEOUT_S))
+        try:
+            address = await self._find_leader()
+            if early is not None and address == guess:
+                return await early
+            connection = self._open.get(address or "")
+            if connection is not None:
+                return await connection.call(question, CALL_TIMEOUT_S)
+            return await self._equal_answer(question)
+        finally:
+            if early is not None:
+                early.cancel()
+                await asyncio.gather(early, return_exceptions=True)
+
+    async def _equal_answer(self, question: RemotingCommand) -> RemotingCommand | None:
+        """Ask all; return the answer that a majority gives as soon as it has, None if it does not."""
+
+        async def tell(connection: Connection) -> RemotingCommand:
+            return await connection.call(question, CALL_TIMEOUT_S)
+
+        def found(answers: Mapping[str, RemotingCommand]) -> RemotingCommand | None:
+            contents = {_content(answer): answer for answer in answers.values()}
+            given = [_content(answer) for answer in answers.values() if _leads(answer)]
+            content = majority_of(given, self._of)
+            return None if content is None else contents[content]
+
+        return found(await self._ask_all(tell, lambda answers: found(answers) is not None))
+
+    def forget_leader(self) -> None:
+        """Ask anew who leads before the next call: what the one that was taken for it answered was of no use."""
+        self._leader = None
+
+    async def count_answering(self, timeout_s: float) -> Answering:
+        """Ask every controller who leads; return how many answered in time, whatever they said.
+
+        Of how many, they say themselves: the list that was given here may name some that do not run yet. Where they differ, the
+        largest counts, the number that a majority told last included: more must be heard for a majority then, not fewer.
+        """
+        views = await self._views(timeout_s, lambda _: False)
+        told = [view.count or len(self._addresses) for view in views.values()]
+        known = self._count.known(_now_s())
+        return Answering(len(told), max(*told, known) if told else known or len(self._addresses))
+
+    async def _leader_connection(self) -> Connection | None:
+        known = self._open.get(self._leader or "")
+        if known is not None:
+            return known
+        await self._wait_tried()
+        connection = self._open.get(await self._find_leader() or "")
+        # Any controller of this project forwards to its leader, whatever address that one goes by.
+        return connection or next(iter(self._open.values()), None)
+
+    async def _find_leader(self) -> str | None:
+        """Return the address of the leader that a majority names, as soon as it does; None if it does not.
+
+        All that are connected are heard first until a majority has told how many controllers exist, and where controllers know each
+        other by other addresses than ours: which one claims to lead cannot be told from a part of the answers.
+        """
+        known = self._count.known(_now_s())
+
+        def is_enough(views: Mapping[str, ControllerView]) -> bool:
+            leader = named_leader(views, known) if known else None
+            return leader is not None and leader.address in self._open
+
+        views = await self._views(LEADER_TIMEOUT_S, is_enough)
+        self._of = self._count.learn([view.count for view in views.values()], _now_s())
+        leader = named_leader(views, self._of)
+        self._leader = None if leader is None else address_of(leader, views, self._open)
+        self._vouched, self._vouched_until_s = self._open.get(self._leader or ""), _now_s() + VOUCHED_S
+        return self._leader
+
+    async def _views(
+        self, timeout_s: float, is_enough: Callable[[Mapping[str, ControllerView]], bool]
+    ) -> Mapping[str, ControllerView]:
+        async def view(connection: Connection) -> ControllerView:
+            request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+            return _view(await connection.call(request, timeout_s))
+
+        return await self._ask_all(view, is_enough)
+
+    async def _ask_all(
+        self, ask: Callable[[Connection], Awaitable[T]], is_enough: Callable[[Mapping[str, T]], bool]
+    ) -> dict[str, T]:
+        """Ask over all open connections at once; return what came, by address, as soon as it is enough."""
+
+        async def one(address: str, connection: Connection) -> tuple[str, T] | None:
+            try:
+                return address, await ask(connection)
+            except ChannelError:
+                return None
+
+        answers: dict[str, T] = {}
+        tasks = [asyncio.ensure_future(one(*item)) for item in list(self._open.items())]
+        try:
+            for task in asyncio.as_completed(tasks):
+                answered = await task
+                if answered is not None:
+                    answers[answered[0]] = answered[1]
+                    if is_enough(answers):
+                        break
+        finally:
+            for open_task in tasks:
+                open_task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return answers
+
+    async def _wait_tried(self) -> None:
+        """Wait until each address was dialled once, so that the first to be connected is not taken for all."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._all_tried.wait()
+
+    def _note_tried(self, address: str) -> None:
+        self._untried.discard(address)
+        if not self._untried:
+            self._all_tried.set()
+
+    async def _hold(self, host: str, port: int) -> None:
+        address = f"{host}:{port}"
+        pause_s = RECONNECT_S
+        while True:
+            try:
+                connection = await connect(host, port, CONNECT_TIMEOUT_S)
+            except ChannelError as error:
+                _log.debug("controller %s: %s", address, error)
+                self._note_tried(address)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECONNECT_MAX_S)
+                continue
+            pause_s = RECONNECT_S
+            self._open[address] = connection
+            self._note_tried(address)
+            try:
+                if self._on_connected is not None:
+                    self._on_connected(connection)
+                await connection.wait_closed()
+            finally:
+                self._open.pop(address, None)
+                connection.close()
+            await asyncio.sleep(RECONNECT_S)
+
+
+def _view(answer: RemotingCommand) -> ControllerView:
+    """Read the answer to 1005; one that cannot be read names nobody."""
+    try:
+        header = GetMetaDataResponseHeader.from_ext(answer.ext)
+    except RemotingProtocolError:
+        return ControllerView(0, None)
+    leader = Leader(header.controller_leader_id or None, header.controller_leader_address or None)
+    count = len([peer for peer in re.split("[;,]", header.peers or "") if peer])
+    return ControllerView(count, leader if leader.id or leader.address else None, header.is_leader)
+
+
+def _leads(answer: RemotingCommand) -> bool:
+    return answer.code != ResponseCode.CONTROLLER_NOT_LEADER
+
+
+def _content(answer: RemotingCommand) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+    """Return what two equal answers have in common; remarks are words for a person."""
+    return answer.code, tuple(sorted((answer.ext or {}).items())), bytes(answer.body)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

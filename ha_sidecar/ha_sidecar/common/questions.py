@@ -1,0 +1,69 @@
+"""The questions that companion, handover, seed and log replica ask: a broker what it is, the controllers what they say of its group.
+
+Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
+"""
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import refusal
+from controller_core.remoting.bodies import BrokerReplicasInfo, EpochEntryCache, HARuntimeInfo, encode_names
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.routes import KVTable
+from ha_sidecar.common.controllers import Controllers
+from ha_sidecar.decisions.broker_facts import (
+    BrokerFacts,
+    GroupFacts,
+    announced_address,
+    broker_facts,
+    group_facts,
+)
+
+
+class UnknownGroupError(AskError):
+    """The controllers answered, and know no such group."""
+
+
+async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
+    """Return what a broker says of itself; a master is asked for its address too, unless that is known.
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+    status = HARuntimeInfo.decode((await asker.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+    table = KVTable.decode((await asker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+    if not cache.broker_id and not known_address:
+        settings = await asker.ask(RequestCode.GET_BROKER_CONFIG)
+        known_address = announced_address(settings.body.decode(errors="replace"))
+    return broker_facts(cache, status, table, known_address)
+
+
+async def ask_log_end(asker: Asker) -> tuple[int, int]:
+    """Return the last epoch of a broker's or log replica's log, 0 if it has none, and its end offset.
+
+    Raises:
+        AskError: it does not answer.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    cache = EpochEntryCache.decode((await asker.ask(RequestCode.GET_BROKER_EPOCH_CACHE)).body)
+    return max((entry.epoch for entry in cache.epoch_list), default=0), cache.max_offset
+
+
+async def ask_group(controllers: Controllers, group: str) -> GroupFacts:
+    """Return what a majority of the controllers vouches for of a group.
+
+    Raises:
+        ControllersUnavailableError: no majority vouches for an answer.
+        UnknownGroupError: they know no such group.
+        AskError: the leader refused.
+        RemotingProtocolError: its answer cannot be read.
+    """
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names([group]))
+    answer = await controllers.ask(request)
+    if answer.code != ResponseCode.SUCCESS:
+        raise AskError(refusal("request 1006", answer), answer.code)
+    info = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(group)
+    if info is None:
+        raise UnknownGroupError(f"the controllers do not know group {group}")
+    return group_facts(info)

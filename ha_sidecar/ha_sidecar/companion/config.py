@@ -1,0 +1,116 @@
+"""Settings of a broker's companion and of its handover: the same file serves both commands.
+
+The form of file and command line is that of the replica, see `config`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from ha_sidecar.replica.config import HostPort, host_port, host_ports, number, require, require_keys
+
+POLL_INTERVAL_MS_MIN: Final = 50
+HOLD_MS_MIN: Final = 500
+HOLD_MS_MAX: Final = 2_500
+"""A send may take 3 s by a client's default, and a broker's process needs its port again as soon as it starts."""
+
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionConfig:
+    """One broker's companion.
+
+    Attributes:
+        cluster: brokerClusterName of the group.
+        group: brokerName of the group.
+        broker: the broker's remoting address, as it is reached from here.
+        controllers: all controllers of the cluster.
+        broker_ha: the broker's HA port, greeted once while it is a slave (see `warming`); None: it is not.
+        http: where metrics, probes and events are served; a handover needs none.
+        name_servers: asked by a handover until they list the new master; none are asked if empty.
+        namespace: Kubernetes namespace, for events.
+        poll_interval_ms: between two looks at the broker and at the controllers.
+        fence: whether the broker is kept from taking writes while another may be elected unheard.
+        fence_after_ms: silence of controllers and members after which it is; below the brokers' heartbeat time-out
+            (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
+        fence_stop_ms: silence after which a broker that cannot be told is stopped.
+        fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
+        metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
+        broker_metrics: address of the broker's metrics; the companion reads there which messages of POP consumers the broker
+            refused to revive, and puts their checkpoints back (see `revive_watch`). None: it does not.
+        hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for not at all;
+            only where the master's address is moved to the successor's pod, and below a broker's time to start.
+        hold_port: where clients may wait for the end of a master that is about to be killed (see `waiting`), 0 for nowhere; only where
+            the master's address leads there as soon as its pod is to go.
+        deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
+    """
+
+    cluster: str
+    group: str
+    broker: HostPort
+    controllers: tuple[HostPort, ...]
+    http: HostPort | None = None
+    broker_ha: HostPort | None = None
+    name_servers: tuple[HostPort, ...] = ()
+    namespace: str = ""
+    poll_interval_ms: int = 1_000
+    fence: bool = False
+    fence_after_ms: int = 6_000
+    fence_stop_ms: int = 8_500
+    fence_stop_command: str = ""
+    metadata_put_back: bool = False
+    broker_metrics: HostPort | None = None
+    hold_ms: int = 0
+    hold_port: int = 0
+    deadline_s: int = 20
+
+    def __post_init__(self) -> None:
+        """Check ranges; raise `ConfigError`."""
+        require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
+        require(len(self.controllers) > 0, "controllers: at least one is needed")
+        require(
+            self.poll_interval_ms >= POLL_INTERVAL_MS_MIN,
+            f"poll-interval-ms {self.poll_interval_ms}: at least {POLL_INTERVAL_MS_MIN}",
+        )
+        require(
+            0 < self.fence_after_ms < self.fence_stop_ms,
+            f"fence-after-ms {self.fence_after_ms}: below fence-stop-ms {self.fence_stop_ms}",
+        )
+        require(
+            self.hold_ms == 0 or HOLD_MS_MIN <= self.hold_ms <= HOLD_MS_MAX,
+            f"hold-ms {self.hold_ms}: 0, or {HOLD_MS_MIN} to {HOLD_MS_MAX}",
+        )
+        require(0 <= self.hold_port <= PORT_MAX, f"hold-port {self.hold_port}: 0 to {PORT_MAX}")
+        require(not self.hold_port or self.hold_ms > 0, f"hold-port {self.hold_port}: only with hold-ms")
+        require(self.deadline_s >= 1, f"deadline-s {self.deadline_s}: at least 1")
+
+
+KEYS: Final = tuple(field.name for field in fields(CompanionConfig))
+REQUIRED_KEYS: Final = ("cluster", "group", "broker", "controllers")
+
+
+def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
+    """Build the settings from texts by key (with underscores); `serves` makes `http` a required one.
+
+    Raises:
+        ConfigError: names what is missing or wrong.
+    """
+    require_keys(texts, (*REQUIRED_KEYS, "http") if serves else REQUIRED_KEYS)
+    values = {key: _parse(key, text) for key, text in texts.items()}
+    return CompanionConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+
+
+def _parse(key: str, text: str) -> object:
+    match key:
+        case "controllers" | "name_servers":
+            return host_ports(text)
+        case "broker" | "broker_ha" | "broker_metrics" | "http":
+            return host_port(text)
+        case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
+            return number(key, text)
+        case "fence" | "metadata_put_back":
+            require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
+            return text == "true"
+        case _:
+            return text

@@ -1,0 +1,354 @@
+"""The clients of a dead master and what they asked: sends go to the successor, the rest is answered with one thing, go away.
+
+From 5.3.2 on, a client that is answered GO_AWAY dials the same address anew and asks there again, within the same try and
+without a word to the application: brokers say it while they shut down. An older client would take it for an error. It has its
+connection closed instead, which costs it one of its three tries.
+
+Why the answer matters more than the tries: when a connection ends, `NettyRemotingClient` fails what was asked over it only
+if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over: so its
+source reads, and senders did wait for 3 s in 2 of 12 faults while held connections were closed.
+
+What brokers and controllers ask each other comes from no client: a companion asks who is master where clients come to, a log
+replica asks the new master for its HA address, and by the old route both still come here. They are disconnected at once, so that
+they ask anew: a log replica that was held came back to its master 1.4 s late, and nothing could be acknowledged until then.
+
+What is to be stored waits for a successor with a copy only, and is carried there (`relaying`). So an older client loses no try
+either, for what it sends: it is disconnected when its sends are answered.
+
+A one-way send belongs to no connection once it has come: its client expects no answer, and may end before it is carried. What is
+not carried when the hold ends, or is not answered by then, is counted as lost. Other one-way requests are dropped: clients repeat them
+(offsets, every 5 s), or the next master asks for them (the end of a transaction).
+
+What a client sent ends at most that client, whatever it was: an exception that nobody expects is logged, and the others are
+held on.
+
+Never: carries out a request, holds more than its bounds allow.
+
+Source: NettyRemotingClient.invokeImpl, NettyRemotingAbstract.processRequestCommand 5.3.2 to 5.5.0.
+"""
+
+import contextlib
+import functools
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
+from controller_core.remoting.frame import FrameDecoder, encode
+from ha_sidecar.companion.relaying import SENDS, Relay, size_bytes
+from ha_sidecar.replica.config import HostPort
+
+RECEIVE_BYTES: Final = 1 << 16
+CLIENTS_MAX: Final = 4096
+HELD_BYTES_MAX: Final = 32 << 20
+"""A companion has little memory; who comes on top of these is disconnected."""
+WAKES_MAX: Final = 16
+MEMBERS_CODES: Final = range(900, 1100)
+"""What brokers, log replicas and controllers ask each other; RequestCode.java has nothing of a client's there."""
+VERSION_V5_3_1: Final = 475
+"""MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
+
+_log = logging.getLogger(__name__)
+
+
+class HeldClient:
+    """One connection of a client."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take the connection, which is read without waiting from here on."""
+        connection.setblocking(False)
+        self._connection: Final = connection
+        self._decoder: Final = FrameDecoder()
+        self._sends: list[RemotingCommand] = []
+        self._oneways: list[RemotingCommand] = []
+        self._relayed = 0
+        self._goodbyes = bytearray()
+        self._answers = bytearray()
+        self._can_go = True
+        self._others_go = self._all_go = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
+        waiting = sum(map(size_bytes, self._sends))
+        return self._decoder.held_bytes + waiting + len(self._goodbyes) + len(self._answers)
+
+    def read(self) -> bool:
+        """Take in what came; False if the connection is of no use any more."""
+        try:
+            data = self._connection.recv(RECEIVE_BYTES)
+            commands = self._decoder.feed(data)
+        except BlockingIOError:
+            return True
+        except (OSError, RemotingProtocolError):
+            return False
+        for command in commands:
+            if command.code in MEMBERS_CODES:
+                return False
+            if command.is_response:
+                continue
+            if command.is_oneway:
+                if command.code in SENDS:
+                    self._oneways.append(command)
+                continue
+            self._can_go = self._can_go and command.version > VERSION_V5_3_1
+            if command.code in SENDS and not self._all_go:
+                self._sends.append(command)
+            else:
+                self._goodbyes += _goodbye(command)
+        return bool(data) and self._told()
+
+    def take_oneways(self) -> list[RemotingCommand]:
+        """Return the one-way sends that came; they are the taker's from now on."""
+        oneways, self._oneways = self._oneways, []
+        return oneways
+
+    def take_sends(self) -> list[RemotingCommand]:
+        """Return the sends that wait, to be carried to the successor; each is to be answered, or the client dropped."""
+        sends, self._sends = self._sends, []
+        self._relayed += len(sends)
+        return sends
+
+    def answer(self, answer: RemotingCommand) -> bool:
+        """Hand it what the successor answered to one send; False if the connection is of no use any more."""
+        self._relayed -= 1
+        try:
+            self._answers += encode(answer)
+        except RemotingUsageError as error:
+            _log.warning("an answer of the successor cannot be handed on: %s", error)
+            return False
+        return self._told()
+
+    def send_others_away(self) -> bool:
+        """Answer from now on all that is no send; False if the connection is of no use any more."""
+        self._others_go = True
+        return self._told()
+
+    def send_away(self) -> bool:
+        """Answer from now on all that is not on its way already; False if the connection is of no use any more."""
+        self._others_go = self._all_go = True
+        for command in self._sends:
+            self._goodbyes += _goodbye(command)
+        self._sends.clear()
+        return self._told()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def _told(self) -> bool:
+        """Write what may be said; False if the client does not take it, or is to go and does not know that answer."""
+        is_to_go = self._all_go or (self._others_go and bool(self._goodbyes))
+        if self._can_go and self._others_go:
+            self._answers += self._goodbyes
+            self._goodbyes.clear()
+        with contextlib.suppress(OSError):
+            if not self._answers or self._connection.send(self._answers) == len(self._answers):
+                self._answers.clear()
+                return self._can_go or not is_to_go or self._relayed + len(self._sends) > 0
+        return False
+
+
+def _goodbye(command: RemotingCommand) -> bytes:
+    return encode(
+        RemotingCommand.response_to(command, ResponseCode.GO_AWAY, remark="another broker is master")
+    )
+
+
+def _illegal(command: RemotingCommand) -> RemotingCommand:
+    remark = "send cannot be carried to the new master: its frame is longer than the bound once its header is written as Java writes it"
+    return RemotingCommand.response_to(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+
+
+class HeldClients:
+    """All connections that are held at a broker's ports; for one thread.
+
+    Attributes:
+        taken: connections that ever came.
+        relayed: sends that were carried to the successor, one-way sends included.
+        oneways: one-way sends that came.
+        oneways_answered: those of them that the successor answered.
+    """
+
+    def __init__(self, listeners: Sequence[socket.socket], woken: socket.socket) -> None:
+        """Take the ports, and what tells the thread to look up from them; all stay the caller's."""
+        self.taken = self.relayed = self.oneways = self.oneways_answered = 0
+        self._oneways: list[RemotingCommand] = []
+        self._woken: Final = woken
+        self._connections: Final[dict[HeldClient, socket.socket]] = {}
+        self._held_bytes = 0
+        self._relay: Relay[HeldClient] | None = None
+        self._selector: Final = selectors.DefaultSelector()
+        for listener in listeners:
+            self._selector.register(listener, selectors.EVENT_READ, listener)
+        self._selector.register(woken, selectors.EVENT_READ)
+
+    @property
+    def is_relaying(self) -> bool:
+        """Whether sends are carried to the successor now."""
+        return self._relay is not None
+
+    def serve(self, until_s: float) -> bool:
+        """Take connections and what they ask until `until_s` on the monotonic clock, or until woken, which is then said."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._relay is not None:
+                left_s = self._again_within(left_s, self._relay)
+            for key, _ in self._selector.select(left_s):
+                if key.fileobj is self._woken:
+                    self._woken.recv(WAKES_MAX)
+                    return True
+                self._attend(key.data)
+        return False
+
+    def _attend(self, data: object) -> None:
+        """Do what is to be done where something is ready; it may have been lost or dropped in this very turn."""
+        if isinstance(data, socket.socket):
+            self._accept(data)
+        elif isinstance(data, Relay):
+            if data is self._relay:
+                self._hand_on(data)
+        elif isinstance(data, HeldClient) and data in self._connections:
+            self._read(data)
+
+    def relay_to(self, successor: HostPort) -> None:
+        """Carry the sends that wait, and those that come, to the new master; nothing new if that is done already."""
+        if self._relay is not None:
+            return
+        try:
+            self._relay = Relay(successor, self._selector)
+        except OSError as error:
+            _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
+            return
+        self._held_bytes -= sum(map(size_bytes, self._oneways))
+        oneways, self._oneways = self._oneways, []
+        self._carry_oneways(self._relay, oneways)
+        for client in list(self._connections):
+            self._carry(client)
+
+    def send_away(self, *, sends_too: bool) -> None:
+        """Answer all that was not answered yet; sends only if that is said, as the relay carries them."""
+        for client in list(self._connections):
+            self._use(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
+
+    def close(self) -> None:
+        """Disconnect everybody."""
+        if self._relay is not None:
+            self._relay.close()
+        for client in list(self._connections):
+            self._drop(client)
+        self._selector.close()
+
+    def _again_within(self, left_s: float, relay: Relay[HeldClient]) -> float:
+        """Ask again what was refused, if it is time; return for how long to wait, in seconds."""
+        with self._without_it_if_lost(relay):
+            relay.ask_again()
+        return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection = listener.accept()[0]
+        except OSError:  # it has left again
+            return
+        self.taken += 1
+        if len(self._connections) == CLIENTS_MAX:
+            connection.close()
+            return
+        client = HeldClient(connection)
+        self._connections[client] = connection
+        self._selector.register(connection, selectors.EVENT_READ, client)
+
+    def _read(self, client: HeldClient) -> None:
+        self._use(client, HeldClient.read)
+        for command in client.take_oneways():
+            self._take_oneway(command)
+        self._carry(client)
+
+    def _take_oneway(self, command: RemotingCommand) -> None:
+        """Carry a one-way send, or keep it until there is a successor; without room for it, it is lost."""
+        self.oneways += 1
+        if self._all_bytes + size_bytes(command) > HELD_BYTES_MAX:
+            return
+        if self._relay is not None:
+            self._carry_oneways(self._relay, [command])
+        else:
+            self._oneways.append(command)
+            self._held_bytes += size_bytes(command)
+
+    def _carry_oneways(self, relay: Relay[HeldClient], oneways: Sequence[RemotingCommand]) -> None:
+        self.relayed += len(oneways)
+        with self._without_it_if_lost(relay):
+            self.relayed -= len(relay.ask(None, oneways))
+
+    def _carry(self, client: HeldClient) -> None:
+        """Have the client's sends carried, if there is somebody to carry them to."""
+        relay = self._relay
+        if relay is None or client not in self._connections:
+            return
+        before_bytes = client.held_bytes
+        sends = client.take_sends()
+        self._held_bytes += client.held_bytes - before_bytes
+        if sends:
+            self.relayed += len(sends)
+            with self._without_it_if_lost(relay):
+                for command in relay.ask(client, sends):
+                    self.relayed -= 1
+                    if client in self._connections:
+                        self._use(client, functools.partial(HeldClient.answer, answer=_illegal(command)))
+        if client in self._connections and self._all_bytes > HELD_BYTES_MAX:
+            self._drop(client)
+
+    def _hand_on(self, relay: Relay[HeldClient]) -> None:
+        """Hand the successor's answers to their clients."""
+        with self._without_it_if_lost(relay):
+            for client, answer in relay.answers():
+                if client is None:
+                    self.oneways_answered += 1
+                elif client in self._connections:
+                    self._use(client, functools.partial(HeldClient.answer, answer=answer))
+
+    @contextlib.contextmanager
+    def _without_it_if_lost(self, relay: Relay[HeldClient]) -> Iterator[None]:
+        """Go on without the relay if it fails; who had a send on its way can be told nothing of it, and is disconnected."""
+        try:
+            yield
+        except (OSError, RemotingProtocolError) as error:
+            _log.warning("the successor is lost: %s", error)
+            self._lose(relay)
+        except Exception:
+            _log.exception("the relay ends: an unexpected error")
+            self._lose(relay)
+
+    def _lose(self, relay: Relay[HeldClient]) -> None:
+        self._relay = None
+        for client in set(relay.close()):
+            if client is not None and client in self._connections:
+                self._drop(client)
+
+    def _use(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
+        """Do something with a client, and drop it if it is of no use any more, or one too many for what may be held."""
+        before_bytes = client.held_bytes
+        try:
+            is_of_use = act(client)
+        except Exception:
+            _log.exception("a held client is disconnected: an unexpected error")
+            is_of_use = False
+        self._held_bytes += client.held_bytes - before_bytes
+        if not is_of_use or self._all_bytes > HELD_BYTES_MAX:
+            self._drop(client)
+
+    @property
+    def _all_bytes(self) -> int:
+        """Bytes that are held here, and in sends that the successor has not answered."""
+        return self._held_bytes + (0 if self._relay is None else self._relay.held_bytes)
+
+    def _drop(self, client: HeldClient) -> None:
+        self._held_bytes -= client.held_bytes
+        self._selector.unregister(self._connections.pop(client))
+        client.close()
+        if self._relay is not None:
+            self._relay.forget(client)

@@ -1,0 +1,93 @@
+"""A second port in the broker's pod, at which whoever dials a master that is about to be killed waits with the kernel.
+
+A killed process's port refuses connections until the companion has taken it (`holding`): a millisecond where the companion is let
+run, 100 where all nodes share two busy processors, and a client's three tries are over by then. So where the end is known, the
+address is led elsewhere before it: the operator lets a master's address lead to this port as soon as its pod is to go. Who has a
+connection to the broker keeps it and is served; who makes a new one waits here, and is held like the others when the broker is gone.
+
+Each node of a cluster learns by itself where an address leads, and none changes its rules twice within a second. Who dials anew by old
+rules meets the dying process's own port, is refused or reset, and its sends fail; so the broker serves on for `ALL_NODES_S` more.
+
+Never: takes a connection while the broker lives, or keeps it from being killed for longer than both of these times.
+
+Source: Kubernetes "EndpointSlices" (ports are the slice's own, whatever its Service says).
+"""
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+import time
+from typing import Final
+
+from ha_sidecar.replica.config import HostPort
+
+REACHED_WITHIN_S: Final = 2.5
+"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before, and
+kube-proxy lets a second pass between two changes of its rules. It costs clients nothing: the broker serves them until then."""
+ALL_NODES_S: Final = 1.0
+"""From when this node's rules lead here until those of all nodes do: theirs were seen up to 0.14 s later. And a kube-proxy that has
+just changed its rules would be a second late with the way to the successor, too."""
+PROBE_AGAIN_S: Final = 0.01
+DIAL_WITHIN_S: Final = 0.1
+BACKLOG: Final = 1024
+
+_log = logging.getLogger(__name__)
+
+
+def listening(port: int) -> socket.socket:
+    """Return a socket that listens at a port on all addresses and blocks nobody; raise `OSError` if the port cannot be had."""
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class WaitingRoom:
+    """The port, open or not; opened and closed by the thread that holds, asked about by the event loop's."""
+
+    def __init__(self, port: int) -> None:
+        """Name the port; 0: there is none, and nobody waits."""
+        self._port: Final = port
+        self.listener: socket.socket | None = None
+
+    def open(self) -> None:
+        """Listen, if that is not so already; if the port cannot be had, nobody waits there."""
+        if not self._port or self.listener is not None:
+            return
+        try:
+            self.listener = listening(self._port)
+        except OSError as error:
+            _log.warning("nobody can wait at port %d: %s", self._port, error)
+
+    def close(self) -> None:
+        """Refuse from now on; the kernel disconnects who waits."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+
+    async def reached(self, address: HostPort) -> bool:
+        """Dial the address that clients dial until that leads here, from all nodes by then; False if it does not in time."""
+        until_s = time.monotonic() + REACHED_WITHIN_S
+        dialled: list[asyncio.StreamWriter] = []
+        try:
+            while (listener := self.listener) is not None and time.monotonic() < until_s:
+                with contextlib.suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(DIAL_WITHIN_S):
+                        dialled.append((await asyncio.open_connection(*address))[1])
+                # Somebody waits: whoever it is, this is where the address leads.
+                if select.select([listener], [], [], 0)[0]:
+                    await asyncio.sleep(ALL_NODES_S)
+                    return True
+                await asyncio.sleep(PROBE_AGAIN_S)
+        finally:
+            for writer in dialled:
+                writer.transport.abort()
+        return False

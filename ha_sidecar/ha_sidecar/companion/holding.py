@@ -1,0 +1,335 @@
+"""Holds the clients of a master whose process is gone until another is master: a pause for them, and no error.
+
+A RocketMQ client tries a send three times, with no pause between the tries. The port of a killed process refuses
+connections, so the tries are used up within milliseconds, long before anybody can be elected. The companion shares the
+broker's network: it listens in the dead broker's place, takes connections and says nothing. When the controllers name a successor
+with a copy, it carries the clients' sends there (`relaying`). When the address that they came to leads there too, it sends
+them away (`held_clients`), and they ask anew at the same address.
+
+    watching   one idle connection to the broker; its end is the first sign that the process is gone
+    binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
+    holding    until the controllers name a successor with enough copies
+    relaying   until that master answers at the address that clients come to, or `hold_ms` are over
+    late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away: each node learns of
+               the new route by itself, and who comes here by the old one must not be sent away twice in one try
+    closing    all is sent away, for `LATE_S_MIN`, and then the port is free
+
+Who dials before the end, where that is known, waits at a port of the companion's own (`waiting`), and is held with the others.
+
+Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
+No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
+
+Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that; keeps the port for longer
+than `hold_ms`, as the broker's next process needs it.
+
+Events: ClientsHeld with the time for which the port may have been nobody's, ClientsReleased with whether a successor was there;
+both with the epoch that has ended.
+
+Source: DefaultMQProducerImpl.sendDefaultImpl, NettyServerConfig 5.5.0.
+"""
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.channel.refusals import RefusalLog
+from controller_core.remoting.bodies import HARuntimeInfo
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
+from ha_sidecar.companion.hold_port import WaitingRoom, listening
+from ha_sidecar.decisions.broker_facts import GroupFacts, master_itself, master_of
+from ha_sidecar.replica.config import HostPort
+
+DIAL_WITHIN_S: Final = 1.0
+DIAL_AGAIN_S: Final = 0.2
+BIND_WITHIN_S: Final = 0.25
+EXPECTED_WITHIN_S: Final = 3.0
+BIND_AGAIN_S: Final = 0.0005
+ASK_AGAIN_S: Final = 0.02
+ANSWER_WITHIN_S: Final = 0.1
+LATE_S: Final = 1.0
+LATE_S_MIN: Final = 0.3
+"""For how long at the end all are sent away; what is kept of `hold_ms` for that when nobody is elected in time."""
+LATE_TURN_S: Final = 0.1
+
+_log = logging.getLogger(__name__)
+_refusals: Final = RefusalLog(_log)
+
+
+def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
+    """Say whether by the controllers' word another is master, with a copy beside its own if one was to be had."""
+    return now.master_epoch > before.master_epoch and len(now.members) > _copies_to_be_had(before)
+
+
+def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
+    """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
+    in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
+    return answer.master and in_sync >= _copies_to_be_had(before)
+
+
+def _copies_to_be_had(before: GroupFacts) -> int:
+    """Return how many copies a successor has beside its own: one, if a third member was in the set."""
+    others = len(before.members) - 1
+    return min(others - 1, 1)
+
+
+async def is_settled(
+    before: GroupFacts,
+    controllers: Callable[[], Awaitable[GroupFacts | None]],
+    on_successor: Callable[[HostPort], None],
+) -> bool:
+    """Say whether clients would be served now where they would come to, and before that, who could serve them.
+
+    Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that becomes master for
+    the first time in its life has better to do than to answer fifty times a second.
+    """
+    address = master_of(before)
+    if address is None:
+        return False
+    now = await controllers()
+    if now is not None:
+        if not is_succeeded(before, now):
+            return False
+        if (successor := master_itself(now)) is not None:
+            on_successor(successor)
+    serves = await _serves(address, before)
+    if serves and now is None:
+        on_successor(address)
+    return serves
+
+
+async def _serves(address: HostPort, before: GroupFacts) -> bool:
+    """Ask at the address that the dead master announced whether a master answers there that acknowledges.
+
+    A new connection each time: where one leads to is decided when it is made. One that still leads here is ended.
+    """
+    asker = Asker(address)
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+        _refusals.answered(f"{address[0]}:{address[1]}")
+        return acknowledges(HARuntimeInfo.decode(answer.body), before)
+    except AskError as error:
+        if error.is_refusal:
+            _refusals.refused(f"{address[0]}:{address[1]}", str(error))
+        return False
+    except (RemotingProtocolError, TimeoutError):
+        return False
+    finally:
+        asker.close()
+
+
+class ClientHold:
+    """Watches one broker, and holds its clients when it dies as master.
+
+    Attributes:
+        held: connections that were ever held.
+        oneways: one-way sends that came while clients were held.
+        oneways_lost: those of them that no successor answered; whether it stored them is not known, or they were not carried.
+    """
+
+    def __init__(
+        self,
+        broker: HostPort,
+        hold_ms: int,
+        mastered: Callable[[], GroupFacts | None],
+        events: EventLog,
+        asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
+        room: WaitingRoom,
+    ) -> None:
+        """Take what is watched.
+
+        Args:
+            broker: the broker's remoting address; its port is taken on all addresses.
+            hold_ms: clients are held for no longer.
+            mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
+            events: what it does is told there.
+            asks: whether the clients of that group would be served now where they would come to; calls what it is given with
+                the address of a successor that could serve them.
+            room: where clients may wait for the broker's end; it is open from when the broker is seen until they were let go.
+        """
+        self.held = self.oneways = self.oneways_lost = 0
+        self._broker: Final = broker
+        self._hold_s: Final = hold_ms / 1000
+        self._mastered: Final = mastered
+        self._events: Final = events
+        self._asks: Final = asks
+        self._room: Final = room
+        self._before: GroupFacts | None = None
+        self._is_expected = self._is_stopping = False
+        self._settled: Final = threading.Event()
+        self._successor: HostPort | None = None
+        self._refused_ms_max = 0.0
+        self._wake, self._woken = socket.socketpair()
+        self._began = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._thread: Final = threading.Thread(target=self._watch, name="client-hold", daemon=True)
+
+    async def run(self) -> None:
+        """Watch and hold until cancelled; what is held then is held to its end."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        try:
+            while True:
+                await self._began.wait()
+                self._tell("ClientsHeld", refused_ms_max=f"{self._refused_ms_max:.1f}")
+                await self._let_go()
+        finally:
+            try:
+                if self._began.is_set():
+                    await self._let_go()
+            finally:
+                self._is_stopping = True
+                self._wake.send(b"s")
+                await asyncio.to_thread(self._thread.join)
+                self._wake.close()
+                self._woken.close()
+
+    def expect_end(self) -> None:
+        """Be patient for the port when the connection to the broker ends: it is about to be killed.
+
+        Why not try for the port from now on: who has used his share of a busy processor for that is not let run when it counts.
+        Once the port was nobody's for 78 ms, and four sends failed; a thread that has slept until then is let run at once.
+        """
+        self._is_expected = True
+
+    async def _let_go(self) -> None:
+        """Wait until the successor can acknowledge, or the time is over."""
+        released = asyncio.Event()
+        async with asyncio.TaskGroup() as asking:
+            # The questions overlap: one that takes the old route may never be answered, and must not hold the next one up.
+            while not (released.is_set() or self._ended.is_set()):
+                if self._before is not None:
+                    asking.create_task(self._release_if_settled(self._before, released))
+                await asyncio.sleep(ASK_AGAIN_S)
+        if not released.is_set():
+            self._tell("ClientsReleased", settled="false")
+        await self._ended.wait()
+        self._began.clear()
+        self._ended.clear()
+
+    async def _release_if_settled(self, before: GroupFacts, released: asyncio.Event) -> None:
+        if await self._asks(before, self._relay_to) and not released.is_set():
+            released.set()
+            self._settled.set()
+            self._wake.send(b"r")
+            self._tell("ClientsReleased", settled="true")
+
+    def _relay_to(self, successor: HostPort) -> None:
+        self._successor = successor
+        self._wake.send(b"f")
+
+    def _tell(self, kind: str, **attrs: str) -> None:
+        self._events.add(kind, None if self._before is None else self._before.master_epoch, attrs)
+
+    def _watch(self) -> None:
+        while not self._is_stopping:
+            try:
+                self._watch_once()
+            except Exception:
+                _log.exception("the hold begins anew: an unexpected error")
+                self._room.close()
+                self._ready((), DIAL_AGAIN_S)
+        self._room.close()
+
+    def _watch_once(self) -> None:
+        """Watch one connection to its end, and hold the clients if the broker died as master."""
+        try:
+            watched = socket.create_connection(self._broker, DIAL_WITHIN_S)
+        except OSError:
+            self._ready((), DIAL_AGAIN_S)
+            return
+        self._room.open()
+        with watched:
+            is_over = bool(self._ready((watched,), None))
+        self._before = self._mastered() if is_over else None
+        self._successor = None
+        self._settled.clear()
+        listener = self._bound() if self._before is not None else None
+        # What was expected is over, for a slave, who has no clients to hold, as for a master.
+        self._is_expected = False
+        if listener is not None:
+            with contextlib.closing(self._room):
+                self._hold(listener)
+
+    def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
+        """Wait for some of the sockets; none if woken, or the time was over, before."""
+        poll = select.poll()
+        for one in (*of, self._woken):
+            poll.register(one, select.POLLIN)
+        found = {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
+        if self._woken.fileno() in found:
+            self._woken.recv(WAKES_MAX)
+            return []
+        return [one for one in of if one.fileno() in found]
+
+    def _bound(self) -> socket.socket | None:
+        """Take the port as soon as the process has lost it; None if it has not."""
+        until_s = time.monotonic() + (EXPECTED_WITHIN_S if self._is_expected else BIND_WITHIN_S)
+        tried_s = time.monotonic()
+        while time.monotonic() < until_s:
+            try:
+                listener = listening(self._broker[1])
+            except OSError:
+                tried_s = time.monotonic()
+                time.sleep(BIND_AGAIN_S)
+            else:
+                self._refused_ms_max = (time.monotonic() - tried_s) * 1000
+                return listener
+        return None
+
+    def _relay(self, clients: HeldClients) -> None:
+        if self._successor is not None:
+            clients.relay_to(self._successor)
+
+    def _hold(self, listener: socket.socket) -> None:
+        started_s = time.monotonic()
+        self._loop.call_soon_threadsafe(self._began.set)
+        listeners = [one for one in (listener, self._room.listener) if one is not None]
+        try:
+            with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
+                try:
+                    released_s = self._serve(clients, started_s)
+                finally:
+                    self._count(clients)
+        finally:
+            self._loop.call_soon_threadsafe(self._ended.set)
+        _log.warning(
+            "clients were held for %.3f s, on %d connections, %d sends relayed, %d of %d one-way sends lost, "
+            "and refused for at most %.1f ms before",
+            released_s - started_s,
+            clients.taken,
+            clients.relayed,
+            clients.oneways - clients.oneways_answered,
+            clients.oneways,
+            self._refused_ms_max,
+        )
+
+    def _serve(self, clients: HeldClients, started_s: float) -> float:
+        """Hold the clients to the end; return when they were released, on the monotonic clock."""
+        end_s = started_s + self._hold_s
+        while clients.serve(end_s - LATE_S_MIN) and not self._settled.is_set():
+            self._relay(clients)
+        released_s = time.monotonic()
+        while time.monotonic() < min(released_s + LATE_S, end_s - LATE_S_MIN):
+            self._relay(clients)
+            clients.send_away(sends_too=not clients.is_relaying)
+            clients.serve(time.monotonic() + LATE_TURN_S)
+        while time.monotonic() < min(released_s + LATE_S + LATE_S_MIN, end_s):
+            clients.send_away(sends_too=True)
+            clients.serve(time.monotonic() + LATE_TURN_S)
+        return released_s
+
+    def _count(self, clients: HeldClients) -> None:
+        self.held += clients.taken
+        self.oneways += clients.oneways
+        self.oneways_lost += clients.oneways - clients.oneways_answered

@@ -1,0 +1,159 @@
+"""How a broker whose pod is about to stop should end: in good order, or at once.
+
+    a slave, while another is master                                                kill
+    a master whose every acknowledged message lies on a broker that can succeed it   kill
+    any other master                                                                hand over, then kill
+    a broker that does not answer or refuses, or one of a group without a master     stop
+
+Why kill: the end of a killed process is seen at once, by controllers and by clients, whose own retries then meet the new
+master. A broker that handed over and stops in good order keeps its clients' connections for two seconds and more (its
+network threads are quiet for so long before they close them), and refuses everything that comes over them meanwhile.
+Nothing is lost by it: what was acknowledged has its copies, and what was written lies with the kernel, not with the process.
+And a slave that stops in good order takes nothing in for 3 s before it ends its connection to the master, which waits for it: the first
+packet of that time is dropped without a word, and only a second one ends the connection. A client that sends one message after
+the other makes no second one, and waits.
+
+The second line of the table holds when the broker acknowledges only what its whole SyncStateSet has, takes the set for what the
+controllers take it for, and another broker of it lives. This only decides: who asked does the killing.
+
+Source: NettyRemotingServer.shutdown, DefaultMessageStore.shutdown and appendToCommitLog, AutoSwitchHAClient.HAClientReader,
+MessageStoreConfig.java 5.5.0.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.questions import ask_broker, ask_group
+from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.handover import Handover, HandoverError
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, living_members, settings
+from ha_sidecar.replica.config import ConfigError, host_port
+
+LOOK_TIMEOUT_S: Final = 3.0
+LOOK_AGAIN_S: Final = 0.05
+_TROUBLE = (AskError, ControllersUnavailableError, RemotingProtocolError, ConfigError)
+
+_log = logging.getLogger(__name__)
+
+
+class LookError(Exception):
+    """What a broker is could not be learned in time."""
+
+
+class Ending(StrEnum):
+    """How the broker should end."""
+
+    STOP = "stop"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveResult:
+    """What was decided, and why, for a person.
+
+    Attributes:
+        is_master: the broker stays master until it ends; after a handover it is not any more.
+
+    """
+
+    how: Ending
+    reason: str
+    is_master: bool = False
+
+
+async def leave(config: CompanionConfig) -> LeaveResult:
+    """Look at the broker and its group, hand over where that is needed, and say how the broker should end."""
+    try:
+        own, group, has_copies = await _look(config)
+    except LookError as error:
+        return LeaveResult(Ending.STOP, f"broker or controllers do not say what it is: {error}")
+    if not own.broker_id or group.master_id is None:
+        return LeaveResult(Ending.STOP, "the group has no master, or does not know the broker")
+    if group.master_id != own.broker_id:
+        return LeaveResult(Ending.KILL, f"broker {group.master_id} is master")
+    if has_copies:
+        return LeaveResult(
+            Ending.KILL, "all that it acknowledged lies on a broker that can succeed it", is_master=True
+        )
+    try:
+        result = await Handover(config).run()
+    except HandoverError as error:
+        return LeaveResult(Ending.STOP, str(error))
+    if result.new_master_id in (None, own.broker_id):
+        return LeaveResult(Ending.STOP, result.reason)
+    return LeaveResult(Ending.KILL, f"broker {result.new_master_id} is master in its place")
+
+
+async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]:
+    """Return what the broker is, what its group is, and whether all that it acknowledged lies on a successor.
+
+    Raises:
+        LookError: not within `LOOK_TIMEOUT_S`; the text is the last trouble, a refusal in the broker's words.
+    """
+    controllers, broker = Controllers(config.controllers), Asker(config.broker)
+    controllers.start()
+    trouble = "no answer yet"
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            while True:
+                try:
+                    return await _looked(config, controllers, broker)
+                except _TROUBLE as error:
+                    if str(error) != trouble:
+                        _log.info("not known yet how the broker should end: %s", error)
+                    trouble = str(error)
+                await asyncio.sleep(LOOK_AGAIN_S)
+    except TimeoutError as error:
+        raise LookError(trouble) from error
+    finally:
+        broker.close()
+        await controllers.stop()
+
+
+async def _looked(
+    config: CompanionConfig, controllers: Controllers, broker: Asker
+) -> tuple[BrokerFacts, GroupFacts, bool]:
+    group = await ask_group(controllers, config.group)
+    own = identified(await ask_broker(broker), group)
+    answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
+    held = settings(answer.body.decode(errors="replace"))
+    safe = acknowledges_copies(held) and sees_all_members(own, group)
+    return own, group, safe and await _has_successor(own, group)
+
+
+def acknowledges_copies(held: Mapping[str, str]) -> bool:
+    """Say whether, by its settings, a broker acknowledges only what two members and its whole set have."""
+    least = held.get("minInSyncReplicas", "")
+    return (
+        held.get("brokerRole") == "SYNC_MASTER"
+        and held.get("allAckInSyncStateSet") == "true"
+        and least.isdigit()
+        and int(least) >= 2
+    )
+
+
+def sees_all_members(own: BrokerFacts, group: GroupFacts) -> bool:
+    """Say whether a master is connected to as many members as the controllers count: it may have dropped one alone."""
+    return sum(slave.in_sync for slave in own.slaves) == len(group.members) - 1
+
+
+async def _has_successor(own: BrokerFacts, group: GroupFacts) -> bool:
+    """Say whether another broker of the set lives; a log replica, which cannot succeed, does not answer request 28."""
+    for _, address in living_members(group, own.broker_id):
+        asker = Asker(host_port(address))
+        try:
+            await ask_broker(asker)
+        except (AskError, RemotingProtocolError):
+            continue
+        finally:
+            asker.close()
+        return True
+    return False

@@ -1,0 +1,174 @@
+"""Carries what held clients want stored to their new master, before their own way leads there.
+
+The controllers name a successor with a copy some 200 ms before a client can reach it: its address has to be written, each node's
+kube-proxy has to learn of it, the client has to dial anew. The companion knows the successor's own address, and it has the sends
+already. It asks in the clients' place and hands the answers back; a send is ambiguous where it would be without it.
+
+A successor refuses for the first milliseconds: it does not know yet that it is master, or that it has a copy. Such a refusal says
+that nothing was stored, and is not handed on: it would cost the client one of three tries that follow each other without a
+pause. The send is asked again.
+
+A one-way send is carried as a request that wants an answer: a successor that refuses a one-way send says nothing, and the message
+would be gone. Its answer ends here, as its client expects none (`Relay.ask` with the client None).
+
+A send is written anew, with an opaque of the relay's own. That can fail: a JSON header with numbers in place of texts grows, and a
+frame near the bound then passes it. Such a send is not carried; `Relay.ask` returns it, and nothing of it was stored.
+
+Never: stores anything, answers of itself, asks twice what may have been stored, carries what is not a send: a consumer's long poll
+would hang on a connection that is about to end. Messages that came this way name the companion's host as the one they were born on.
+
+Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), NettyRemotingAbstract.java (REJECTREQUEST) 5.5.0.
+"""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from msgspec import structs
+
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
+from controller_core.remoting.errors import RemotingUsageError
+from controller_core.remoting.frame import FrameDecoder, encode
+from ha_sidecar.replica.config import HostPort
+
+DIAL_WITHIN_S: Final = 0.05
+AGAIN_S: Final = 0.01
+RECEIVE_BYTES: Final = 1 << 16
+SENDS: Final = frozenset(
+    (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+)
+FIRST_OPAQUE: Final = 1_000_000_000
+"""All opaques of a relay have ten digits, so a send that could be written once can be written again."""
+C = TypeVar("C", bound=Hashable)
+"""A client, of which nothing is known here."""
+NOT_ENOUGH_COPIES: Final = "in-sync replicas not enough"
+"""What a master's SYSTEM_ERROR says when it refused before it wrote."""
+
+
+def is_refused_for_now(answer: RemotingCommand) -> bool:
+    """Say whether an answer to a send means that nothing was stored, and that this will pass."""
+    if answer.code == ResponseCode.SYSTEM_ERROR:
+        return NOT_ENOUGH_COPIES in (answer.remark or "")
+    return answer.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
+
+
+def size_bytes(command: RemotingCommand) -> int:
+    """Return about how many bytes a command takes while it is kept: those of its body and of its header fields."""
+    return len(command.body) + sum(len(name) + len(value) for name, value in (command.ext or {}).items())
+
+
+class Relay(Generic[C]):
+    """One connection to the successor, for all clients; for one thread.
+
+    Attributes:
+        held_bytes: size of the sends that were asked and are not answered.
+    """
+
+    def __init__(self, successor: HostPort, selector: selectors.BaseSelector) -> None:
+        """Connect.
+
+        Args:
+            successor: the remoting address of the new master itself.
+            selector: told what is waited for, with this relay as the data.
+
+        Raises:
+            OSError: it cannot be reached within `DIAL_WITHIN_S`.
+        """
+        self._socket: Final = socket.create_connection(successor, DIAL_WITHIN_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self._selector: Final = selector
+        self._decoder: Final = FrameDecoder()
+        self._unsent = bytearray()
+        self._opaque = FIRST_OPAQUE
+        self._asked: Final[dict[int, tuple[C | None, RemotingCommand]]] = {}
+        self._again: list[tuple[C | None, RemotingCommand]] = []
+        self.held_bytes = 0
+        self._again_s = 0.0
+        selector.register(self._socket, selectors.EVENT_READ, self)
+
+    @property
+    def again_s(self) -> float | None:
+        """When `ask_again` has something to do, on the monotonic clock; None for never."""
+        return self._again_s if self._again else None
+
+    def ask(self, client: C | None, sends: Sequence[RemotingCommand]) -> list[RemotingCommand]:
+        """Ask what a client asked, and return what cannot be written as a frame.
+
+        Args:
+            client: gets the answers; None for one-way sends, whose answers nobody gets.
+            sends: sends as they came.
+
+        Raises:
+            OSError: the connection has ended.
+        """
+        unwritable: list[RemotingCommand] = []
+        for command in sends:
+            try:
+                self._write(client, command)
+            except RemotingUsageError:
+                unwritable.append(command)
+        self._flush()
+        return unwritable
+
+    def _write(self, client: C | None, command: RemotingCommand) -> None:
+        frame = encode(structs.replace(command, opaque=self._opaque, flag=command.flag & ~FLAG_ONEWAY))
+        self._asked[self._opaque] = (client, command)
+        self._opaque += 1
+        self._unsent += frame
+        self.held_bytes += size_bytes(command)
+
+    def ask_again(self) -> None:
+        """Ask once more what was refused, when it is time; raise `OSError` if the connection has ended."""
+        if self._again and time.monotonic() >= self._again_s:
+            again, self._again = self._again, []
+            for client, command in again:
+                self.held_bytes -= size_bytes(command)
+                self.ask(client, [command])
+
+    def answers(self) -> Iterator[tuple[C | None, RemotingCommand]]:
+        """Send what waits and take in what came: each client (None: of a one-way send), and the answer to be handed to it.
+
+        Raises:
+            OSError: the connection has ended.
+            RemotingProtocolError: what came is no frame.
+        """
+        self._flush()
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError("it closed the connection")
+        for answer in self._decoder.feed(data):
+            found = self._asked.pop(answer.opaque, None)
+            if found is None or not answer.is_response:
+                continue
+            if is_refused_for_now(answer):
+                self._again_s = self.again_s or time.monotonic() + AGAIN_S
+                self._again.append(found)
+            else:
+                self.held_bytes -= size_bytes(found[1])
+                yield found[0], answer.with_opaque(found[1].opaque)
+
+    def forget(self, client: C) -> None:
+        """Ask nothing again for a client that has gone: it has asked somebody else since."""
+        self.held_bytes -= sum(size_bytes(command) for of, command in self._again if of == client)
+        self._again = [one for one in self._again if one[0] != client]
+
+    def close(self) -> list[C | None]:
+        """End the connection; return whose sends were on their way (None: one-way sends), as often as they had one."""
+        self._selector.unregister(self._socket)
+        self._socket.close()
+        return [client for client, _ in (*self._asked.values(), *self._again)]
+
+    def _flush(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        self._selector.modify(self._socket, events, self)

@@ -1,0 +1,244 @@
+"""Sends checkpoints of POP consumers to the revive log again that a master could not revive while it refused writes.
+
+A master that refuses writes (too few copies, a write guard, a fence) refuses its own puts, too. It reads a due checkpoint, fails
+to put the messages into the retry topic, fails to write a new checkpoint, and commits its offset. Without help these messages
+never come again. `revive_debt` finds them by the broker's counters and offsets; this module asks the brokers.
+
+Resetting the offset has no effect: the broker continues after the greater of the committed offset and its own memory. So the
+companion sends the checkpoints to the revive topic of the current master, without the acknowledged messages. The broker revives
+them in its next turn.
+
+A companion that starts after the refusals does not know of them. Events: PopRevived.
+
+Source: PopReviveService.java, ConsumerManageProcessor.queryConsumerOffset, SendMessageProcessor.java (5.2.0 to 5.5.0).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.client_headers import (
+    GetOffsetRequestHeader,
+    GetOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.common.events import EventLog
+from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.decisions import revive_log
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, master_itself, settings
+from ha_sidecar.decisions.revive_debt import Owed, ReviveDebt
+from ha_sidecar.decisions.revive_log import Consumer, Entry
+from ha_sidecar.replica.config import HostPort
+
+LOOK_S: Final = 2.0
+"""Between two looks. Messages that the broker revived within this time before a refusal may come twice."""
+SETTLE_LOOK_S: Final = 0.2
+SETTLE_WITHIN_S: Final = 3.0
+"""Limit for a handover: the pod will end after it."""
+PAGE_TIMEOUT_S: Final = 2.0
+PAGE_LINE_BYTES_MAX: Final = 1 << 16
+CHECKPOINTS_MAX: Final = 10_000
+"""Messages of a revive queue that are searched for checkpoints at once."""
+ACKS_AFTER_MAX: Final = 20_000
+"""Messages after them that are searched for acknowledgements."""
+_QUEUES_KEY: Final = "reviveQueueNum"
+_STORED: Final = (
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+_TROUBLE: Final = (AskError, RemotingProtocolError, aiohttp.ClientError, TimeoutError, ValueError)
+"""ValueError: undecodable messages, a metrics line that is too long, an invalid `reviveQueueNum`."""
+
+_log = logging.getLogger(__name__)
+
+
+class ReviveWatch:
+    """Watches the revives of one broker; event loop's thread only.
+
+    Attributes:
+        put_back: number of checkpoints put back so far.
+    """
+
+    def __init__(
+        self,
+        config: CompanionConfig,
+        page: HostPort,
+        events: EventLog,
+        broker: Callable[[], BrokerFacts | None],
+        group: Callable[[], GroupFacts | None],
+    ) -> None:
+        """Do not connect yet.
+
+        Args:
+            config: the companion's settings.
+            page: address of the broker's metrics.
+            events: the companion's events.
+            broker: returns the newest facts about the broker.
+            group: returns the newest facts about its group.
+        """
+        self.put_back = 0
+        self._config: Final = config
+        self._page: Final = f"http://{page[0]}:{page[1]}/metrics"
+        self._events: Final = events
+        self._broker: Final = broker
+        self._group: Final = group
+        self._topic: Final = revive_log.topic(config.cluster)
+        self._debt: Final = ReviveDebt()
+        self._own: Final = Asker(config.broker)
+        self._queues = 0
+        self._is_followed = False
+        self._trouble = ""
+        self._turn: Final = asyncio.Lock()
+
+    @property
+    def refused(self) -> int:
+        """Number of messages that the broker refused to revive."""
+        return self._debt.refused
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether checkpoints wait to be put back."""
+        return self._debt.is_open
+
+    async def run(self) -> None:
+        """Look and put back until cancelled."""
+        try:
+            while True:
+                await self._round()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._own.close()
+
+    async def settle(self) -> None:
+        """Put owed checkpoints back before this process ends; give up after `SETTLE_WITHIN_S`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_WITHIN_S):
+                await self._round()
+                while self._debt.is_open:
+                    await asyncio.sleep(SETTLE_LOOK_S)
+                    await self._round()
+
+    async def _round(self) -> None:
+        async with self._turn:
+            try:
+                if await self._look() and self._debt.is_open:
+                    await self._pay()
+            except _TROUBLE as error:
+                # Log a lasting problem once, not every two seconds.
+                if str(error) != self._trouble:
+                    _log.warning("checkpoints of POP consumers cannot be checked or put back yet: %s", error)
+                self._trouble = str(error)
+            else:
+                self._trouble = ""
+
+    async def _look(self) -> bool:
+        """Look at a master, and once more after it stepped down; return whether it refused nothing since the last look."""
+        broker = self._broker()
+        is_master = broker is not None and broker.is_master
+        if not is_master and not self._is_followed:
+            return True
+        if not self._is_followed:
+            answer = await self._own.ask(RequestCode.GET_BROKER_CONFIG)
+            self._queues = int(settings(answer.body.decode(errors="replace")).get(_QUEUES_KEY, "0"))
+            self._debt.begin()
+        offsets = await self._offsets()
+        was_quiet = self._debt.look(offsets, await self._refusals())
+        self._is_followed = is_master
+        return was_quiet
+
+    async def _offsets(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for queue in range(self._queues):
+            header = QueryConsumerOffsetRequestHeader(
+                revive_log.REVIVE_GROUP, self._topic, queue, set_zero_if_not_found=False
+            )
+            try:
+                answer = await self._own.ask(RequestCode.QUERY_CONSUMER_OFFSET, header)
+            except AskError as error:
+                if error.code is None:
+                    raise
+                continue
+            found[queue] = GetOffsetResponseHeader.from_ext(answer.ext).offset
+        return found
+
+    async def _refusals(self) -> dict[Consumer, int]:
+        timeout = aiohttp.ClientTimeout(total=PAGE_TIMEOUT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, read_bufsize=PAGE_LINE_BYTES_MAX) as session,
+            session.get(self._page, raise_for_status=True) as answer,
+        ):
+            return revive_log.refusals([line.decode(errors="replace") async for line in answer.content])
+
+    # Putting back.
+
+    async def _pay(self) -> None:
+        group = self._group()
+        address = None if group is None else master_itself(group)
+        if group is None or address is None:
+            return
+        before, refused = self.put_back, self._debt.refused
+        master = Asker(address)
+        try:
+            for owed in self._debt.owed():
+                await self._pay_queue(master, owed)
+            self._debt.settle()
+        finally:
+            master.close()
+            if self.put_back > before:
+                count = self.put_back - before
+                _log.warning("put back %d checkpoints of POP consumers after refused writes", count)
+                attrs = {"checkpoints": str(count), "refused": str(refused)}
+                self._events.add("PopRevived", group.master_epoch, attrs)
+
+    async def _pay_queue(self, master: Asker, owed: Owed) -> None:
+        after = max(owed.after, await self._least(master, owed.queue) - 1)
+        while after < owed.through:
+            through = min(owed.through, after + CHECKPOINTS_MAX)
+            found = await self._read(master, owed.queue, after + 1, through + ACKS_AFTER_MAX)
+            for checkpoint in revive_log.owed(found, through, owed.consumers, self._config.group):
+                await self._send(master, owed.queue, checkpoint)
+                self._debt.paid(owed.queue, checkpoint.offset)
+                self.put_back += 1
+            self._debt.paid(owed.queue, through)
+            after = through
+
+    async def _least(self, master: Asker, queue: int) -> int:
+        answer = await master.ask(RequestCode.GET_MIN_OFFSET, GetOffsetRequestHeader(self._topic, queue))
+        return GetOffsetResponseHeader.from_ext(answer.ext).offset
+
+    async def _read(self, master: Asker, queue: int, offset: int, through: int) -> list[Entry]:
+        """Return a queue's messages between two offsets, as far as they exist."""
+        found: list[Entry] = []
+        while offset <= through:
+            try:
+                answer = await master.ask(
+                    RequestCode.PULL_MESSAGE, revive_log.pull(self._topic, queue, offset)
+                )
+            except AskError as error:
+                if error.code != ResponseCode.PULL_NOT_FOUND:
+                    raise
+                break
+            read = revive_log.entries(answer.body)
+            if not read:
+                break
+            found += read
+            offset = read[-1].offset + 1
+        return found
+
+    async def _send(self, master: Asker, queue: int, checkpoint: Entry) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        header = revive_log.send(self._topic, queue, checkpoint, self._config.group, now_ms)
+        try:
+            await master.ask(RequestCode.SEND_MESSAGE_V2, header, checkpoint.body)
+        except AskError as error:
+            if error.code not in _STORED:
+                raise

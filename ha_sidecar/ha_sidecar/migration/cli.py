@@ -1,0 +1,102 @@
+"""What `kubectl rmqha migrate` has done inside the cluster, as commands: they ask and tell, and remember nothing.
+
+    ha-sidecar survey --broker HOST:PORT ...            what running brokers say of themselves, as JSON
+    ha-sidecar permission read --broker HOST:PORT ...   forbid writes to a group (or allow them: `write`)
+    ha-sidecar adopt DIR --keep keep|empty|metadata     make a store of before the controllers ours
+
+Each prints one line of JSON, short enough for the termination message of a container.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from controller_core.channel.asking import AskError
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
+from ha_sidecar.migration.adoption import Keeping, Place, adopt
+from ha_sidecar.migration.permission import Permission, permit
+from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread
+
+_PERMISSIONS = {"read": Permission.READ, "write": Permission.READ_AND_WRITE}
+
+
+def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has no public name
+    """Add the three commands to a parser's."""
+    asks = commands.add_parser("survey", help="ask brokers who they are and what they have")
+    asks.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
+    asks.add_argument(
+        "--unread", action="store_true", help="tell too what consumers of the master have not read"
+    )
+    asks.add_argument("--ignore", action="append", default=[], help="a topic or group that nobody waits for")
+    asks.set_defaults(run=_survey)
+    permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
+    permits.add_argument("permission", choices=sorted(_PERMISSIONS))
+    permits.add_argument("--name", required=True, help="brokerName of the group")
+    permits.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
+    permits.add_argument("--name-server", action="append", default=[], help="host:port; may be repeated")
+    permits.set_defaults(run=_permission)
+    adopts = commands.add_parser("adopt", help="make a store of before the controllers ours")
+    adopts.add_argument("directory", type=Path, help="root of the volume")
+    adopts.add_argument("--store", default="store", help="where the store lies in it")
+    adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
+    adopts.add_argument("--keep", choices=[one.value for one in Keeping], required=True)
+    adopts.add_argument("--mapped-file-bytes", type=int, default=MAPPED_FILE_BYTES_DEFAULT)
+    adopts.set_defaults(run=_adopt)
+
+
+def _survey(options: argparse.Namespace) -> int:
+    try:
+        found = asyncio.run(_asked(options))
+    except (AskError, RemotingProtocolError) as error:
+        sys.stderr.write(f"ha-sidecar: {error}\n")
+        return 1
+    _print(found)
+    return 0
+
+
+async def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """Ask every broker; one that does not answer is told as a problem, because another's answer may be all that is needed."""
+    brokers: list[dict[str, Any]] = []
+    for address in options.broker:
+        try:
+            brokers.append((await survey(address)).json())
+        except (AskError, RemotingProtocolError) as error:
+            brokers.append({"address": address, "problem": str(error)})
+    found: dict[str, Any] = {"brokers": brokers}
+    if options.unread:
+        # Of DLedger's members any may lead; who does has the newest offsets of consumers.
+        first = next((one["address"] for one in brokers if one.get("broker_id") == 0), options.broker[0])
+        left = await unread(first, options.ignore)
+        found["unread"] = [asdict(one) for one in left[:UNREAD_SHOWN_MAX]]
+        found["unread_messages"] = sum(one.messages for one in left)
+    return found
+
+
+def _permission(options: argparse.Namespace) -> int:
+    wanted = _PERMISSIONS[options.permission]
+    try:
+        asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
+    except AskError as error:
+        sys.stderr.write(f"ha-sidecar: {error}\n")
+        return 1
+    _print({"permission": int(wanted)})
+    return 0
+
+
+def _adopt(options: argparse.Namespace) -> int:
+    place = Place(options.directory, options.store, options.commit_log, options.mapped_file_bytes)
+    try:
+        _print(asdict(adopt(place, Keeping(options.keep))))
+    except OSError as error:
+        sys.stderr.write(f"ha-sidecar: {error}\n")
+        return 1
+    return 0
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")

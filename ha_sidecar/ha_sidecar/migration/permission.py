@@ -1,0 +1,54 @@
+"""Forbids writes to a broker group, and allows them again, as mqadmin does.
+
+Two places know what may be written. The broker announces its permission with each of its topics (25, `brokerPermission`), and
+looks at it itself only for topics with ordered queues; name servers tell clients what was announced, or what they were told to
+(205, 327). A client on its defaults asks them every 30 s, so writes end some time after this is done, and not with it.
+
+Source: AdminBrokerProcessor.updateBrokerConfig, DefaultRequestProcessor.java of the name server 5.5.0.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from controller_core.channel.asking import Asker
+from controller_core.remoting.client_headers import WritePermOfBrokerRequestHeader
+from controller_core.remoting.codes import RequestCode
+from ha_sidecar.replica.config import host_port
+
+
+class Permission(IntEnum):
+    """What a broker announces. Source: PermName.java."""
+
+    READ = 4
+    READ_AND_WRITE = 6
+
+
+async def permit(
+    permission: Permission, name: str, brokers: Sequence[str], name_servers: Sequence[str]
+) -> None:
+    """Give a group's brokers a permission, and tell it to the name servers.
+
+    Args:
+        permission: the new one.
+        name: brokerName of the group.
+        brokers: host:port each.
+        name_servers: host:port each.
+
+    Raises:
+        AskError: somebody did not answer, or refused.
+    """
+    for address in brokers:
+        asker = Asker(host_port(address))
+        try:
+            body = f"brokerPermission={int(permission)}\n".encode()
+            await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body)
+        finally:
+            asker.close()
+    closes = permission is Permission.READ
+    code = RequestCode.WIPE_WRITE_PERM_OF_BROKER if closes else RequestCode.ADD_WRITE_PERM_OF_BROKER
+    for address in name_servers:
+        asker = Asker(host_port(address))
+        try:
+            await asker.ask(code, WritePermOfBrokerRequestHeader(name))
+        finally:
+            asker.close()

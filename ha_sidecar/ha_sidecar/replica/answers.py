@@ -1,0 +1,78 @@
+"""What the replica answers to those who ask it as they would ask a broker: its epochs, its state, its HA address.
+
+906 is answered with the address whoever asks: a Java broker says nothing there unless it is master, but a log replica
+serves its log at any time, and it is for the asker to know whether that is the log it wants. `masterAddress` is given
+only while the controllers name this replica as master, as brokers do.
+
+Source: AdminBrokerProcessor.java (906, 907, 1007) 5.4.0.
+"""
+
+from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
+from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.replica.config import ReplicaConfig
+from ha_sidecar.replica.group_view import GroupView
+from ha_sidecar.replica.slave_server import ServedSlave
+
+
+def epoch_cache(config: ReplicaConfig, store: ReplicaStore, broker_id: int) -> EpochEntryCache:
+    """Return the body of the answer to 1007."""
+    epochs = store.epochs
+    return EpochEntryCache(
+        broker_id=broker_id,
+        broker_name=config.group,
+        cluster_name=config.cluster,
+        epoch_list=tuple(
+            EpochEntry(epochs.end_offset(entry.epoch), entry.epoch, entry.start_offset) for entry in epochs
+        ),
+        max_offset=store.log.max_offset,
+    )
+
+
+def ha_status(
+    view: GroupView, store: ReplicaStore, slaves: list[ServedSlave], *, is_following: bool
+) -> HARuntimeInfo:
+    """Return the body of the answer to 907: this replica as a slave, and the slaves that it serves itself."""
+    max_offset = store.log.max_offset
+    client = HAClientRuntimeInfo(
+        activated=is_following, master_addr=view.role.master_address, max_offset=max_offset
+    )
+    connections = tuple(
+        HAConnectionRuntimeInfo(
+            addr=slave.address,
+            diff=max_offset - slave.ack_offset,
+            in_sync=slave.broker_id in view.members,
+            slave_ack_offset=slave.ack_offset,
+            transfer_from_where=slave.position,
+        )
+        for slave in slaves
+    )
+    others = view.members - {view.broker_id}
+    return HARuntimeInfo(
+        client,
+        connections,
+        in_sync_slave_nums=len(others) if _is_master(view) else 0,
+        master=_is_master(view),
+        master_commit_log_max_offset=max_offset,
+    )
+
+
+def ha_address(config: ReplicaConfig, view: GroupView, store: ReplicaStore) -> ExchangeHAInfoResponseHeader:
+    """Return the answer to a 906 that asks; empty if slaves are not served."""
+    if config.ha_address is None:
+        return ExchangeHAInfoResponseHeader()
+    return ExchangeHAInfoResponseHeader(
+        master_ha_address=config.ha_address,
+        master_flush_offset=store.log.synced_offset,
+        master_address=config.address if _is_master(view) else None,
+    )
+
+
+def _is_master(view: GroupView) -> bool:
+    return view.broker_id != 0 and view.role.master_id == view.broker_id

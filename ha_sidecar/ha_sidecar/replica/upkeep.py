@@ -1,0 +1,77 @@
+"""What a replica keeps besides what it receives: its masters' metadata, and its disk from running full. Two loops."""
+
+import asyncio
+import logging
+from typing import Final
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.commitlog.retention import RetentionRule
+from ha_sidecar.commitlog.room import NO_SPACE
+from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common import metadata
+from ha_sidecar.replica.config import ConfigError, ReplicaConfig, host_port
+from ha_sidecar.replica.follower import Follower
+from ha_sidecar.replica.group_view import GroupView
+from ha_sidecar.replica.retention import Retaining
+from ha_sidecar.replica.slave_server import HaServer
+
+METADATA_S: Final = 3.0
+"""Between two looks at the master's metadata; as long as a Java slave waits."""
+RETAIN_S: Final = 5.0
+"""Between two looks at the disk; the log itself asks before it writes, and what it refuses brings the next look forward."""
+_MS_PER_HOUR: Final = 3_600_000
+
+_log = logging.getLogger(__name__)
+
+
+async def keep_metadata(config: ReplicaConfig, view: GroupView) -> None:
+    """Keep what the master knows and its log does not hold, for the day when no broker is left to ask."""
+    asker: Asker | None = None
+    try:
+        while True:
+            await asyncio.sleep(METADATA_S)
+            try:
+                address = host_port(view.role.master_address or "")
+                if asker is None or asker.address != address:
+                    if asker is not None:
+                        asker.close()
+                    asker = Asker(address)
+                snapshot = await metadata.fetch(asker)
+                await asyncio.to_thread(metadata.keep, config.store, snapshot)
+            except (AskError, ConfigError, RemotingProtocolError) as error:
+                _log.debug("metadata: %s", error)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                # What was kept last is there still; a full disk is waited out, as the log does.
+                _log.warning("metadata is not kept: %s", error)
+    finally:
+        if asker is not None:
+            asker.close()
+
+
+async def retain(config: ReplicaConfig, store: ReplicaStore, server: HaServer, follower: Follower) -> None:
+    """Drop the oldest files as the settings say; receive nothing more while the disk has no room."""
+    rule = RetentionRule(
+        config.retention_hours * _MS_PER_HOUR,
+        config.disk_drop_percent / 100,
+        config.disk_refuse_percent / 100,
+    )
+
+    def slaves_offset() -> int | None:
+        return min((max(0, slave.ack_offset) for slave in server.slaves()), default=None)
+
+    retaining = Retaining(store, rule, slaves_offset)
+    refused_before = False
+    while True:
+        dropped_bytes, refused = await asyncio.to_thread(retaining.look)
+        if dropped_bytes:
+            _log.info("%d bytes dropped, the log begins at %d", dropped_bytes, store.log.min_offset)
+        if refused != refused_before:
+            refused_before = refused
+            _log.warning(
+                "the disk %s", "has no room: nothing more is received" if refused else "has room again"
+            )
+        follower.set_room(not refused)
+        await follower.wait_refused(RETAIN_S)

@@ -1,0 +1,87 @@
+"""Settings of a seed: which store is filled, for which group, from where.
+
+The form of file and command line is that of the replica, see `config`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
+from ha_sidecar.replica.config import HostPort, host_port, host_ports, number, require, require_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedConfig:
+    """One seed.
+
+    Attributes:
+        cluster: brokerClusterName of the group.
+        group: brokerName of the group.
+        store: the broker's storePathRootDir.
+        source: HA address of a member to copy from; without it the controllers are asked for the members.
+        controllers: all controllers of the cluster; not needed with `source`.
+        broker_id: the id that the broker had, to be written into its identity file; 0 lets it apply for one.
+        advertise: the address that the broker will announce, host:port; with it the seed stands before each first start of a broker
+            and lets it begin empty where nobody has anything for it.
+        reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an acknowledgement needs every
+            member of that set.
+        min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
+        mapped_file_bytes: the group's mappedFileSizeCommitLog.
+        attempts: connections in a row that may bring nothing before the seed gives up.
+    """
+
+    cluster: str
+    group: str
+    store: Path
+    source: HostPort | None = None
+    controllers: tuple[HostPort, ...] = ()
+    broker_id: int = 0
+    advertise: str = ""
+    reclaim: bool = False
+    min_in_sync: int = 1
+    mapped_file_bytes: int = MAPPED_FILE_BYTES_DEFAULT
+    attempts: int = 30
+
+    def __post_init__(self) -> None:
+        """Check ranges; raise `ConfigError`."""
+        require(self.cluster != "" and self.group != "", "cluster and group must not be empty")
+        require("#" not in self.cluster + self.group, "'#' separates the fields of the identity file")
+        require(self.source is not None or len(self.controllers) > 0, "source or controllers: one is needed")
+        require(not self.reclaim or self.advertise != "", "reclaim needs advertise")
+        require(self.advertise == "" or len(self.controllers) > 0, "advertise needs controllers")
+        require(self.mapped_file_bytes >= 1_024, f"mapped-file-bytes {self.mapped_file_bytes}: at least 1024")
+        require(self.min_in_sync >= 1, f"min-in-sync {self.min_in_sync}: at least 1")
+        require(self.attempts >= 1, f"attempts {self.attempts}: at least 1")
+
+
+KEYS: Final = tuple(field.name for field in fields(SeedConfig))
+REQUIRED_KEYS: Final = ("cluster", "group", "store")
+
+
+def from_texts(texts: Mapping[str, str]) -> SeedConfig:
+    """Build the settings from texts by key (with underscores); raise `ConfigError` naming what is wrong."""
+    require_keys(texts, REQUIRED_KEYS)
+    values = {key: _parse(key, text) for key, text in texts.items()}
+    return SeedConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type
+
+
+def _parse(key: str, text: str) -> object:
+    match key:
+        case "controllers":
+            return host_ports(text)
+        case "source":
+            return host_port(text)
+        case "store":
+            return Path(text)
+        case "advertise":
+            host, port = host_port(text)
+            return f"{host}:{port}"
+        case "reclaim":
+            require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")
+            return text == "true"
+        case "broker_id" | "min_in_sync" | "mapped_file_bytes" | "attempts":
+            return number(key, text)
+        case _:
+            return text

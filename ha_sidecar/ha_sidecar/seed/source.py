@@ -1,0 +1,189 @@
+"""From whom a seed copies: a member of the SyncStateSet that gives an HA address, log replicas and slaves before the master.
+
+A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none.
+
+The id that an empty store may take back. A broker that lost its disk comes back as another one, with a new id, and nobody elects it before
+a master has taken it into the SyncStateSet. Where no master lives any more and only a log replica of the set does, nobody ever
+would. So the store is filled from that log replica to its last byte and takes its former id back, which is in the set: the copy has all
+that the set was promised. That holds only while nothing can be acknowledged meanwhile, so only where an acknowledgement needs every member of the
+set, the former one included, and no master lives before and after the copy.
+
+Nor may anything have been acknowledged without the one that is copied from. A master that dies before anybody has joined it leaves a set of
+itself alone. Where an acknowledgement needs more (`min_in_sync`) it gave none, and the members of the set before it have all that there is.
+Only who joins acknowledges a moment before the controllers know of it, so every living replica is asked how far its log goes, and the
+furthest is copied from. (Where such a one has lost its disk too, both copies of what it acknowledged are gone.)
+
+Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006),
+AutoSwitchHAService.inSyncReplicasNums 5.4.0.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.errors import RemotingProtocolError
+from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.common import metadata
+from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
+from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
+from ha_sidecar.decisions.broker_facts import GroupFacts
+from ha_sidecar.replica.config import ConfigError, HostPort, host_port
+from ha_sidecar.seed.config import SeedConfig
+
+FIND_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the controllers can tell an empty store.
+
+    Attributes:
+        known: whether they know its group: of one that they do not know there is nothing to copy.
+        former_id: the id to take back, 0 for none.
+    """
+
+    known: bool
+    former_id: int = 0
+
+
+_log = logging.getLogger(__name__)
+
+
+def find_source(config: SeedConfig) -> HostPort | None:
+    """Return the HA address to copy from, None if nobody gives one now."""
+    return config.source or asyncio.run(_ask_members(config, _ha_address))
+
+
+def find_outlook(config: SeedConfig) -> Outlook | None:
+    """Return what the controllers say of the group now, None if they do not answer in time."""
+    return asyncio.run(_ask_outlook(config))
+
+
+async def _ask_outlook(config: SeedConfig) -> Outlook | None:
+    controllers = Controllers(config.controllers)
+    controllers.start()
+    try:
+        async with asyncio.timeout(FIND_TIMEOUT_S):
+            group = await _group(controllers, config.group)
+    except UnknownGroupError:
+        return Outlook(known=False)
+    except TimeoutError:
+        return None
+    finally:
+        await controllers.stop()
+    return Outlook(True, former_id(group, config.advertise) if config.reclaim else 0)
+
+
+def former_id(group: GroupFacts, advertise: str) -> int:
+    """Return the id of the set that `advertise` had and may have again, 0 if there is none or it must not."""
+    alive = {broker_id for broker_id, _, lives in group.others if lives}
+    if group.master_id in alive:
+        return 0
+    mine = max((broker_id for broker_id, address, _ in group.others if address == advertise), default=0)
+    return mine if mine in group.members and mine not in alive else 0
+
+
+def find_metadata(config: SeedConfig) -> metadata.Snapshot:
+    """Return what the first member that can tell knows besides its log; empty if there is none to ask."""
+    if not config.controllers:
+        return {}
+    return asyncio.run(_ask_members(config, _metadata, master_first=True)) or {}
+
+
+async def _ask_members(
+    config: SeedConfig, ask: Callable[[str], Awaitable[T | None]], *, master_first: bool = False
+) -> T | None:
+    """Return the first answer of a member, None if there is none in time."""
+    controllers = Controllers(config.controllers)
+    controllers.start()
+    try:
+        async with asyncio.timeout(FIND_TIMEOUT_S):
+            group = await _group(controllers, config.group)
+            addresses = candidates(group, config.broker_id) or await _furthest(group, config)
+            for address in reversed(addresses) if master_first else addresses:
+                found = await ask(address)
+                if found is not None:
+                    return found
+    except (TimeoutError, UnknownGroupError):
+        _log.warning("the controllers do not tell of group %s", config.group)
+    finally:
+        await controllers.stop()
+    return None
+
+
+def candidates(group: GroupFacts, own_id: int) -> list[str]:
+    """Return the addresses of living members of the set, the master last; never our own."""
+    found = [
+        (broker_id == group.master_id, broker_id, address)
+        for broker_id, address, alive in group.others
+        if alive and broker_id in group.members and broker_id != own_id
+    ]
+    return [address for _, _, address in sorted(found)]
+
+
+async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
+    """Return whose logs go furthest of all that live, after a master that nobody joined and no member of whose set lives."""
+    living = {
+        broker_id: address
+        for broker_id, address, alive in group.others
+        if alive and broker_id != config.broker_id
+    }
+    if len(group.members) >= config.min_in_sync or living.keys().isdisjoint(group.preceding):
+        return []
+    ends = {address: await _log_end(address) for address in living.values()}
+    if None in ends.values():
+        return []
+    # Of two logs the one with the later epoch has all that the other has and that was acknowledged; so has the longer of one epoch.
+    furthest = max(end for end in ends.values() if end is not None)
+    return [address for address, end in ends.items() if end == furthest]
+
+
+async def _group(controllers: Controllers, group: str) -> GroupFacts:
+    while True:
+        try:
+            return await ask_group(controllers, group)
+        except UnknownGroupError:
+            raise
+        except (ControllersUnavailableError, AskError, RemotingProtocolError) as error:
+            _log.debug("controllers: %s", error)
+        await asyncio.sleep(0.1)
+
+
+async def _ha_address(address: str) -> HostPort | None:
+    async def ask(asker: Asker) -> HostPort | None:
+        answer = await asker.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader())
+        ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
+        return host_port(ha_address) if ha_address else None
+
+    return await _told(address, "HA address", ask)
+
+
+async def _log_end(address: str) -> tuple[int, int] | None:
+    return await _told(address, "end of its log", ask_log_end)
+
+
+async def _metadata(address: str) -> metadata.Snapshot | None:
+    async def ask(asker: Asker) -> metadata.Snapshot | None:
+        return await metadata.fetch(asker) or None
+
+    return await _told(address, "metadata", ask)
+
+
+async def _told(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
+    """Ask a member over a connection of its own; None if it does not answer, or in a way that cannot be read."""
+    try:
+        asker = Asker(host_port(address))
+        try:
+            return await ask(asker)
+        finally:
+            asker.close()
+    except (AskError, RemotingProtocolError, ConfigError) as error:
+        level = logging.WARNING if isinstance(error, AskError) and error.is_refusal else logging.INFO
+        _log.log(level, "%s does not tell its %s: %s", address, what, error)
+        return None
