@@ -25,6 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ha_sidecar.address import AddressError
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import LogLayoutError
 from ha_sidecar.commitlog.records import RecordKind
@@ -39,11 +40,12 @@ from ha_sidecar.commitlog.store import (
 )
 from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import IdentityError
+from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.migration.cli import add_commands
-from ha_sidecar.replica import config as settings
+from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
 from ha_sidecar.seed.seed import Seed, SeedError, claim
 from ha_sidecar.seed.source import Outlook, find_metadata, find_outlook, find_source
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.run(options)
-    except settings.ConfigError as error:
+    except (ConfigError, AddressError) as error:
         sys.stderr.write(f"ha-sidecar: {error}\n")
         return 2
     except (
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ha-sidecar", description="AutoSwitchHA for RocketMQ brokers.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, keys, text in (
-        ("replica", _replica, settings.KEYS, "run a log-only replica of a broker group"),
+        ("replica", _replica, replica_config.KEYS, "run a log-only replica of a broker group"),
         ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
         ("seed", _seed, seed_config.KEYS, "fill an empty broker's store before the broker starts"),
         ("handover", _handover, companion_config.KEYS, "hand the broker's mastership over before it stops"),
@@ -108,13 +110,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _texts(options: argparse.Namespace) -> Mapping[str, str]:
-    texts = settings.read_file(options.config_file, options.keys) if options.config_file else {}
+    texts = read_file(options.config_file, options.keys) if options.config_file else {}
     texts.update({key: getattr(options, key) for key in options.keys if getattr(options, key) is not None})
     return texts
 
 
 def _replica(options: argparse.Namespace) -> int:
-    config = settings.from_texts(_texts(options))
+    config = replica_config.from_texts(_texts(options))
     _log_to_stderr()
     refuse_above = config.disk_refuse_percent / 100
     store = ReplicaStore(config.store, config.mapped_file_bytes, refuse_above=refuse_above)
@@ -198,7 +200,7 @@ def _former_id(config: seed_config.SeedConfig) -> int:
     return _outlook(config).former_id if config.reclaim else 0
 
 
-async def _replicate(config: settings.ReplicaConfig, store: ReplicaStore) -> None:
+async def _replicate(config: replica_config.ReplicaConfig, store: ReplicaStore) -> None:
     # Imported here: an HTTP server takes longer to load than a small log to seed, and only those that serve need it.
     from ha_sidecar.replica.replica import Replica
 

@@ -32,8 +32,8 @@ from controller_core.channel import ChannelError, connect
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
-from ha_sidecar.replica.config import host_port
 from testkit import ha_ends
 from testkit.controllers import command_path
 from testkit.fake_broker import FakeBroker

@@ -13,6 +13,7 @@ import pytest
 
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.metadata_comparison import TOPICS, names
+from ha_sidecar.decisions.metadata_kinds import KINDS, Snapshot
 from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.controllers import ControllerCluster
 from testkit.jars import jars
@@ -93,11 +94,11 @@ class Group:
         """Return the id that the controller gave a broker, by its own file."""
         return int((broker.store / "brokerIdentity").read_text().split("#")[2])
 
-    async def wait_kept(self) -> metadata.Snapshot:
+    async def wait_kept(self) -> Snapshot:
         """Wait until the replica keeps the load's topic and all that `create` made; return what it keeps."""
         async with asyncio.timeout(METADATA_KEPT_WITHIN_S):
             while True:
-                kept = {kind: metadata.read(self.replica.store, kind) or b"" for kind in metadata.KINDS}
+                kept = {kind: metadata.read(self.replica.store, kind) or b"" for kind in KINDS}
                 if knows_all(kept):
                     return kept
                 await asyncio.sleep(0.1)
@@ -127,7 +128,7 @@ class Group:
         assert result.lost == frozenset()
 
 
-def knows_all(snapshot: metadata.Snapshot) -> bool:
+def knows_all(snapshot: Snapshot) -> bool:
     """Say whether the load's topic and all that `create` made are there."""
     return has_all_made(snapshot) and TOPIC in (names(TOPICS, snapshot[TOPICS]) or ())
 

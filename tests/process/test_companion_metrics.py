@@ -17,7 +17,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from testkit.controllers import command_path
 from testkit.jars import jars
 from testkit.load import LoadClient, LoadSettings

@@ -11,13 +11,13 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.questions import ask_broker
 from ha_sidecar.decisions.broker_facts import BrokerFacts
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica.config import host_port
 from ha_sidecar.replica.slave_server import HaServer, ServedSlave
 from ha_sidecar.transfer.served_log import MasterConfig
 from testkit.fake_broker import FakeBroker

@@ -14,7 +14,7 @@ import pytest
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from testkit.companion import BrokerCompanion
 from testkit.controllers import ControllerCluster
 from testkit.jars import jars

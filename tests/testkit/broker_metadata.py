@@ -14,6 +14,7 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header
+from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.metadata_comparison import (
     GROUPS,
@@ -22,7 +23,7 @@ from ha_sidecar.decisions.metadata_comparison import (
     UpdateConsumerOffsetRequestHeader,
     table,
 )
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.decisions.metadata_kinds import Snapshot
 from testkit.rocketmq import Broker
 
 WAIT_S: Final = 60.0
@@ -54,7 +55,7 @@ async def asking(broker: Broker) -> AsyncIterator[Asker]:
         asker.close()
 
 
-async def wait_known(asker: Asker, holds: Callable[[metadata.Snapshot], bool]) -> metadata.Snapshot:
+async def wait_known(asker: Asker, holds: Callable[[Snapshot], bool]) -> Snapshot:
     """Wait until what the broker knows is as wanted; return it.
 
     Raises:
@@ -110,7 +111,7 @@ async def delete_group(broker: Asker) -> None:
     await must(broker, DELETE_GROUP, DeleteGroupRequestHeader(CONSUMERS, clean_offset=True))
 
 
-def made_in(snapshot: metadata.Snapshot) -> dict[str, Any]:
+def made_in(snapshot: Snapshot) -> dict[str, Any]:
     """Return of what a broker knows all that `create` makes, by name: topics and the group with all they are, offsets."""
     wanted = ((TOPICS, (PLAIN, FIFO)), (GROUPS, (CONSUMERS,)), (OFFSETS, tuple(OFFSETS_MADE)))
     found: dict[str, Any] = {}
@@ -120,7 +121,7 @@ def made_in(snapshot: metadata.Snapshot) -> dict[str, Any]:
     return found
 
 
-def has_all_made(snapshot: metadata.Snapshot) -> bool:
+def has_all_made(snapshot: Snapshot) -> bool:
     """Say whether all that `create` makes is there, offsets to the number."""
     found = made_in(snapshot)
     names = {PLAIN, FIFO, CONSUMERS, *OFFSETS_MADE}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from testkit.controllers import command_path
 from testkit.ports import free_port
 from testkit.process import ManagedProcess

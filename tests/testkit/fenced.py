@@ -7,8 +7,8 @@ from typing import Any
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
+from ha_sidecar.address import host_port
 from ha_sidecar.companion.fencing import SETTING
-from ha_sidecar.replica.config import host_port
 from testkit.companion import BrokerCompanion
 from testkit.rocketmq import Broker
 from testkit.witness import Witness

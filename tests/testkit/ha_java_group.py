@@ -10,8 +10,8 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
+from ha_sidecar.address import host_port
 from ha_sidecar.common.questions import ask_broker
-from ha_sidecar.replica.config import host_port
 from testkit.controllers import ControllerCluster
 from testkit.ha_ends import Transfer, TransferWatch
 from testkit.load import LoadClient, LoadSettings

@@ -13,7 +13,7 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.routes import TopicRouteData
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from testkit.controllers import ControllerCluster, command_path
 from testkit.load import LoadClient, LoadSettings, Send
 from testkit.ports import LOOPBACK, free_port

@@ -10,7 +10,7 @@ from controller_core.channel import ChannelError, Connection, connect
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header, JavaInt, JavaLong
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from slo_pipeline.canary.requests import send_request
 from slo_pipeline.canary.stored import decode_messages
 

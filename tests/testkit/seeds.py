@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.served import ServedStore
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica.config import HostPort
 from ha_sidecar.replica.slave_server import HaServer
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.transfer.served_log import MasterConfig

@@ -22,8 +22,8 @@ from controller_core.channel import ChannelError, Connection, connect
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import host_port
 from ha_sidecar.common.questions import ask_broker
-from ha_sidecar.replica.config import host_port
 from slo_pipeline.canary.requests import send_request
 from testkit.load import ACKNOWLEDGED, Send, json_lines
 from testkit.process import ManagedProcess

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What every process of this package uses: settings, controllers, events, the HTTP port, one HA connection."""

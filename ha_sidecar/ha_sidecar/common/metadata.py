@@ -1,9 +1,4 @@
-"""What a broker knows and its log does not hold: topics, subscription groups, consumer offsets, delay offsets.
-
-A broker writes each of the four as one JSON file below `config`, and answers requests for them (21, 201, 43, 45) with the
-same text. So the answer is kept as it came and serves both ways: it is the file for a broker that starts on this store,
-and the answer for a broker that follows us. Nothing here reads more of it than whether its table is there and holds
-anything: Java writes map keys without quotes, which is no JSON.
+"""Fetch a broker's metadata from it, and keep it in a store: one file for each kind (`decisions.metadata_kinds`).
 
 A table without an entry never replaces one that has some: some versions empty their topics on a change of role, and a
 broker on a new disk has none at all.
@@ -13,16 +8,14 @@ BrokerPathConfigHelper.java 5.4.0.
 """
 
 import logging
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
-from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.commitlog.disk import write_atomically
+from ha_sidecar.decisions.metadata_kinds import KINDS, Kind, Snapshot, holds_entries
 
 CONFIG_DIRECTORY: Final = "config"
 TABLE_BYTES_MAX: Final = 64 << 20
@@ -30,32 +23,6 @@ TABLE_BYTES_MAX: Final = 64 << 20
 
 _log = logging.getLogger(__name__)
 _refusals: Final = RefusalLog(_log)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of metadata: the request for it, its file, and the key of its table in both."""
-
-    code: int
-    file_name: str
-    table: str
-
-
-KINDS: Final = (
-    Kind(RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json", "topicConfigTable"),
-    Kind(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json", "subscriptionGroupTable"),
-    Kind(RequestCode.GET_ALL_CONSUMER_OFFSET, "consumerOffset.json", "offsetTable"),
-    Kind(RequestCode.GET_ALL_DELAY_OFFSET, "delayOffset.json", "offsetTable"),
-)
-BY_CODE: Final = {kind.code: kind for kind in KINDS}
-
-Snapshot = Mapping[Kind, bytes]
-
-
-def holds_entries(kind: Kind, text: bytes) -> bool | None:
-    """Say whether the table has an entry; None if this is no text of that kind."""
-    found = re.search(rb'"%s"\s*:\s*\{\s*(\}?)' % kind.table.encode(), text)
-    return None if found is None or not text.lstrip().startswith(b"{") else not found.group(1)
 
 
 async def fetch(asker: Asker) -> Snapshot:

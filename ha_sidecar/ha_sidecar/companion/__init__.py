@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""`ha-sidecar companion`: a process beside an unmodified broker that shows, fences, hands over and holds clients."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
-from ha_sidecar.replica.config import HostPort, host_port, host_ports, number, require, require_keys
+from ha_sidecar.address import HostPort
+from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
 
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
@@ -104,9 +105,9 @@ def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers" | "name_servers":
-            return host_ports(text)
+            return addresses_of(key, text)
         case "broker" | "broker_ha" | "broker_metrics" | "http":
-            return host_port(text)
+            return address_of(key, text)
         case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
         case "fence" | "metadata_put_back":

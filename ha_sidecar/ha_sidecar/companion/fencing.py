@@ -23,13 +23,13 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, settings
 from ha_sidecar.decisions.fence import Fence, FenceAction, FenceState, Heard
-from ha_sidecar.replica.config import ConfigError, host_port
 
 SETTING: Final = "minInSyncReplicas"
 CLOSED_BASE: Final = 10_000
@@ -157,7 +157,7 @@ class Fencing:
                 answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
             self._refusals.answered(f"member {address}")
             return not HARuntimeInfo.decode(answer.body).master
-        except (AskError, RemotingProtocolError, ConfigError, TimeoutError) as error:
+        except (AskError, RemotingProtocolError, AddressError, TimeoutError) as error:
             self._not_told(f"member {address}", error)
             return False
 

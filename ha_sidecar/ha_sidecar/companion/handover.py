@@ -31,11 +31,11 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.remoting.routes import ClusterInfo
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, living_members
-from ha_sidecar.replica.config import ConfigError, host_port
 
 LOOK_AGAIN_S: Final = 0.05
 ELECT_AGAIN_S: Final = 0.25
@@ -168,7 +168,7 @@ class Handover:
                     missing, pause_s = str(error), ELECT_AGAIN_S
                 except _NotYetError as error:
                     missing = str(error)
-                except (AskError, RemotingProtocolError, ConfigError) as error:
+                except (AskError, RemotingProtocolError, AddressError) as error:
                     missing = self._passed_over(broker_id, error) or missing
                 else:
                     return broker_id
@@ -219,7 +219,7 @@ class Handover:
                 try:
                     if (await ask_broker(self._asker(group.master_address))).is_master:
                         return group
-                except (AskError, RemotingProtocolError, ConfigError) as error:
+                except (AskError, RemotingProtocolError, AddressError) as error:
                     self._waits_for = f"broker {successor_id} to become master: {error}"
             await asyncio.sleep(LOOK_AGAIN_S)
 

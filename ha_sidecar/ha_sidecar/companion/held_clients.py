@@ -40,8 +40,8 @@ from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
+from ha_sidecar.address import HostPort
 from ha_sidecar.companion.relaying import SENDS, Relay, size_bytes
-from ha_sidecar.replica.config import HostPort
 
 RECEIVE_BYTES: Final = 1 << 16
 CLIENTS_MAX: Final = 4096

@@ -21,7 +21,7 @@ import socket
 import time
 from typing import Final
 
-from ha_sidecar.replica.config import HostPort
+from ha_sidecar.address import HostPort
 
 REACHED_WITHIN_S: Final = 2.5
 """From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before, and

@@ -43,11 +43,11 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
 from ha_sidecar.companion.hold_port import WaitingRoom, listening
 from ha_sidecar.decisions.broker_facts import GroupFacts, master_itself, master_of
-from ha_sidecar.replica.config import HostPort
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2

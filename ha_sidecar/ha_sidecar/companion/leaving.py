@@ -30,16 +30,16 @@ from typing import Final
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, living_members, settings
-from ha_sidecar.replica.config import ConfigError, host_port
 
 LOOK_TIMEOUT_S: Final = 3.0
 LOOK_AGAIN_S: Final = 0.05
-_TROUBLE = (AskError, ControllersUnavailableError, RemotingProtocolError, ConfigError)
+_TROUBLE = (AskError, ControllersUnavailableError, RemotingProtocolError, AddressError)
 
 _log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import HostPort
 from ha_sidecar.common import metadata
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, master_of
 from ha_sidecar.decisions.metadata_comparison import MetadataGuard, PutBack, is_of_topics, put_back
-from ha_sidecar.replica.config import HostPort
 
 COMPARE_S: Final = 5.0
 """Between two comparisons."""

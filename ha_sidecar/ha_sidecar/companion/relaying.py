@@ -33,7 +33,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.errors import RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
-from ha_sidecar.replica.config import HostPort
+from ha_sidecar.address import HostPort
 
 DIAL_WITHIN_S: Final = 0.05
 AGAIN_S: Final = 0.01

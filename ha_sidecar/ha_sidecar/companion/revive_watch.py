@@ -30,13 +30,13 @@ from controller_core.remoting.client_headers import (
 )
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions import revive_log
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, master_itself, settings
 from ha_sidecar.decisions.revive_debt import Owed, ReviveDebt
 from ha_sidecar.decisions.revive_log import Consumer, Entry
-from ha_sidecar.replica.config import HostPort
 
 LOOK_S: Final = 2.0
 """Between two looks. Messages that the broker revived within this time before a refusal may come twice."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Decisions of replica and companion, without I/O: from answers to facts, from facts to what must be done."""

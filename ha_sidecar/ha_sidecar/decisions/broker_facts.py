@@ -22,7 +22,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from ha_sidecar.replica.config import ConfigError, HostPort, host_port
+from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
 """Name of the figure in the answer to 28."""
@@ -102,7 +102,7 @@ def master_itself(group: GroupFacts) -> HostPort | None:
 def _place(address: str) -> HostPort | None:
     try:
         return host_port(address)
-    except ConfigError:
+    except AddressError:
         return None
 
 

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What `kubectl rmqha migrate` runs inside the cluster: survey, write permission, adoption of a store."""

@@ -13,7 +13,7 @@ from enum import IntEnum
 from controller_core.channel.asking import Asker
 from controller_core.remoting.client_headers import WritePermOfBrokerRequestHeader
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 
 
 class Permission(IntEnum):

@@ -21,11 +21,11 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from controller_core.remoting.routes import KVTable
+from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
-from ha_sidecar.common.metadata import BY_CODE
 from ha_sidecar.decisions.broker_facts import settings
 from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, table
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.decisions.metadata_kinds import BY_CODE, Snapshot
 
 TRIES_MAX: Final = 5
 """A JVM may take longer for its first answers than an ask waits."""
@@ -117,16 +117,14 @@ async def survey(address: str) -> Survey:
     return surveyed(address, config, runtime, known)
 
 
-async def _told(asker: Asker) -> tuple[Mapping[str, str], Mapping[str, str], metadata.Snapshot]:
+async def _told(asker: Asker) -> tuple[Mapping[str, str], Mapping[str, str], Snapshot]:
     """Return a broker's settings, its figures, and its topics, groups and offsets."""
     config = (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
     runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body)
     return settings(config), runtime.table, await metadata.fetch(asker)
 
 
-def surveyed(
-    address: str, config: Mapping[str, str], runtime: Mapping[str, str], known: metadata.Snapshot
-) -> Survey:
+def surveyed(address: str, config: Mapping[str, str], runtime: Mapping[str, str], known: Snapshot) -> Survey:
     """Read the answers.
 
     Raises:

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""`ha-sidecar replica`: a log-only replica that follows the master and serves its log."""

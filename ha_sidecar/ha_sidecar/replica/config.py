@@ -1,25 +1,17 @@
-"""Settings of a replica: from the command line, from a file with the same keys, checked in one place.
+"""Settings of a log replica, with their ranges and defaults."""
 
-A file has one `key = value` a line, `#` starts a comment; keys are those of the command line, with or without dashes
-(`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
-"""
-
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-
-HostPort = tuple[str, int]
+from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
 
 ACK_AFTER: Final = ("sync", "write")
 CONTROLLER_KINDS: Final = ("rocketmq-ha", "java")
 ON_DIVERGENCE: Final = ("archive", "stop")
-
-
-class ConfigError(ValueError):
-    """A setting is missing, unknown or out of range; the text names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,25 +110,6 @@ KEYS: Final = tuple(field.name for field in fields(ReplicaConfig))
 REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "http")
 
 
-def read_file(path: Path, keys: Collection[str] = KEYS) -> dict[str, str]:
-    """Return the file's keys (with underscores) and values; `keys` are those that exist.
-
-    Raises:
-        ConfigError: a line without '=', or a key that does not exist.
-    """
-    found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        key, separator, value = text.partition("=")
-        name = key.strip().replace("-", "_")
-        if not separator or name not in keys:
-            raise ConfigError(f"{path}:{number}: {text!r} is no setting")
-        found[name] = value.strip()
-    return found
-
-
 def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
     """Build the settings from texts by key (with underscores); raise `ConfigError` naming what is wrong."""
     require_keys(texts, REQUIRED_KEYS)
@@ -149,9 +122,9 @@ def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
-            return host_ports(text)
+            return addresses_of(key, text)
         case "listen" | "http" | "advertise" | "ha_listen" | "ha_advertise":
-            return host_port(text)
+            return address_of(key, text)
         case "store":
             return Path(text)
         case (
@@ -168,34 +141,3 @@ def _parse(key: str, text: str) -> object:
             return text == "true"
         case _:
             return text
-
-
-def host_port(text: str) -> HostPort:
-    """Read `host:port`; an IPv6 host stands in brackets."""
-    host, separator, port = text.strip().rpartition(":")
-    valid = bool(separator) and bool(host) and port.isascii() and port.isdigit() and int(port) < 65_536
-    require(valid, f"{text!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def host_ports(text: str) -> tuple[HostPort, ...]:
-    """Read addresses that are separated by semicolons."""
-    return tuple(host_port(part) for part in text.split(";") if part.strip())
-
-
-def number(key: str, text: str) -> int:
-    """Read a whole number from 0."""
-    require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is no number")
-    return int(text)
-
-
-def require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
-    """Raise `ConfigError` naming the keys that have no value."""
-    missing = [key.replace("_", "-") for key in required if not texts.get(key)]
-    require(not missing, f"missing: {', '.join(missing)}")
-
-
-def require(condition: bool, problem: str) -> None:
-    """Raise `ConfigError` unless the condition holds."""
-    if not condition:
-        raise ConfigError(problem)

@@ -37,11 +37,12 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.events import EventLog, now_ns
 from ha_sidecar.common.ha_link import NO_ROOM, DivergedError, HaLink, LinkEnd, starts_below_first_epoch
-from ha_sidecar.replica.config import ConfigError, ReplicaConfig, host_port
+from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.group_view import GroupView, Role
 from ha_sidecar.replica.metrics import ReplicaMetrics
 from ha_sidecar.transfer.actions import HandshakeDone
@@ -240,13 +241,13 @@ class Follower:
                 looked_s, address = self._loop.time(), await self._met_at(role)
             try:
                 connection = await connect(*host_port(address), CONNECT_TIMEOUT_S)
-            except (ChannelError, ConfigError) as error:
+            except (ChannelError, AddressError) as error:
                 _log.debug("906 to %s: %s", address, error)
             else:
                 try:
                     async with asyncio.timeout(patience_s):
                         return await self._ask_until_told(connection, command)
-                except (TimeoutError, ChannelError, RemotingProtocolError, ConfigError) as error:
+                except (TimeoutError, ChannelError, RemotingProtocolError, AddressError) as error:
                     _log.debug("906 to %s: %s", address, error)
                 finally:
                     connection.close()

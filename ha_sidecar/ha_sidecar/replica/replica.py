@@ -41,6 +41,7 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_port import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.common.questions import ask_group
+from ha_sidecar.decisions.metadata_kinds import BY_CODE
 from ha_sidecar.replica import answers, registration
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
@@ -261,7 +262,7 @@ class Replica:
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 header = answers.ha_address(self._config, self._view, self._store)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-            case code if code in metadata.BY_CODE and self._kept(code) is not None:
+            case code if code in BY_CODE and self._kept(code) is not None:
                 return RemotingCommand.response_to(
                     request, ResponseCode.SUCCESS, body=self._kept(code) or b""
                 )
@@ -300,7 +301,7 @@ class Replica:
             connection.send(RemotingCommand.response_to(request, ResponseCode.SUCCESS, remark=remark))
 
     def _kept(self, code: int) -> bytes | None:
-        return metadata.read(self._config.store, metadata.BY_CODE[code])
+        return metadata.read(self._config.store, BY_CODE[code])
 
     async def _learn(
         self, info: GetReplicaInfoResponseHeader, members: SyncStateSet | None, asked_at: int

@@ -6,11 +6,12 @@ from typing import Final
 
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.errors import RemotingProtocolError
+from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.commitlog.retention import RetentionRule
 from ha_sidecar.commitlog.room import NO_SPACE
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common import metadata
-from ha_sidecar.replica.config import ConfigError, ReplicaConfig, host_port
+from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
 from ha_sidecar.replica.group_view import GroupView
 from ha_sidecar.replica.retention import Retaining
@@ -39,7 +40,7 @@ async def keep_metadata(config: ReplicaConfig, view: GroupView) -> None:
                     asker = Asker(address)
                 snapshot = await metadata.fetch(asker)
                 await asyncio.to_thread(metadata.keep, config.store, snapshot)
-            except (AskError, ConfigError, RemotingProtocolError) as error:
+            except (AskError, AddressError, RemotingProtocolError) as error:
                 _log.debug("metadata: %s", error)
             except OSError as error:
                 if error.errno not in NO_SPACE:

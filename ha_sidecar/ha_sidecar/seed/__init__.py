@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""`ha-sidecar seed`: fills an empty broker's store from a member of its group."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.replica.config import HostPort, host_port, host_ports, number, require, require_keys
+from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,13 @@ def from_texts(texts: Mapping[str, str]) -> SeedConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
-            return host_ports(text)
+            return addresses_of(key, text)
         case "source":
-            return host_port(text)
+            return address_of(key, text)
         case "store":
             return Path(text)
         case "advertise":
-            host, port = host_port(text)
+            host, port = address_of(key, text)
             return f"{host}:{port}"
         case "reclaim":
             require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")

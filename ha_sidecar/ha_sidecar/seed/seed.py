@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.commitlog.layout import Layout
@@ -36,8 +37,8 @@ from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.common.ha_link import HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.common.identity import IdentityFiles
+from ha_sidecar.decisions.metadata_kinds import Snapshot
 from ha_sidecar.epoch.entries import OFFSET_MAX
-from ha_sidecar.replica.config import HostPort
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import NO_BROKER_ID, SlaveConfig
@@ -109,7 +110,7 @@ class Seed:
         config: SeedConfig,
         store: ReplicaStore,
         find_source: Callable[[], HostPort | None],
-        find_metadata: Callable[[], metadata.Snapshot] = dict,
+        find_metadata: Callable[[], Snapshot] = dict,
         find_former_id: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take the open store.

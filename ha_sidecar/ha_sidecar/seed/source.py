@@ -27,11 +27,12 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from ha_sidecar.address import AddressError, HostPort, host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from ha_sidecar.replica.config import ConfigError, HostPort, host_port
+from ha_sidecar.decisions.metadata_kinds import Snapshot
 from ha_sidecar.seed.config import SeedConfig
 
 FIND_TIMEOUT_S = 10.0
@@ -89,7 +90,7 @@ def former_id(group: GroupFacts, advertise: str) -> int:
     return mine if mine in group.members and mine not in alive else 0
 
 
-def find_metadata(config: SeedConfig) -> metadata.Snapshot:
+def find_metadata(config: SeedConfig) -> Snapshot:
     """Return what the first member that can tell knows besides its log; empty if there is none to ask."""
     if not config.controllers:
         return {}
@@ -168,8 +169,8 @@ async def _log_end(address: str) -> tuple[int, int] | None:
     return await _told(address, "end of its log", ask_log_end)
 
 
-async def _metadata(address: str) -> metadata.Snapshot | None:
-    async def ask(asker: Asker) -> metadata.Snapshot | None:
+async def _metadata(address: str) -> Snapshot | None:
+    async def ask(asker: Asker) -> Snapshot | None:
         return await metadata.fetch(asker) or None
 
     return await _told(address, "metadata", ask)
@@ -183,7 +184,7 @@ async def _told(address: str, what: str, ask: Callable[[Asker], Awaitable[T | No
             return await ask(asker)
         finally:
             asker.close()
-    except (AskError, RemotingProtocolError, ConfigError) as error:
+    except (AskError, RemotingProtocolError, AddressError) as error:
         level = logging.WARNING if isinstance(error, AskError) and error.is_refusal else logging.INFO
         _log.log(level, "%s does not tell its %s: %s", address, what, error)
         return None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.codes import ResponseCode
+from ha_sidecar.address import host_port
 from ha_sidecar.companion import holding
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.replica.config import host_port
 from testkit.answering_broker import AnsweringBroker
 from testkit.held import Place
 from testkit.one_node import OneNode, one_node

@@ -14,10 +14,10 @@ from controller_core.remoting.bodies import (
 )
 from ha_sidecar import cli
 from ha_sidecar.common import http_port as http
+from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion import hold_port as waiting
 from ha_sidecar.companion.companion import Companion
-from ha_sidecar.replica.config import ConfigError
 from testkit.answering_broker import AnsweringBroker
 from testkit.ports import free_port
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from controller_core.channel.asking import Asker, AskError
+from ha_sidecar.address import host_port
 from ha_sidecar.companion import handover
 from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.decisions.broker_facts import BrokerFacts
-from ha_sidecar.replica.config import host_port
 from testkit.answering_broker import AnsweringBroker, FakeNameServer
 from testkit.ports import free_port
 

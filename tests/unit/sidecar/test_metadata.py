@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.common.metadata import BY_CODE, CONFIG_DIRECTORY, Kind, holds_entries, keep, read
+from ha_sidecar.common.metadata import CONFIG_DIRECTORY, keep, read
+from ha_sidecar.decisions.metadata_kinds import BY_CODE, Kind, holds_entries
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]

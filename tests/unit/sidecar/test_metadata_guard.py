@@ -4,7 +4,6 @@ import pytest
 
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
-from ha_sidecar.common.metadata import BY_CODE
 from ha_sidecar.decisions.metadata_comparison import (
     GRACE_MS,
     GROUPS,
@@ -15,6 +14,7 @@ from ha_sidecar.decisions.metadata_comparison import (
     names,
     put_back,
 )
+from ha_sidecar.decisions.metadata_kinds import BY_CODE
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ha_sidecar.address import HostPort, host_port
 from ha_sidecar.common.controllers import Controllers
 from ha_sidecar.common.questions import ask_group
 from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.holding import is_settled, is_succeeded
-from ha_sidecar.replica.config import HostPort, host_port
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import Outlook, find_outlook
 from testkit.scripted_controllers import GROUP, Said, ScriptedController, scripted

@@ -10,8 +10,9 @@ from controller_core.channel.asking import Asker
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
+from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.decisions.metadata_kinds import KINDS
 from testkit.following import following
 
 
@@ -51,4 +52,4 @@ async def test_refused_metadata_is_left_out_and_each_kind_is_logged_once(
     told = [
         record.getMessage() for record in caplog.records if "was answered 16: no user" in record.getMessage()
     ]
-    assert len(told) == len(metadata.KINDS)
+    assert len(told) == len(KINDS)

@@ -14,10 +14,11 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from controller_core.server.machine import GroupsMachine
+from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica.config import ReplicaConfig, host_port
+from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.group_view import Role
 from ha_sidecar.replica.replica import Replica
 from ha_sidecar.transfer.actions import HandshakeDone

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from ha_sidecar.commitlog.files import CommitLogUsageError
 from ha_sidecar.commitlog.retention import LogFile, RetentionRule, must_refuse, new_min_offset
 from ha_sidecar.commitlog.store import ReplicaStore
+from ha_sidecar.common.options import ConfigError
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica.config import ConfigError, from_texts
+from ha_sidecar.replica.config import from_texts
 from ha_sidecar.replica.retention import Retaining
 from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
 from testkit.messages import log_bytes

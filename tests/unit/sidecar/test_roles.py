@@ -11,6 +11,7 @@ from ha_sidecar import cli
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.events import EVENTS_MAX, EventLog
 from ha_sidecar.common.identity import Application, IdentityError, IdentityFiles
+from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica import config
 from ha_sidecar.replica.group_view import GroupView, Role
@@ -76,17 +77,17 @@ def test_every_setting_of_a_replica_is_in_the_reference() -> None:
     ],
 )
 def test_a_wrong_setting_is_named(key: str, text: str, problem: str) -> None:
-    with pytest.raises(config.ConfigError, match=problem):
+    with pytest.raises(ConfigError, match=problem):
         config.from_texts({**TEXTS, key: text})
 
 
 def test_a_settings_file_has_the_keys_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "replica.conf"
     path.write_text("# a comment\n\nmapped-file-bytes = 4096\ngroup=g\n")
-    assert config.read_file(path) == {"mapped_file_bytes": "4096", "group": "g"}
+    assert read_file(path, config.KEYS) == {"mapped_file_bytes": "4096", "group": "g"}
     path.write_text("gruop=g\n")
-    with pytest.raises(config.ConfigError, match=":1: 'gruop=g'"):
-        config.read_file(path)
+    with pytest.raises(ConfigError, match=":1: 'gruop=g'"):
+        read_file(path, config.KEYS)
 
 
 async def test_what_the_controllers_say_again_is_no_new_role() -> None:

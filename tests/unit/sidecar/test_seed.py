@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from controller_core.remoting.codes import RequestCode
+from ha_sidecar.address import HostPort
 from ha_sidecar.cli import main
 from ha_sidecar.commitlog.recovery import walk
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.identity import IDENTITY_FILE, IdentityError
-from ha_sidecar.common.metadata import BY_CODE
+from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
+from ha_sidecar.decisions.metadata_kinds import BY_CODE
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica.config import ConfigError, HostPort
 from ha_sidecar.seed import seed as seeding
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from ha_sidecar.replica.config import host_port
+from ha_sidecar.address import host_port
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import find_outlook, find_source
 from testkit.answering_broker import AnsweringBroker

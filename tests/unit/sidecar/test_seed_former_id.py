@@ -11,8 +11,8 @@ from ha_sidecar import cli
 from ha_sidecar.cli import main
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.identity import IdentityFiles
+from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from ha_sidecar.replica.config import ConfigError
 from ha_sidecar.seed import seed as seeding
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim

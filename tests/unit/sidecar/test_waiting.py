@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from controller_core.remoting.codes import ResponseCode
+from ha_sidecar.address import HostPort
 from ha_sidecar.companion import hold_port as waiting
 from ha_sidecar.companion.hold_port import WaitingRoom
-from ha_sidecar.replica.config import HostPort
 from testkit.held import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 from testkit.ports import free_port
 

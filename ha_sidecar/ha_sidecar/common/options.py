@@ -1,0 +1,71 @@
+"""Settings of every command: read from a file or the command line, parsed and checked in one place.
+
+A file has one `key = value` per line, and `#` starts a comment. Its keys are those of the command line, with dashes or
+underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from ha_sidecar.address import AddressError, HostPort, host_port, host_ports
+
+_Parsed = TypeVar("_Parsed")
+
+
+class ConfigError(ValueError):
+    """A setting is missing, unknown or out of range; the text names it."""
+
+
+def read_file(path: Path, keys: Collection[str]) -> dict[str, str]:
+    """Return the file's keys (with underscores) and values; `keys` are those that exist.
+
+    Raises:
+        ConfigError: a line without '=', or a key that does not exist.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        key, separator, value = text.partition("=")
+        name = key.strip().replace("-", "_")
+        if not separator or name not in keys:
+            raise ConfigError(f"{path}:{number}: {text!r} is not a setting")
+        found[name] = value.strip()
+    return found
+
+
+def address_of(key: str, text: str) -> HostPort:
+    """Read `host:port` of a setting; raise `ConfigError` if it is anything else."""
+    return _parsed(key, text, host_port)
+
+
+def addresses_of(key: str, text: str) -> tuple[HostPort, ...]:
+    """Read addresses that are separated by semicolons; raise `ConfigError` if one is not `host:port`."""
+    return _parsed(key, text, host_ports)
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], _Parsed]) -> _Parsed:
+    try:
+        return parse(text)
+    except AddressError as error:
+        raise ConfigError(f"{key.replace('_', '-')}: {error}") from error
+
+
+def number(key: str, text: str) -> int:
+    """Read a whole number from 0."""
+    require(text.isascii() and text.isdigit(), f"{key.replace('_', '-')} {text!r} is not a number")
+    return int(text)
+
+
+def require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
+    """Raise `ConfigError` naming the keys that have no value."""
+    missing = [key.replace("_", "-") for key in required if not texts.get(key)]
+    require(not missing, f"missing: {', '.join(missing)}")
+
+
+def require(condition: bool, problem: str) -> None:
+    """Raise `ConfigError` unless the condition holds."""
+    if not condition:
+        raise ConfigError(problem)
