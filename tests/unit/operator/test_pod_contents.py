@@ -17,6 +17,7 @@ import pytest
 
 from controller_core.server.config import load
 from controller_core.server.properties import parse
+from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.leaving import Ending, LeaveResult
 from ha_sidecar.replica import config as replica_config
@@ -133,7 +134,7 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
     world = await _settled()
     path = tmp_path / "companion.conf"
     path.write_text(world.get("ConfigMap", "orders")["data"]["companion.conf"])
-    texts = replica_config.read_file(path, companion_config.KEYS)
+    texts = read_file(path, companion_config.KEYS)
     config = companion_config.from_texts(texts, serves=True)
     assert config.broker == ("127.0.0.1", names.BROKER_PORT)
     assert [host for host, _ in config.controllers] == list(names.controller_hosts("main", "shop"))
@@ -237,7 +238,7 @@ async def test_a_log_replica_takes_the_file_and_the_addresses_that_are_written_f
         (conf / name).write_text(data[name])
     printed = _run(script, tmp_path, {"POD_NAME": "orders-log-0", "POD_IP": "10.9.8.7"}).split()
     assert printed[:3] == ["ha-sidecar", "replica", "-c"]
-    texts = replica_config.read_file(conf / "replica.conf")
+    texts = read_file(conf / "replica.conf", replica_config.KEYS)
     texts |= {
         key[2:].replace("-", "_"): value for key, value in zip(printed[4::2], printed[5::2], strict=True)
     }

@@ -173,7 +173,7 @@ def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
 
 
 def test_every_metric_and_every_setting_is_in_the_reference() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "companion.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "companion.md").read_text()
     master = replace(MASTER, slaves=(SlaveFacts("/10.0.0.1:5", 1, 2, True),))
     known = Known(master, group(1, 1), 0, controllers_up=True)
     metrics = CompanionMetrics("c", "g", lambda: known).text().decode()

@@ -54,7 +54,7 @@ def test_settings_are_read_with_their_types() -> None:
 
 
 def test_every_setting_of_a_replica_is_in_the_reference() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "replica.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "replica.md").read_text()
     keys = {key.replace("_", "-") for key in config.KEYS}
     assert {key for key in keys if not re.search(rf"^\|[^|]*\b{key}\b[^|]*\|", text, re.MULTILINE)} == set()
 
