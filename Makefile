@@ -7,7 +7,7 @@ ROCKETMQ_VERSION ?= 5.5.0
 KEEP ?=
 OUT ?= out
 DIR ?= tests/testdata/raft
-GOLDEN ?= ../shared/field/golden/controller_5.4.0.txt
+GOLDEN ?=
 DIFF ?=
 LIVE_JAVA ?= 5.2.0 5.4.0 5.5.0
 RUNS ?= 3
@@ -107,8 +107,9 @@ sim-ha: .venv/.ready ## run SEEDS=1000 random schedules against the replicated l
 raft-scenarios: .venv/.ready ## replay every scenario text under DIR against the Raft core
 	@$(PYTHON) -m testkit.raft_scenarios $(DIR)
 
-conformance: .venv/.ready ## hold a recorded conversation with Java's controller against ours (GOLDEN=file, DIFF=1: Java runs beside)
-	@$(PYTHON) -m testkit.conformance $(if $(wildcard $(GOLDEN)),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
+conformance: .venv/.ready ## compare our answers with a recording of Java's controller (GOLDEN=file: another recording; DIFF=1: run Java too)
+	@$(if $(GOLDEN),,echo "conformance: GOLDEN is not set: comparing with the project's own recording only" >&2)
+	@$(PYTHON) -m testkit.conformance $(if $(GOLDEN),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
 
 chart: .venv/.ready ## write what is generated: CRDs, the chart's Prometheus rules, the pages about its values and about the kinds
 	@.venv/bin/rocketmq-operator crds --directory crds
