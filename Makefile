@@ -5,6 +5,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 ROCKETMQ_VERSION ?= 5.5.0
 KEEP ?=
+TESTS ?= tests
+VERSION ?=
 OUT ?= out
 DIR ?= tests/testdata/raft
 GOLDEN ?=
@@ -26,7 +28,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
 
-.PHONY: help setup demo test lint types images e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
+.PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -43,8 +45,8 @@ setup: ## install what the other commands need (or name what is missing)
 demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read back, report (ROCKETMQ_VERSION=, KEEP=1)
 	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
 
-test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy (ORDER=n: another order; WORKERS=1: one at a time)
-	@$(PYTHON) -m pytest tests -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR --durations 10 -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time)
+	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.ready types ## check style, import contracts, types and tidiness
 	@.venv/bin/ruff check .
@@ -58,6 +60,9 @@ types: .venv/.ready ## mypy --strict and pyright
 
 images: ## build the images of operator, controller, sidecar and spark (docker, podman or buildah)
 	@scripts/images build
+
+images-push: ## push the images to a registry (REGISTRY=registry.example.com/, TAG=0.1.0)
+	@scripts/images push
 
 e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three nodes on this machine
 	@scripts/e2e
@@ -118,6 +123,9 @@ chart: .venv/.ready ## write what is generated: CRDs, the chart's Prometheus rul
 
 docs: .venv/.ready ## check that every command and link in the documents holds
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
+
+changelog: .venv/.ready ## print what the fragments in changelog.d will become, or write it (VERSION=0.2.0)
+	@.venv/bin/towncrier build --yes --version $(or $(VERSION),unreleased) $(if $(VERSION),,--draft)
 
 clean: ## remove what these commands made
 	@rm -rf .venv .tools $(OUT) .mypy_cache .ruff_cache .hypothesis .pytest_cache spark-warehouse

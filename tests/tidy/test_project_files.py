@@ -1,0 +1,80 @@
+"""The files of the project's host: they parse, call only commands that exist, and leave no test out."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yaml"))
+NOT_SHARDED = {"bench", "kube", "testdata", "testkit", "tidy"}
+"""Folders of `tests` that other commands run, and folders without tests."""
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    loaded = yaml.safe_load(path.read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def _runs(workflow: Path) -> list[str]:
+    steps = [step for job in _yaml(workflow)["jobs"].values() for step in job["steps"]]
+    return [line.strip() for step in steps for line in step.get("run", "").splitlines()]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=_name)
+def test_a_workflow_runs_only_make_targets_that_exist(workflow: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = [re.fullmatch(r"make ([a-z0-9-]+)(?: [A-Z_]+=.*)?", line) for line in _runs(workflow)]
+    assert called
+    assert [match and match[1] in targets for match in called] == [True] * len(called)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=_name)
+def test_a_workflow_may_only_read_and_ends_in_time(workflow: Path) -> None:
+    content = _yaml(workflow)
+    assert content["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in content["jobs"].values())
+
+
+def test_the_shards_hold_every_test_once() -> None:
+    jobs = _yaml(GITHUB / "workflows" / "test.yaml")["jobs"].values()
+    patterns = [pattern for job in jobs for pattern in job["strategy"]["matrix"]["tests"]]
+    found = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+    folders = [path for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    wanted = [path for path in folders if path.name not in NOT_SHARDED and path.name != "unit"]
+    wanted += [path for path in (ROOT / "tests" / "unit").iterdir() if path.name != "__pycache__"]
+    assert found == sorted(wanted)
+
+
+@pytest.mark.parametrize("template", sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yaml")), ids=_name)
+def test_an_issue_template_has_a_name_and_questions(template: Path) -> None:
+    content = _yaml(template)
+    assert content["name"]
+    assert content["description"]
+    assert [part for part in content["body"] if part["type"] == "textarea"]
+
+
+def test_hooks_call_programs_that_setup_installs() -> None:
+    hooks = _yaml(ROOT / ".pre-commit-config.yaml")["repos"][0]["hooks"]
+    programs = [hook["entry"].split()[0] for hook in hooks]
+    assert [program for program in programs if not (ROOT / program).exists()] == []
+
+
+def test_renovate_finds_the_pinned_uv_where_it_says() -> None:
+    manager = json.loads((ROOT / "renovate.json").read_text())["customManagers"][0]
+    patterns = [re.compile(text.replace("(?<", "(?P<")) for text in manager["matchStrings"]]
+    pinned = []
+    for file in ("scripts/setup", "Dockerfile"):
+        matches = [pattern.search((ROOT / file).read_text()) for pattern in patterns]
+        pinned.append({match["currentValue"] for match in matches if match})
+    assert pinned[0] == pinned[1]
+    assert len(pinned[0]) == 1
