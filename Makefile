@@ -1,4 +1,4 @@
-# One-word commands; `make` lists them. Setup runs first where it is needed and costs nothing when done.
+# One-word commands; `make` lists them. Those that need the setup run it first; a finished setup costs nothing.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
@@ -38,14 +38,14 @@ help: ## list the commands
 	@scripts/setup
 	@touch $@
 
-setup: ## install what the other commands need (or name what is missing)
+setup: ## install the dependencies of the other commands, or name the missing ones
 	@scripts/setup
 	@touch .venv/.ready
 
 demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read back, report (ROCKETMQ_VERSION=, KEEP=1)
 	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
 
-test: .venv/.ready ## run every test: unit, scenarios, simulation, conformance, Spark, real processes, tidy (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time)
+test: .venv/.ready ## run every test that needs no Kubernetes (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time)
 	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.ready types ## check style, import contracts, types and tidiness
@@ -64,21 +64,21 @@ images: ## build the images of operator, controller, sidecar and spark (docker, 
 images-push: ## push the images to a registry (REGISTRY=registry.example.com/, TAG=0.1.0)
 	@scripts/images push
 
-e2e: .venv/.ready ## test on a real Kubernetes: KUBECONFIG's, or one of three nodes on this machine
+e2e: .venv/.ready ## test on a real Kubernetes: the cluster of KUBECONFIG, or one that the tool in KUBE_STACK starts
 	@scripts/e2e
 
-e2e-full: .venv/.ready ## the same, and what takes longer: changes, growth, lost volumes, deletion
+e2e-full: .venv/.ready ## e2e and the longer tests: changes, growth, lost volumes, deletion
 	@E2E_RUN=full scripts/e2e
 
-bench-failover: .venv/.ready ## measure what losing a master costs on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
+bench-failover: .venv/.ready ## measure the cost of losing a master on a real Kubernetes (RUNS=3, PLAIN_RUNS=0, FAULTS="kill delete freeze cut again roll")
 	@E2E_RUN=bench scripts/e2e --runs $(RUNS) --plain-runs $(PLAIN_RUNS) $(if $(FAULTS),--faults $(FAULTS))
 
 bench-controller: .venv/.ready ## measure our controllers and Java's: requests, 1,000 re-elections at once, restart with 10,000 groups
 	@$(PYTHON) tests/bench/bench_controller.py
 
-bench: bench-controller ## the same
+bench: bench-controller ## the same as bench-controller
 
-bench-collector: .venv/.ready ## measure a collector of PODS=100 pods that are played: processor, memory, samples a second
+bench-collector: .venv/.ready ## measure a collector of PODS=100 simulated pods: CPU, memory, samples per second
 	@$(PYTHON) tests/bench/bench_collector.py --pods $(PODS)
 
 bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours to Java, ours to ours, raw sendfile, seed (MEGABYTES=512)
@@ -87,7 +87,7 @@ bench-ha: .venv/.ready ## measure the HA port: Java to Java, Java to ours, ours 
 bench-operator: .venv/.ready ## measure the operator with GROUPS="200" broker groups on a real API server without nodes (as root)
 	@$(PYTHON) tests/bench/bench_operator.py $(foreach groups,$(GROUPS),--groups $(groups))
 
-bench-spark: .venv/.ready ## measure the jobs on DAYS="1" (or "1 10 30") of generated samples, DuckDB and Prometheus beside
+bench-spark: .venv/.ready ## measure the jobs, DuckDB and Prometheus on DAYS="1" (or "1 10 30") of generated samples
 	@$(PYTHON) tests/bench/bench_spark.py $(foreach days,$(DAYS),--days $(days))
 
 sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers with modelled brokers and clients
@@ -96,13 +96,13 @@ sim: .venv/.ready ## run SEEDS=2000 random schedules against whole controllers w
 sim-raft: .venv/.ready ## run SEEDS=2000 random schedules against the Raft core alone
 	@$(PYTHON) -m testkit.sim --what raft --seeds $(SEEDS) --first $(FIRST)
 
-mutants: .venv/.ready ## plant bugs in a copy of the controller, and see that each is found
+mutants: .venv/.ready ## plant bugs in a copy of the controller, and check that each is found
 	@$(PYTHON) -m testkit.mutants
 
 kill-rounds: .venv/.ready ## kill -9 master, slave or log replica under load, ROUNDS=30 times (SEED=n), and read back
 	@$(PYTHON) -m testkit.kill_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-fuzz: .venv/.ready ## look for bytes that a reader of strangers' bytes cannot bear (SECONDS=20 for each reader, KEEP=1)
+fuzz: .venv/.ready ## fuzz every reader of untrusted bytes (SECONDS=20 for each reader, KEEP=1)
 	@$(PYTHON) -m testkit.fuzz --seconds $(SECONDS) $(if $(KEEP),--keep)
 
 sim-ha: SEEDS = 1000
@@ -116,16 +116,16 @@ conformance: .venv/.ready ## compare our answers with a recording of Java's cont
 	@$(if $(GOLDEN),,echo "conformance: GOLDEN is not set: comparing with the project's own recording only" >&2)
 	@$(PYTHON) -m testkit.conformance $(if $(GOLDEN),--golden $(GOLDEN)) $(if $(DIFF),$(LIVE_JAVA:%=--live %))
 
-chart: .venv/.ready ## write what is generated: CRDs, the chart's Prometheus rules, the pages about its values and about the kinds
+chart: .venv/.ready ## generate CRDs, the chart's Prometheus rules, the pages about its values and about the kinds
 	@.venv/bin/rocketmq-operator crds --directory crds
 	@$(PYTHON) -m testkit.chart_files
 	@$(PYTHON) -m testkit.kind_page
 
-docs: .venv/.ready ## check that every command and link in the documents holds
+docs: .venv/.ready ## check every command and link in the documents
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
 
 changelog: .venv/.ready ## print what the fragments in changelog.d will become, or write it (VERSION=0.2.0)
 	@.venv/bin/towncrier build --yes --version $(or $(VERSION),unreleased) $(if $(VERSION),,--draft)
 
-clean: ## remove what these commands made
+clean: ## remove everything that these commands made
 	@rm -rf .venv .tools $(OUT) .mypy_cache .ruff_cache .hypothesis .pytest_cache spark-warehouse
