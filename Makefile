@@ -46,7 +46,7 @@ demo: .venv/.ready ## run the whole chain on loopback: kill, switch over, read b
 	@$(PYTHON) -m testkit.demo --rocketmq $(ROCKETMQ_VERSION) --out $(OUT) $(if $(KEEP),--keep)
 
 test: .venv/.ready ## run every test that needs no Kubernetes (TESTS=folder: a part; ORDER=n: another order; WORKERS=1: one at a time)
-	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(PYTHON) -m pytest $(TESTS) -p no:cacheprovider --randomly-seed=$(ORDER) --reruns 1 -rR --durations 10 -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.ready types ## check style, import contracts, types and tidiness
 	@.venv/bin/ruff check .
