@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from controller_core.channel import ChannelError
-from controller_core.server.bench import WORKLOADS
+from controller_core.server.cli.load_generator import WORKLOADS
 from testkit.controllers import ControllerCluster, command_path
 from testkit.fleet import Fleet, FleetError, wait_for_read
 from testkit.jars import jars

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from controller_core.server.metrics import GroupNumbers, NodeNumbers
-from controller_core.server.metrics import Metrics as ControllerMetrics
+from controller_core.server.common.metrics import GroupNumbers, NodeNumbers
+from controller_core.server.common.metrics import Metrics as ControllerMetrics
 from ha_sidecar.companion.metrics import CompanionMetrics, Known
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
 from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics

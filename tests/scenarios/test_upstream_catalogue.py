@@ -24,9 +24,9 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import failover
-from controller_core.server.handlers import Handlers
-from controller_core.server.write_guard import WriteGuards
+from controller_core.server.masters import elections as failover
+from controller_core.server.masters.write_guard import WriteGuards
+from controller_core.server.requests.handlers import Handlers
 from testkit.sim.broker_set import FORGETS_PROPOSALS, SHRINKS_ALONE
 from testkit.sim.scene import NAME, Play, Scene, perform
 from testkit.sim.world import CLUSTER, Shape

@@ -5,7 +5,7 @@ import pytest
 from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
 from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.types import ConfState, NodeId
-from controller_core.server.replacing import replacement
+from controller_core.server.membership.replacement import replacement
 from testkit.sim.raft_cluster import Plan, RaftCluster, SimNode
 from testkit.sim.schedules import assert_works
 

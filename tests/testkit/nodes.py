@@ -14,9 +14,9 @@ from controller_core.log.files import Files
 from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
-from controller_core.server.node import Node
-from controller_core.server.node_types import NodeConfig, Store
-from controller_core.server.peers import PeerTransport
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.types import NodeConfig, Store
+from controller_core.server.peers.transport import PeerTransport
 from testkit.ports import free_port
 
 LEADER_WITHIN_S = 60.0

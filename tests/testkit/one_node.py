@@ -12,14 +12,14 @@ from controller_core.groups.keys import GroupKey
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.clock import Clock
-from controller_core.server.config import load
 from controller_core.server.controller import Controller
-from controller_core.server.hearing import Hearing
-from controller_core.server.live_config import LiveConfig
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.node import Node
-from controller_core.server.node_types import NodeConfig, Receiver
-from controller_core.server.tls import Tls
+from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import NodeConfig, Receiver
+from controller_core.server.settings.certificates import Tls
+from controller_core.server.settings.config import load
+from controller_core.server.settings.live_config import LiveConfig
 from testkit.fake_broker import FakeBroker
 from testkit.patient_loop import patient_clocks
 from testkit.ports import free_ports

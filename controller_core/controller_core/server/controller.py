@@ -20,27 +20,27 @@ from collections.abc import Callable, Mapping
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.server.clock import Clock
-from controller_core.server.failover import Failover
-from controller_core.server.first_elections import FirstElections
-from controller_core.server.forwarding import Forwarder
-from controller_core.server.ha_addresses import HaAddresses
-from controller_core.server.handlers import Handlers
-from controller_core.server.hearing import Hearing
-from controller_core.server.http import HttpServer
-from controller_core.server.leader_rule import LeaderRule
-from controller_core.server.live_config import LiveConfig
+from controller_core.server.common.metrics import Metrics
+from controller_core.server.http_api.node_view import NodeView
+from controller_core.server.http_api.routes import HttpServer
 from controller_core.server.logs import bind
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.members import Members
-from controller_core.server.membership import Membership
-from controller_core.server.metrics import Metrics
-from controller_core.server.node import Node
-from controller_core.server.node_types import NotLeaderError
-from controller_core.server.node_view import NodeView
-from controller_core.server.remoting_server import RemotingServer
-from controller_core.server.requests import CommandMaker
-from controller_core.server.submitting import Submitting
-from controller_core.server.tls import Tls, context_of
+from controller_core.server.masters.commands import CommandMaker
+from controller_core.server.masters.elections import Failover
+from controller_core.server.masters.first_elections import FirstElections
+from controller_core.server.masters.ha_addresses import HaAddresses
+from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.submission import Submitting
+from controller_core.server.membership.changes import Membership
+from controller_core.server.membership.members import Members
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import NotLeaderError
+from controller_core.server.requests.forwarding import Forwarder
+from controller_core.server.requests.handlers import Handlers
+from controller_core.server.requests.leader_rule import LeaderRule
+from controller_core.server.requests.remoting_server import RemotingServer
+from controller_core.server.settings.certificates import Tls, context_of
+from controller_core.server.settings.live_config import LiveConfig
 
 _log = logging.getLogger(__name__)
 

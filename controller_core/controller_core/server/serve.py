@@ -25,10 +25,11 @@ from controller_core.log.errors import (
     LogLockedError,
     LogMisuseError,
 )
-from controller_core.server import config, logs
-from controller_core.server.config import ConfigError
-from controller_core.server.live_config import LiveConfig, read_file
+from controller_core.server import logs
 from controller_core.server.logs import bind
+from controller_core.server.settings import config
+from controller_core.server.settings.config import ConfigError
+from controller_core.server.settings.live_config import LiveConfig, read_file
 from controller_core.server.supervisor import EXIT_LOG, Supervisor
 
 EXIT_FAILED: Final = 1

@@ -25,25 +25,25 @@ from controller_core.log.errors import LogFailedError, LogFullError
 from controller_core.log.files import TEMPORARY_SUFFIX, Files, OsFiles
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
-from controller_core.server.asking import ask
 from controller_core.server.clock import Clock
-from controller_core.server.config import Settings
 from controller_core.server.controller import Controller
-from controller_core.server.founding import Founding
-from controller_core.server.java_stores import java_store
-from controller_core.server.live_config import LiveConfig
+from controller_core.server.http_api.trouble_page import TroublePage
 from controller_core.server.logs import bind
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.members import Members
-from controller_core.server.membership import Membership
-from controller_core.server.node import Node
-from controller_core.server.node_types import NodeConfig
-from controller_core.server.peer_codec import Greeting, Reply
-from controller_core.server.peer_list import Peer
-from controller_core.server.peer_rules import Identity
-from controller_core.server.peers import PeerTransport
-from controller_core.server.tls import Tls, context_of
-from controller_core.server.trouble_page import TroublePage
+from controller_core.server.membership.changes import Membership
+from controller_core.server.membership.founding import Founding
+from controller_core.server.membership.members import Members
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import NodeConfig
+from controller_core.server.peers.codec import Greeting, Reply
+from controller_core.server.peers.greeting_rules import Identity
+from controller_core.server.peers.identity_probe import ask
+from controller_core.server.peers.transport import PeerTransport
+from controller_core.server.settings.certificates import Tls, context_of
+from controller_core.server.settings.config import Settings
+from controller_core.server.settings.java_stores import java_store
+from controller_core.server.settings.live_config import LiveConfig
+from controller_core.server.settings.peer_list import Peer
 
 EXIT_LOG: Final = 3
 DISK_PAUSE_MIN_S: Final = 0.5

@@ -17,8 +17,8 @@ from controller_core.remoting.codes import SerializeType
 from controller_core.remoting.errors import BodyError, FrameError, HeaderError, RemotingProtocolError
 from controller_core.remoting.frame import FrameDecoder, decode_frame, encode
 from controller_core.remoting.header import Header
-from controller_core.server import peer_codec
-from controller_core.server.peer_codec import PeerProtocolError
+from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers.codec import PeerProtocolError
 from ha_sidecar.commitlog.records import RecordKind, check_record, texts_hold_nul, texts_lack_bytes
 from ha_sidecar.epoch import EpochList, file_format
 from ha_sidecar.transfer import codec

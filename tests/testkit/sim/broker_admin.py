@@ -13,7 +13,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import properties
+from controller_core.server.settings import properties
 from testkit.sim.broker_log import BrokerLog
 from testkit.sim.broker_set import MasterView
 

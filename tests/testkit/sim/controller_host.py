@@ -27,12 +27,12 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server import config
 from controller_core.server.controller import Controller
-from controller_core.server.live_config import LiveConfig
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.node import Node
-from controller_core.server.node_types import NotLeaderError, Receiver
+from controller_core.server.node.raft_node import Node
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import NotLeaderError, Receiver
+from controller_core.server.settings import config
+from controller_core.server.settings.live_config import LiveConfig
 from testkit.disk import PowerLossError, SimulatedFiles
 from testkit.sim.controller_parts import (
     NoHttp,

@@ -16,8 +16,8 @@ from controller_core.log.view import Batch
 from controller_core.raft.config import Config
 from controller_core.raft.types import HardState
 from controller_core.server.clock import Clock
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.node_types import NodeConfig
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.node.types import NodeConfig
 from testkit.sim.invariants import Invariants
 from testkit.sim.virtual_loop import Process
 

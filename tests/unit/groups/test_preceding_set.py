@@ -6,7 +6,7 @@ from controller_core.groups.replies import GroupView
 from controller_core.remoting.bodies import BrokerReplicasInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.answers import answer
+from controller_core.server.requests.answers import answer
 from testkit.groups import NAME, GroupsDriver
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from controller_core.raft.types import Entry, LogIndex, NodeId, ReadState, Term
-from controller_core.server.callers import Callers
-from controller_core.server.node_types import NotLeaderError, ProposalLostError
-from controller_core.server.proposals import Proposals
-from controller_core.server.read_rounds import ReadRounds
+from controller_core.server.node.callers import Callers
+from controller_core.server.node.proposals import Proposals
+from controller_core.server.node.read_rounds import ReadRounds
+from controller_core.server.node.types import NotLeaderError, ProposalLostError
 
 
 class Core:

@@ -6,13 +6,14 @@ import time
 
 import pytest
 
-from controller_core.server import peer_links, peers
-from controller_core.server.node_types import (
+from controller_core.server.node.types import (
     INFLIGHT_BYTES_MAX,
     NodeConfig,
     NotLeaderError,
     ProposalLostError,
 )
+from controller_core.server.peers import links as peer_links
+from controller_core.server.peers import transport as peers
 from testkit.nodes import LEADER_WITHIN_S, Member, NodeCluster
 
 FAR_BEHIND_ENTRIES = 20_000

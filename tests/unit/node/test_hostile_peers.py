@@ -21,13 +21,13 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server import peer_codec
-from controller_core.server.applied import Applied
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.member_book import MemberBook, wrap
-from controller_core.server.peer_codec import Greeting, Refusal
-from controller_core.server.peer_rules import store_fingerprint
-from controller_core.server.peers import PeerTransport
+from controller_core.server.node.applied import Applied
+from controller_core.server.node.member_book import MemberBook, wrap
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers.codec import Greeting, Refusal
+from controller_core.server.peers.greeting_rules import store_fingerprint
+from controller_core.server.peers.transport import PeerTransport
 from testkit.nodes import Member, NodeCluster
 from testkit.ports import free_port
 from testkit.troubled_disk import UnsyncedFiles

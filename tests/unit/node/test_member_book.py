@@ -11,7 +11,7 @@ from controller_core.raft.confchange.changes import (
     ConfChangeV2,
 )
 from controller_core.raft.types import ConfState, NodeId
-from controller_core.server.member_book import (
+from controller_core.server.node.member_book import (
     Member,
     MemberBook,
     MemberBookError,

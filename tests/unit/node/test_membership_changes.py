@@ -13,8 +13,8 @@ from controller_core.raft.confchange.changes import (
     ConfChangeV2,
 )
 from controller_core.raft.types import ConfState, Message, MessageType, NodeId, Term
-from controller_core.server.member_book import Member, encode_member
-from controller_core.server.node_types import (
+from controller_core.server.node.member_book import Member, encode_member
+from controller_core.server.node.types import (
     ChangeRefusedError,
     ChangeUnderWayError,
     NotLeaderError,

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from controller_core.server import names
-from controller_core.server.names import Resolver
+from controller_core.server.peers import name_resolver as names
+from controller_core.server.peers.name_resolver import Resolver
 
 
 class NameServer:

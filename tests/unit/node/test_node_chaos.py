@@ -15,8 +15,13 @@ import pytest
 from controller_core.log.memory import MemoryStore
 from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
-from controller_core.server.node import Node, NotLeaderError, ProposalDroppedError, ProposalLostError
-from controller_core.server.node_types import NodeConfig, Receiver
+from controller_core.server.node.raft_node import (
+    Node,
+    NotLeaderError,
+    ProposalDroppedError,
+    ProposalLostError,
+)
+from controller_core.server.node.types import NodeConfig, Receiver
 from testkit.nodes import LEADER_WITHIN_S, ListMachine
 
 IDS = (1, 2, 3)

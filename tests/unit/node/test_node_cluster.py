@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.node import NotLeaderError, ProposalLostError
-from controller_core.server.node_types import NodeConfig
+from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
+from controller_core.server.node.types import NodeConfig
 from testkit.nodes import LEADER_WITHIN_S, NodeCluster
 from testkit.troubled_disk import UnsyncedFiles
 

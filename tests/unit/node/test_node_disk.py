@@ -9,8 +9,8 @@ import pytest
 from controller_core.log.errors import LogFailedError, LogFullError
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
-from controller_core.server.node import NotLeaderError, ProposalLostError
-from controller_core.server.node_types import NodeConfig, Store
+from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
+from controller_core.server.node.types import NodeConfig, Store
 from testkit.nodes import LEADER_WITHIN_S, NodeCluster
 from testkit.troubled_disk import TroubledFile, TroubledFiles
 

@@ -18,8 +18,8 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server import peer_codec
-from controller_core.server.peer_codec import FrameReader, MessageReader, PeerProtocolError
+from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers.codec import FrameReader, MessageReader, PeerProtocolError
 
 NUMBERS = st.integers(0, 2**63 - 1)
 IDS = st.lists(NUMBERS.map(NodeId), max_size=4).map(tuple)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller_core.server.peer_codec import PROTOCOL_VERSION, Greeting, Refusal
-from controller_core.server.peer_rules import Identity, Known, judge, store_fingerprint
+from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, Refusal
+from controller_core.server.peers.greeting_rules import Identity, Known, judge, store_fingerprint
 
 OWN = Identity("main", 1, "store1", "host1:9878")
 PEERS = {1: Known((("h", 1),), "store1"), 2: Known((("h", 2),), "store2"), 3: Known((("h", 3),))}

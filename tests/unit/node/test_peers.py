@@ -20,9 +20,11 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server import peer_codec, peer_links, peers
-from controller_core.server.peer_codec import Greeting
-from controller_core.server.peers import PeerTransport
+from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers import links as peer_links
+from controller_core.server.peers import transport as peers
+from controller_core.server.peers.codec import Greeting
+from controller_core.server.peers.transport import PeerTransport
 from testkit.ports import free_port
 
 WITHIN_S = 60.0

@@ -8,7 +8,7 @@ from controller_core.groups import commands
 from controller_core.groups.commands import ApplyBrokerId
 from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
-from controller_core.server.machine import GroupsMachine
+from controller_core.server.node.state_machine import GroupsMachine
 from testkit.groups import stamp
 from testkit.nodes import Member, NodeCluster
 from testkit.poisoned import POISON_INDEX, write_poisoned_store

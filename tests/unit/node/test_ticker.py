@@ -3,7 +3,7 @@
 import asyncio
 from typing import Self
 
-from controller_core.server.ticker import Ticker
+from controller_core.server.node.ticker import Ticker
 
 
 class FakeLoopTime:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_core.server.properties import parse
+from controller_core.server.settings.properties import parse
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import ProxyMode

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from controller_core.server.config import load
-from controller_core.server.properties import parse
+from controller_core.server.settings.config import load
+from controller_core.server.settings.properties import parse
 from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.leaving import Ending, LeaveResult

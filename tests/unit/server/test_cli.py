@@ -9,7 +9,7 @@ import pytest
 from controller_core.groups import commands
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, NodeId, Ready, Snapshot, Term
-from controller_core.server.cli import main
+from controller_core.server.cli.main import main
 from testkit.one_node import OneNode
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.config import ConfigError, Settings, key_infos, load, reference_lines
-from controller_core.server.peer_list import PeerListError, format_peers, parse_peers
+from controller_core.server.settings.config import ConfigError, Settings, key_infos, load, reference_lines
+from controller_core.server.settings.peer_list import PeerListError, format_peers, parse_peers
 
 PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9888;n2-127.0.0.1:9898"
 REQUIRED = {"controllerDLegerGroup": "g", "controllerDLegerPeers": PEERS}

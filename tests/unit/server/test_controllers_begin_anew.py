@@ -11,7 +11,7 @@ from controller_core.groups.first_elections import EPOCH_JUMP_MAX, IDLE_EPOCHS_M
 from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from controller_core.server import unknown_members
+from controller_core.server.requests import unknown_members
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode, one_node
 

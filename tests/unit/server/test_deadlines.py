@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controller_core.server.deadlines import LOOK_EVERY_S, Deadlines
+from controller_core.server.requests.deadlines import LOOK_EVERY_S, Deadlines
 
 WITHIN_S = 0.1
 

@@ -11,7 +11,7 @@ from controller_core.groups import commands, state
 from controller_core.groups.commands import COMMAND_BYTES_MAX, AnyCommand, ApplyBrokerId, LiftWriteGuard
 from controller_core.groups.errors import CommandTooLargeError, NewerCommandError
 from controller_core.remoting.codes import ResponseCode
-from controller_core.server.machine import GroupsMachine
+from controller_core.server.node.state_machine import GroupsMachine
 from testkit.groups import GroupsDriver, stamp
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from controller_core.server import founding
-from controller_core.server.founding import Founding, Verdict, weigh
-from controller_core.server.peer_codec import Refusal, Reply
-from controller_core.server.peer_list import Peer, parse_peers
+from controller_core.server.membership import founding
+from controller_core.server.membership.founding import Founding, Verdict, weigh
+from controller_core.server.peers.codec import Refusal, Reply
+from controller_core.server.settings.peer_list import Peer, parse_peers
 
 MEMBER = Reply()
 FRESH = Reply(why=Refusal.FOUNDING)

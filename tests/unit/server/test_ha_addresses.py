@@ -8,7 +8,7 @@ from controller_core.channel import Connection
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import ha_addresses as module
+from controller_core.server.masters import ha_addresses as module
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 

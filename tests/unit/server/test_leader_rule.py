@@ -7,10 +7,10 @@ import pytest
 from controller_core.channel.errors import CallTimeoutError, ConnectError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import leader_rule
-from controller_core.server.forwarding import FORWARDED_BY_FIELD
-from controller_core.server.leader_rule import LeaderRule
-from controller_core.server.node_types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.requests import leader_rule
+from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
+from controller_core.server.requests.leader_rule import LeaderRule
 
 READ = RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": "b"})
 ALTER = RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, {"brokerName": "b"})

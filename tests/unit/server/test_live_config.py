@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from controller_core.server.config import load
-from controller_core.server.live_config import BLACK_LIST_REMARK, LiveConfig, UpdateRefusedError
-from controller_core.server.properties import parse
+from controller_core.server.settings.config import load
+from controller_core.server.settings.live_config import BLACK_LIST_REMARK, LiveConfig, UpdateRefusedError
+from controller_core.server.settings.properties import parse
 
 
 def _live(tmp_path: Path, **given: str) -> LiveConfig:

@@ -1,7 +1,7 @@
 """What a scrape of a controller shows before anything happened, and how its labels stay bounded."""
 
 from controller_core.groups.commands import Cause
-from controller_core.server.metrics import UNKNOWN_GROUP, GroupNumbers, Metrics, NodeNumbers
+from controller_core.server.common.metrics import UNKNOWN_GROUP, GroupNumbers, Metrics, NodeNumbers
 
 
 def _series(metrics: Metrics, name: str) -> dict[str, str]:

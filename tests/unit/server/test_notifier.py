@@ -10,8 +10,8 @@ from controller_core.channel import Connection, Server, serve
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import notifier as module
-from controller_core.server.notifier import Notifier
+from controller_core.server.masters import notifier as module
+from controller_core.server.masters.notifier import Notifier
 from testkit.ports import free_port
 
 WITHIN_S = 60.0

@@ -9,7 +9,7 @@ from controller_core.groups.group import Group
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import partings as module
+from controller_core.server.masters import replica_detacher as module
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_core.server.config import ConfigError, load
-from controller_core.server.java_stores import java_store
-from controller_core.server.live_config import read_file
-from controller_core.server.peer_list import PeerListError, parse_peers
+from controller_core.server.settings.config import ConfigError, load
+from controller_core.server.settings.java_stores import java_store
+from controller_core.server.settings.live_config import read_file
+from controller_core.server.settings.peer_list import PeerListError, parse_peers
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path, mark: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_byte_of_a_file_is_more_than_one_clear_error(data: bytes) -> None:
-    from controller_core.server.properties import PropertiesError, parse_file
+    from controller_core.server.settings.properties import PropertiesError, parse_file
 
     try:
         values = parse_file(data)

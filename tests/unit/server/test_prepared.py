@@ -6,8 +6,9 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.reads import get_replica_info
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import answers, prepared
-from controller_core.server.prepared import PreparedAnswers
+from controller_core.server.requests import answers
+from controller_core.server.requests import prepared_answers as prepared
+from controller_core.server.requests.prepared_answers import PreparedAnswers
 from testkit.groups import CLUSTER, NAME, GroupsDriver
 
 KEY = GroupKey(CLUSTER, NAME)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_core.server.properties import PropertiesError, parse, write
+from controller_core.server.settings.properties import PropertiesError, parse, write
 
 
 @pytest.mark.parametrize(

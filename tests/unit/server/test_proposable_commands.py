@@ -16,18 +16,19 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.remoting.text_bounds import GROUP_MEMBERS_MAX, NAME_BYTES_MAX
-from controller_core.server import first_elections, properties
-from controller_core.server.asking_brokers import RefusedError
 from controller_core.server.clock import Clock
-from controller_core.server.config import load
-from controller_core.server.first_elections import FirstElections
-from controller_core.server.handlers import Handlers
-from controller_core.server.hearing import Hearing
-from controller_core.server.live_config import LiveConfig
-from controller_core.server.machine import GroupsMachine
-from controller_core.server.requests import CommandMaker
-from controller_core.server.role_changes import RoleChanges
-from controller_core.server.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
+from controller_core.server.masters import first_elections
+from controller_core.server.masters.broker_questions import RefusedError
+from controller_core.server.masters.commands import CommandMaker
+from controller_core.server.masters.first_elections import FirstElections
+from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.notice_order import RoleChanges
+from controller_core.server.masters.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
+from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.requests.handlers import Handlers
+from controller_core.server.settings import properties
+from controller_core.server.settings.config import load
+from controller_core.server.settings.live_config import LiveConfig
 from testkit.groups import GroupsDriver, live
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}

@@ -4,7 +4,7 @@ import pytest
 
 from controller_core.raft.confchange.changes import ConfChangeTransition, ConfChangeType
 from controller_core.raft.types import ConfState, NodeId
-from controller_core.server.replacing import ReplacementError, replacement
+from controller_core.server.membership.replacement import ReplacementError, replacement
 
 STATE = ConfState(voters=(NodeId(1), NodeId(2), NodeId(3)), learners=(NodeId(4), NodeId(5)))
 KNOWN = {f"n{node - 1}": node for node in (1, 2, 3, 4, 5)}

@@ -24,8 +24,8 @@ from controller_core.remoting.text_bounds import (
     one_line,
     text_problem,
 )
-from controller_core.server.hearing import captured
-from controller_core.server.node_types import ENTRY_BYTES_MAX
+from controller_core.server.masters.heartbeats import captured
+from controller_core.server.node.types import ENTRY_BYTES_MAX
 from testkit.groups import GroupsDriver, stamp
 from testkit.one_node import OneNode
 

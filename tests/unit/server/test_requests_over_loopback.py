@@ -17,9 +17,10 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from controller_core.server import notifier, role_changes
-from controller_core.server.forwarding import FORWARDED_BY_FIELD
-from controller_core.server.properties import parse
+from controller_core.server.masters import notice_order as role_changes
+from controller_core.server.masters import notifier
+from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
+from controller_core.server.settings.properties import parse
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 

@@ -10,9 +10,9 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import role_changes as module
-from controller_core.server.notifier import Notifier
-from controller_core.server.role_changes import RoleChanges
+from controller_core.server.masters import notice_order as module
+from controller_core.server.masters.notice_order import RoleChanges
+from controller_core.server.masters.notifier import Notifier
 
 WITHIN_S = 60.0
 

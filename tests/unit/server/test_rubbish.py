@@ -16,9 +16,10 @@ from controller_core.channel.endpoints import connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
-from controller_core.server import peer_links, peers
-from controller_core.server.peers import PeerTransport
-from controller_core.server.remoting_server import ANSWERS_BYTES_MAX, REQUEST_BYTES_MAX
+from controller_core.server.peers import links as peer_links
+from controller_core.server.peers import transport as peers
+from controller_core.server.peers.transport import PeerTransport
+from controller_core.server.requests.remoting_server import ANSWERS_BYTES_MAX, REQUEST_BYTES_MAX
 from testkit.one_node import OneNode, one_node
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

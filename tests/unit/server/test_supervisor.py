@@ -13,8 +13,8 @@ import pytest
 
 from controller_core.log.errors import LogCorruptError, LogFailedError
 from controller_core.server import supervisor
-from controller_core.server.config import load
-from controller_core.server.live_config import LiveConfig
+from controller_core.server.settings.config import load
+from controller_core.server.settings.live_config import LiveConfig
 from controller_core.server.supervisor import Supervisor
 from testkit.fake_broker import FakeBroker
 from testkit.ports import free_ports

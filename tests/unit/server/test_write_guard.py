@@ -9,8 +9,9 @@ from controller_core.groups import commands
 from controller_core.groups.commands import RaiseWriteGuard, Stamp
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server import asking_brokers, guard_spacing
-from controller_core.server import write_guard as module
+from controller_core.server.masters import broker_questions as asking_brokers
+from controller_core.server.masters import guard_spacing
+from controller_core.server.masters import write_guard as module
 from testkit.guarded_master import Master, lifted, master_of, switch_over
 from testkit.one_node import OneNode
 

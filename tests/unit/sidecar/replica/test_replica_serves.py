@@ -13,7 +13,7 @@ from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
-from controller_core.server.machine import GroupsMachine
+from controller_core.server.node.state_machine import GroupsMachine
 from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd

@@ -1,0 +1,125 @@
+"""The command `members`: list the controllers, add one, promote it, remove one, replace some by others.
+
+A controller is added in three steps, each of which can be repeated: start it with an empty store and a list of peers that
+names it and the others; `members add n3-host:port`; `members promote n3` once it has caught up.
+
+`members replace --add n3-host:port,... --remove n0,...` does all of that for many: those who come are added as learners one
+by one, and once they have caught up, one joint change makes them voters and takes the others out. Given again after it was
+broken off, at whatever point, it goes on from there.
+"""
+
+import asyncio
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller_core.server.cli.client import ClientError, first, request, show, show_json
+from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
+
+_NOT_YET: Final = 503
+"""Status of what may pass by itself: somebody is behind, an election is under way, the end of the change is not known."""
+_RETRY_S: Final = 0.3
+
+
+async def members(arguments: Namespace) -> None:
+    """Do what the command line asks for and print the members as they are then.
+
+    Raises:
+        ClientError: no node answers, or the change was refused.
+    """
+    if (arguments.action in ("list", "replace")) == bool(arguments.member):
+        raise ClientError("members list and replace take no member, add, promote and remove take one")
+    if (arguments.action == "replace") != bool(arguments.add or arguments.remove):
+        raise ClientError("members replace takes --add or --remove or both, the others take neither")
+    if arguments.action == "list":
+        value = await _list(arguments)
+    elif arguments.action == "replace":
+        value = await _replace(arguments)
+    else:
+        value = await first("POST", "/v1/members", arguments, {arguments.action: arguments.member})
+    if arguments.output == "json":
+        show_json(value)
+        return
+    for member in value["members"]:
+        show(_line(member))
+
+
+async def _replace(arguments: Namespace) -> dict[str, Any]:
+    """Add who is missing, then ask for the one change until it is made; what passes by itself is waited for."""
+    try:
+        coming = {
+            peer.name: peer
+            for peer in (parse_peers(arguments.add.replace(",", ";")) if arguments.add else ())
+        }
+    except PeerListError as error:
+        raise ClientError(f"{error} (--add: {arguments.add})") from error
+    going = [name for name in arguments.remove.split(",") if name]
+    give_up_s = time.monotonic() + arguments.within
+    # With nobody to come, names that nobody has are a slip, unless they were there when this began.
+    may_be_done = bool(coming)
+    while True:
+        try:
+            if (value := await _replaced(arguments, coming, going, may_be_done)) is not None:
+                return value
+            may_be_done = True
+        except ClientError as error:
+            if error.status != _NOT_YET or time.monotonic() > give_up_s:
+                raise
+            may_be_done = True
+        if time.monotonic() > give_up_s:
+            raise ClientError(f"not done within {arguments.within:g} s; give it again to go on")
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _replaced(
+    arguments: Namespace, coming: Mapping[str, Peer], going: Sequence[str], may_be_done: bool
+) -> dict[str, Any] | None:
+    """Take the next steps of a replacement; return the members once it is done."""
+    value = await _list(arguments)
+    roles = {member["name"]: member["role"] for member in value["members"]}
+    done = all(roles.get(name) == "voter" for name in coming) and not any(name in roles for name in going)
+    if done and may_be_done:
+        return await _seen(arguments, value)
+    if unknown := [name for name in going if name not in roles]:
+        raise ClientError(f"is none of the members (remove: {','.join(unknown)})")
+    for name, peer in coming.items():
+        if name not in roles:
+            await first("POST", "/v1/members", arguments, {"add": f"{name}-{peer.address}"})
+    learners = [name for name in coming if roles.get(name) != "voter"]
+    await first("POST", "/v1/members", arguments, {"replace": {"add": learners, "remove": going}})
+    return None
+
+
+async def _seen(arguments: Namespace, value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Ask the members themselves; None while none of them hears a leader. Who was removed hears no news."""
+    for member in value["members"]:
+        try:
+            seen = await request("GET", member["http_address"], "/v1/members", arguments)
+        except (ClientError, OSError, TimeoutError):
+            continue
+        if seen["leader"] is not None and len(seen["members"]) == len(value["members"]):
+            return seen
+    return None
+
+
+async def _list(arguments: Namespace) -> dict[str, Any]:
+    """Ask a node, and then the leader, which alone knows how far each member is."""
+    value = await first("GET", "/v1/members", arguments)
+    leader = next((member for member in value["members"] if member["leader"]), None)
+    if leader is None or leader["match_index"] is not None:
+        return value
+    try:
+        return await request("GET", leader["http_address"], "/v1/members", arguments)
+    except (ClientError, OSError, TimeoutError):
+        return value
+
+
+def _line(member: Mapping[str, Any]) -> str:
+    role = "leader" if member["leader"] else member["role"] or "-"
+    parts = [f"{member['name']:<4}", f"{role:<8}", f"{member['address']:<24}"]
+    if member["active"] is not None:
+        parts.append("heard  " if member["active"] else "silent ")
+        parts.append(f"{member['lag_entries']} entries behind")
+    parts.append(f"store {member['incarnation'] or 'not seen yet'}")
+    return "  ".join(parts)

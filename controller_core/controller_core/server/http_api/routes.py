@@ -1,0 +1,258 @@
+"""The HTTP interface of a node: health, metrics, state, the stream of events, and what an administrator may change.
+
+| path | what | served by |
+|---|---|---|
+| GET /livez | 200 while the process runs its loop and its log works | every node |
+| GET /readyz | 200 while this node hears from a leader (or is it) and has applied what was committed | every node |
+| GET /metrics | Prometheus text | every node |
+| GET /v1/status | role, term, leader, indexes, peers | every node |
+| GET /v1/groups, /v1/groups/{cluster}/{name} | broker groups | every node, as far as it has applied |
+| GET /v1/failovers | the last changes of master, newest first | every node, as far as it has applied |
+| GET /v1/events?after=N&follow=false | events as JSON lines; stays open unless `follow=false` | every node |
+| POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
+| POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
+| POST /v1/snapshot | write a snapshot now | every node |
+| GET /v1/members | the controllers: role, store, address, how far each is | every node, progress from the leader |
+| POST /v1/members | `{"add": "n3-host:port"}`, `{"promote": "n3"}` or `{"remove": "n3"}` | the leader |
+
+Requests that change something are in `http_changes`. Reads tell in the header `Rmqha-Applied-Index` how far the node had
+applied; `?consistent=true` makes a read linearizable. Errors are always JSON `{error, field, value}` (`http_errors`).
+
+Never here: a decision. Handlers read the state or hand a request to the controller.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from aiohttp import web
+
+from controller_core.groups.history import EventsPage
+from controller_core.server.common import json_views as views
+from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
+from controller_core.server.http_api.changes import Changes, ChangesView
+
+APPLIED_INDEX_HEADER = "Rmqha-Applied-Index"
+EVENT_STREAMS_MAX = 128
+EVENTS_PAGE_MAX = 500
+FAILOVERS_PAGE_MAX = 1_000
+BODY_BYTES_MAX = 16_384
+_STREAM_CHECK_S = 5.0
+_SHUTDOWN_S = 1.0
+
+
+class ControllerView(ChangesView, Protocol):
+    """What the HTTP interface asks of the controller."""
+
+    def alive_problem(self) -> str | None:
+        """Say why this process must be restarted; None while it is well."""
+        ...
+
+    def ready_problem(self) -> str | None:
+        """Say why this node should get no traffic now; None when it should."""
+        ...
+
+    def status_json(self) -> views.Json:
+        """Return the node's own state."""
+        ...
+
+    def members_json(self) -> views.Json:
+        """Return the controllers."""
+        ...
+
+    def groups_json(self) -> list[views.Json]:
+        """Return all broker groups in order of their names."""
+        ...
+
+    def group_json(self, cluster: str, name: str) -> views.Json | None:
+        """Return one broker group, None if it is not known."""
+        ...
+
+    def failovers_json(self) -> list[views.Json]:
+        """Return the kept changes of master, oldest first."""
+        ...
+
+    def events_after(self, sequence: int, count_max: int) -> EventsPage:
+        """Return kept events that follow `sequence`."""
+        ...
+
+    async def news(self) -> None:
+        """Wait until there are new events."""
+        ...
+
+    async def read_barrier(self) -> None:
+        """Wait until what is committed by now is applied here."""
+        ...
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        ...
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the last applied entry."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """What events say in `namespace`."""
+        ...
+
+
+class HttpServer:
+    """Serves the paths above on one port."""
+
+    def __init__(self, controller: ControllerView) -> None:
+        self.server_ssl: ssl.SSLContext | None = None
+        """TLS of the port; set before `start`."""
+        self._controller = controller
+        self._changes = Changes(controller)
+        self._runner: web.AppRunner | None = None
+        self._streams = 0
+        self._stopping = asyncio.Event()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; a port in use raises OSError."""
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, ssl_context=self.server_ssl).start()
+
+    async def stop(self) -> None:
+        """End event streams and close."""
+        self._stopping.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        application = web.Application(middlewares=[errors_as_json], client_max_size=BODY_BYTES_MAX)
+        application.add_routes(
+            [
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/v1/status", self._status),
+                web.get("/v1/groups", self._groups),
+                web.get("/v1/groups/{cluster}/{name}", self._group),
+                web.get("/v1/failovers", self._failovers),
+                web.get("/v1/events", self._events),
+                web.get("/v1/members", self._members),
+                *self._changes.routes(),
+            ]
+        )
+        return application
+
+    async def _livez(self, _request: web.Request) -> web.StreamResponse:
+        return _health(self._controller.alive_problem())
+
+    async def _readyz(self, _request: web.Request) -> web.StreamResponse:
+        return _health(self._controller.alive_problem() or self._controller.ready_problem())
+
+    async def _metrics(self, _request: web.Request) -> web.StreamResponse:
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return web.Response(body=self._controller.metrics_text(), headers=headers)
+
+    async def _status(self, _request: web.Request) -> web.StreamResponse:
+        return json_response(self._controller.status_json())
+
+    async def _members(self, _request: web.Request) -> web.StreamResponse:
+        return self._read(self._controller.members_json())
+
+    async def _groups(self, request: web.Request) -> web.StreamResponse:
+        await self._wait_if_consistent(request)
+        cluster = request.query.get("cluster")
+        groups = self._controller.groups_json()
+        return self._read({"groups": [group for group in groups if cluster in (None, group["cluster"])]})
+
+    async def _group(self, request: web.Request) -> web.StreamResponse:
+        await self._wait_if_consistent(request)
+        cluster, name = request.match_info["cluster"], request.match_info["name"]
+        group = self._controller.group_json(cluster, name)
+        if group is None:
+            raise HttpError(404, "no such broker group", field="group", value=f"{cluster}/{name}")
+        return self._read(group)
+
+    async def _failovers(self, request: web.Request) -> web.StreamResponse:
+        await self._wait_if_consistent(request)
+        limit = _query_int(request, "limit", FAILOVERS_PAGE_MAX)
+        cluster, group = request.query.get("cluster"), request.query.get("group")
+        records = [
+            record
+            for record in reversed(self._controller.failovers_json())
+            if cluster in (None, record["cluster"]) and group in (None, record["group"])
+        ]
+        return self._read({"failovers": records[:limit]})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        after = _query_int(request, "after", 0)
+        follow = _query_bool(request, "follow", default=True)
+        if self._streams >= EVENT_STREAMS_MAX:
+            raise HttpError(503, f"more than {EVENT_STREAMS_MAX} event streams are open")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        self._streams += 1
+        try:
+            async for lines in self._event_lines(request, after, follow=follow):
+                await response.write(lines)
+        except ConnectionResetError:
+            pass  # the reader is gone, which is how streams end
+        finally:
+            self._streams -= 1
+        return response
+
+    async def _event_lines(self, request: web.Request, after: int, *, follow: bool) -> AsyncIterator[bytes]:
+        while not self._stopping.is_set():
+            page = self._controller.events_after(after, EVENTS_PAGE_MAX)
+            if page.events:
+                after = page.events[-1].sequence
+                yield _lines(page, self._controller.namespace)
+                continue
+            if not follow:
+                return
+            await self._wait_news()
+            if request.transport is None or request.transport.is_closing():
+                return
+
+    async def _wait_news(self) -> None:
+        news = asyncio.ensure_future(self._controller.news())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((news, stopping), timeout=_STREAM_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+            stopping.cancel()
+
+    async def _wait_if_consistent(self, request: web.Request) -> None:
+        if _query_bool(request, "consistent", default=False):
+            await self._controller.read_barrier()
+
+    def _read(self, value: views.Json) -> web.Response:
+        return json_response(value, headers={APPLIED_INDEX_HEADER: str(self._controller.applied_index)})
+
+
+def _health(problem: str | None) -> web.Response:
+    if problem is None:
+        return web.Response(text="ok\n")
+    return HttpError(503, problem).response()
+
+
+def _lines(page: EventsPage, namespace: str) -> bytes:
+    values = [views.event_json(event, namespace) for event in page.events]
+    if page.missed:
+        values.insert(0, views.missed_json(page, values[0]))
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
+
+
+def _query_int(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise HttpError(400, "must be a whole number from 0", field=name, value=text)
+    return int(text)
+
+
+def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:
+    text = request.query.get(name, str(default).lower())
+    if text not in {"true", "false"}:
+        raise HttpError(400, "must be true or false", field=name, value=text)
+    return text == "true"

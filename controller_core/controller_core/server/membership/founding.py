@@ -1,0 +1,111 @@
+"""A node without a log: does it begin a new cluster, or does it wait to be added to one that exists?
+
+The file cannot tell. A node that lost its disk has the same file as one that starts for the first time, and a cluster
+that a lost node takes part in again as if nothing were missing can lose what it acknowledged. So the node asks all that
+its file names, again and again, until one line of this table holds:
+
+    what the others answer                                       this node
+    one of them refuses it: not a member, or with another store  waits to be added (`controller-core members add`)
+    one of them counts it as a member, and has a log             waits until the leader brings it up
+    nobody has a log, all of them answer                         founds the cluster that the file describes
+    nobody has a log, as far as they answer                      asks on; with `foundWithMajority`, a majority is enough
+
+All of the table is about nodes without a log. Once founded, a cluster starts with any majority.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
+from typing import Final
+
+from controller_core.server.logs import bind
+from controller_core.server.peers.codec import Refusal, Reply
+from controller_core.server.settings.peer_list import Peer
+
+ASK_PAUSE_S: Final = 0.1
+WAIT_PAUSE_S: Final = 1.0
+SAY_AFTER_S: Final = 3.0
+"""How long the others may be silent before a line says who is missing."""
+
+_log = logging.getLogger(__name__)
+
+_OF_A_CLUSTER: Final = frozenset({Refusal.NONE, Refusal.UNKNOWN, Refusal.INCARNATION})
+"""What only a node answers that has a log."""
+
+Ask = Callable[[Peer], Awaitable[Reply | None]]
+
+
+class Verdict(Enum):
+    """What one round of answers means."""
+
+    FOUND = "found"
+    WAIT = "wait"
+    ASK_ON = "ask on"
+
+
+def weigh(replies: Iterable[Reply | None], *, with_majority: bool) -> Verdict:
+    """Judge the answers of all other nodes; None stands for no answer."""
+    given = list(replies)
+    if any(reply is not None and reply.why in _OF_A_CLUSTER for reply in given):
+        return Verdict.WAIT
+    agreeing = 1 + sum(reply is not None and _agrees(reply) for reply in given)
+    nodes = len(given) + 1
+    if agreeing == nodes or (with_majority and agreeing > nodes // 2):
+        return Verdict.FOUND
+    return Verdict.ASK_ON
+
+
+def _agrees(reply: Reply) -> bool:
+    return reply.why in {Refusal.EMPTY, Refusal.FOUNDING}
+
+
+class Founding:
+    """Asks until the table decides.
+
+    Attributes:
+        problem: what this node waits for, for people.
+    """
+
+    def __init__(self, others: tuple[Peer, ...], ask: Ask, *, with_majority: bool) -> None:
+        self.problem = "this node has no log; it asks the others whether there is a cluster"
+        self._others = others
+        self._ask = ask
+        self._with_majority = with_majority
+        self._said = ""
+
+    async def run(self) -> None:
+        """Return when this node is to found the cluster; cancelled if it is added to one meanwhile."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        while True:
+            replies = await asyncio.gather(*(self._ask(peer) for peer in self._others))
+            verdict = weigh(replies, with_majority=self._with_majority)
+            if verdict is Verdict.FOUND:
+                _log.info("this node has no log, and neither has anybody else: it founds the cluster")
+                return
+            self.problem = self._describe(verdict, replies)
+            if verdict is Verdict.WAIT or loop.time() - begun_s > SAY_AFTER_S:
+                self._say()
+            await asyncio.sleep(WAIT_PAUSE_S if verdict is Verdict.WAIT else ASK_PAUSE_S)
+
+    def _describe(self, verdict: Verdict, replies: list[Reply | None]) -> str:
+        answers = list(zip(self._others, replies, strict=True))
+        if verdict is Verdict.WAIT:
+            name, reply = next(
+                (peer.name, reply)
+                for peer, reply in answers
+                if reply is not None and reply.why in _OF_A_CLUSTER
+            )
+            if not reply.reason:
+                return f"this node has no log and waits for one: {name} counts it as a member"
+            return f"this node has no log and waits to be added to the cluster; {name} says: {reply.reason}"
+        missing = ", ".join(
+            f"{peer.name} at {peer.address}" for peer, reply in answers if reply is None or not _agrees(reply)
+        )
+        return f"this node has no log and waits for an answer of {missing}"
+
+    def _say(self) -> None:
+        if self._said != self.problem:
+            self._said = self.problem
+            _log.warning(self.problem, extra=bind(founding=True))

@@ -1,0 +1,57 @@
+"""Everybody who waits for a node: for a command to be applied, or for a read to be good.
+
+Joins `proposals` and `read_rounds` to the core: hands over what waits, once before each Ready, and tells everybody what
+became of it when leadership or the node ends.
+"""
+
+from controller_core.raft.errors import ProposalDroppedError as CoreDroppedError
+from controller_core.raft.raw_node import RawNode
+from controller_core.server.node.proposals import Proposals, fail
+from controller_core.server.node.read_rounds import ReadRounds
+from controller_core.server.node.types import NotLeaderError, ProposalDroppedError
+
+
+class Callers:
+    """The callers of one node."""
+
+    __slots__ = ("_raw", "proposals", "reads")
+
+    def __init__(self, raw: RawNode, nonce: bytes) -> None:
+        self._raw = raw
+        self.proposals = Proposals()
+        self.reads = ReadRounds(nonce)
+
+    def hand_over(self) -> None:
+        """Give waiting commands to the core as one batch, and start a round for waiting reads."""
+        waiting = [one for one in self.proposals.take_queue() if not one[1].done()]
+        futures = [future for _, future in waiting]
+        if waiting and not self._raw.is_leader:
+            fail(futures, self._not_leader())
+        elif waiting:
+            try:
+                self._raw.propose_many([data for data, _ in waiting])
+                self.proposals.handed_over(waiting, self._raw.term)
+            except CoreDroppedError as error:
+                fail(futures, ProposalDroppedError(error.reason or "leadership is being handed over"))
+        if context := self.reads.begin():
+            try:
+                self._raw.read_index(context)
+            except CoreDroppedError:
+                self.reads.fail(self._not_leader())
+
+    def check_leadership(self) -> None:
+        """Tell those whose leader is no more; to be called after whatever may have changed that."""
+        leads = self._raw.is_leader
+        if self.proposals.term and not (leads and self._raw.term == self.proposals.term):
+            self.proposals.lose("leadership was lost; the outcome of the command is unknown")
+        if not leads:
+            self.reads.fail(self._not_leader())
+
+    def close(self) -> None:
+        """Fail whoever waits, since nobody will answer."""
+        fail([future for _, future in self.proposals.take_queue()], NotLeaderError(None))
+        self.proposals.lose("the node has ended; the outcome of the command is unknown")
+        self.reads.close(NotLeaderError(None))
+
+    def _not_leader(self) -> NotLeaderError:
+        return NotLeaderError(self._raw.leader_id or None)

@@ -1,0 +1,118 @@
+"""Who may connect: the rules by which one controller answers another's greeting.
+
+    the greeting                                            answer
+    another protocol, cluster or addressee                  refused: protocol
+    expects another store of ours than we have              refused: protocol
+    we belong to no cluster, and it does not know our store refused: empty
+    from a node that is no member                           refused: unknown
+    from a member, with another store than it joined with   refused: incarnation
+    else                                                    welcome
+
+The last rule but one is why a lost store never votes with an old name: whoever comes with a new store is heard by nobody
+and hears nobody, until the old member has been removed and the new store been added.
+
+A member proves who it is by its store's incarnation, so an incarnation is a secret among the members. It is never in an
+answer, a reason, a log line or a page: those name a store by its fingerprint, which is equal for equal stores and proves
+nothing. A new member tells its own when it dials the members that its file names.
+
+Pure: values in, values out.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, Refusal, Reply
+
+Address = tuple[str, int]
+_FINGERPRINT_DIGITS: Final = 16
+
+
+def store_fingerprint(incarnation: str) -> str:
+    """Return what people are shown of a store's incarnation: it tells stores apart and opens nothing; "" for ""."""
+    if not incarnation:
+        return ""
+    digest = hashlib.sha256(b"store fingerprint\0" + incarnation.encode())
+    return digest.hexdigest()[:_FINGERPRINT_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is to the others: its cluster, its Raft id, its store, and where brokers and peers reach it."""
+
+    cluster: str
+    node_id: int
+    incarnation: str = ""
+    address: str = ""
+
+    def greeting(self, to_id: int, expected: str, *, asks: bool = False) -> Greeting:
+        """Return what this node says when it dials another."""
+        return Greeting(
+            PROTOCOL_VERSION,
+            self.cluster,
+            self.node_id,
+            to_id,
+            self.incarnation,
+            expected,
+            self.address,
+            asks,
+        )
+
+    def reply(self, reason: str = "", why: Refusal = Refusal.NONE) -> Reply:
+        """Return this node's answer to a greeting; it does not tell the store."""
+        return Reply(reason, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a peer: where it may be reached, best first, and its store; "" while none was seen."""
+
+    addresses: tuple[Address, ...]
+    incarnation: str = ""
+
+
+def judge(greeting: Greeting, own: Identity, peers: Mapping[int, Known], *, waiting: bool) -> Reply:
+    """Answer a greeting.
+
+    Args:
+        greeting: what the dialler said.
+        own: who this node is.
+        peers: the members, this node included or not.
+        waiting: whether this node belongs to no cluster yet.
+    """
+    if greeting.version != PROTOCOL_VERSION:
+        return own.reply(
+            f"protocol version {greeting.version}, this node speaks {PROTOCOL_VERSION}", Refusal.PROTOCOL
+        )
+    if greeting.cluster != own.cluster:
+        reason = f"cluster {greeting.cluster!r}, this node belongs to {own.cluster!r}"
+        return own.reply(reason, Refusal.PROTOCOL)
+    if greeting.to_id != own.node_id:
+        return own.reply(f"meant for node {greeting.to_id}, this is node {own.node_id}", Refusal.PROTOCOL)
+    if waiting and not (greeting.expected and _same(greeting.expected, own.incarnation)):
+        return own.reply(f"node {own.node_id} has no log yet and waits to be added", Refusal.EMPTY)
+    if own.incarnation and greeting.expected and not _same(greeting.expected, own.incarnation):
+        fingerprint = store_fingerprint(own.incarnation)
+        reason = f"meant for another store of node {own.node_id}; it has store {fingerprint}"
+        return own.reply(reason, Refusal.PROTOCOL)
+    return own.reply() if waiting else _judge_member(greeting, own, peers.get(greeting.from_id))
+
+
+def _judge_member(greeting: Greeting, own: Identity, known: Known | None) -> Reply:
+    if greeting.from_id == own.node_id or known is None:
+        reason = f"node {greeting.from_id} is none of the peers of node {own.node_id}"
+        return own.reply(reason, Refusal.UNKNOWN)
+    if known.incarnation and not _same(greeting.incarnation, known.incarnation):
+        return own.reply(
+            f"node {greeting.from_id} is a member with store {store_fingerprint(known.incarnation)} and comes with "
+            f"store {store_fingerprint(greeting.incarnation) or 'unknown'}: remove the member, then add it anew",
+            Refusal.INCARNATION,
+        )
+    return own.reply()
+
+
+def _same(told: str, incarnation: str) -> bool:
+    """Say whether a peer told the right incarnation; how long it takes tells nothing of where they differ."""
+    return hmac.compare_digest(told.encode(), incarnation.encode())

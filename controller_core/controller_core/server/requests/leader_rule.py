@@ -1,0 +1,141 @@
+"""Who serves a request that only the leader may serve, and how long it may take.
+
+    this node leads             ->  serve it here
+    another node leads          ->  ask it (`forwarding`), unless the request was forwarded already
+    nobody leads                ->  wait for a leader, at most `HOLD_S`
+    it was refused unserved     ->  try anew: the leader changed, or the log could not take it
+    its fate is not known       ->  try anew if doing it twice is doing it once, else 2007
+    the time is over            ->  2007
+
+A leader that does not know the fate of a request that was forwarded to it says 2007, too, but with a mark (`FATE_UNKNOWN_FIELD`):
+who forwarded it must not take that for "nothing happened" and ask again.
+
+2007 makes a broker repeat the request by its own timer. A broker that gets no answer in 3 s closes the connection, and
+a closed connection is a dead broker: so every request is answered within `ANSWER_WITHIN_S`, whatever happens.
+
+Source: RocketMQ NettyRemotingClient.invokeSync (5.1.4 and later) closes on time-out; DLedgerController's 2007.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from controller_core.channel.errors import ChannelError, ConnectError
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
+from controller_core.server.requests.answers import NOT_LEADER_REMARK, not_leader
+from controller_core.server.requests.deadlines import Deadlines
+from controller_core.server.requests.forwarding import FATE_UNKNOWN_FIELD, Forwarder, is_forwarded
+
+ANSWER_WITHIN_S: Final = 2.5
+HOLD_S: Final = 1.0
+_RETRY_S: Final = 0.02
+
+# Doing these twice is doing them once: reads, claims that are told apart by their check code, registrations, and
+# elections, which answer 2011 to a repetition. A repeated 1001 or 1011 would be answered as a failure.
+_REPEATABLE: Final = frozenset(
+    {
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        RequestCode.CONTROLLER_REGISTER_BROKER,
+        RequestCode.CONTROLLER_GET_REPLICA_INFO,
+        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
+        RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+        RequestCode.CONTROLLER_APPLY_BROKER_ID,
+    }
+)
+
+
+class Leadership(Protocol):
+    """What this rule asks of the node."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads and has applied what came before its term."""
+        ...
+
+    @property
+    def leader_id(self) -> int | None:
+        """Raft id of the leader this node hears from."""
+        ...
+
+
+Serve = Callable[[], Awaitable[RemotingCommand]]
+
+
+class LeaderRule:
+    """Gets requests to the leader, here or elsewhere, in bounded time."""
+
+    def __init__(self, node: Leadership, self_id: int, forwarder: Forwarder) -> None:
+        self._node = node
+        self._self_id = self_id
+        self._forwarder = forwarder
+        self._deadlines = Deadlines(ANSWER_WITHIN_S)
+
+    async def serve(
+        self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
+    ) -> RemotingCommand:
+        """Return the answer of the leader, or 2007.
+
+        Args:
+            request: what was asked.
+            here: serves it on this node, which then leads.
+            cluster: says what the sender's heartbeats named, for the leader to know; empty if nothing.
+        """
+        deadline = self._deadlines.begin()
+        try:
+            return await self._serve(request, here, cluster)
+        except asyncio.CancelledError:
+            if not deadline.passed or _cancelled_by_another_too():
+                raise
+            return not_leader(request)
+        finally:
+            deadline.met()
+
+    async def _serve(
+        self, request: RemotingCommand, here: Serve, cluster: Callable[[], str]
+    ) -> RemotingCommand:
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + HOLD_S
+        while True:
+            try:
+                if self._node.is_leader:
+                    return await here()
+                if (answer := await self._ask(request, cluster)) is not None:
+                    return answer
+            except (NotLeaderError, ProposalDroppedError, ConnectError):
+                pass  # nothing has happened: trying anew is safe
+            except (ProposalLostError, ChannelError):
+                if request.code not in _REPEATABLE:
+                    return _fate_unknown(request) if is_forwarded(request) else not_leader(request)
+                # Why: what a leader that hangs took must not use up the wait for the next one.
+                give_up_s = loop.time() + HOLD_S
+            if is_forwarded(request) or loop.time() > give_up_s:
+                return not_leader(request)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _ask(self, request: RemotingCommand, cluster: Callable[[], str]) -> RemotingCommand | None:
+        """Return the leader's answer; None if nobody else leads, or who was asked does not lead."""
+        leader_id = self._node.leader_id
+        if leader_id is None or leader_id == self._self_id or is_forwarded(request):
+            return None
+        answer = await self._forwarder.call(leader_id, request, cluster())
+        if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
+            return answer
+        if FATE_UNKNOWN_FIELD in (answer.ext or {}):
+            raise ProposalLostError(
+                "the leader that was asked lost its office before the request was applied"
+            )
+        return None
+
+
+def _cancelled_by_another_too() -> bool:
+    """Take back the cancellation of a deadline; say whether somebody else asks for one as well."""
+    task = asyncio.current_task()
+    return task is not None and task.uncancel() > 0
+
+
+def _fate_unknown(request: RemotingCommand) -> RemotingCommand:
+    """Tell another node that the request it forwarded may yet be carried out."""
+    code = ResponseCode.CONTROLLER_NOT_LEADER
+    return RemotingCommand.response_to(request, code, {FATE_UNKNOWN_FIELD: "true"}, NOT_LEADER_REMARK)

@@ -1,0 +1,216 @@
+"""Certificates: which port speaks TLS with which, and how new ones come into use without a restart.
+
+    port      speaks TLS when                  the other end shows a certificate
+    remoting  tls.server.certPath is given     as tls.server.need.client.auth says
+    peers     peerTlsCertPath is given         always, and it must verify, on both ends
+    HTTP      httpTlsCertPath is given         if it has one, and httpTlsTrustCertPath is given
+
+Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's address.
+
+A context lives as long as the process and takes new certificates into itself when their files have changed: what is
+open stays as it was, new handshakes use the new ones. Files are tried on a context of their own first, so a half-written
+pair changes nothing and is tried again. New authorities are added; one that shall no longer be trusted goes with a restart.
+"""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller_core.channel.endpoints import ServerTls
+from controller_core.server.logs import bind
+from controller_core.server.settings.config import ConfigError, Settings
+
+CHECK_S: Final = 2.0
+"""How often the files are looked at."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Certificates:
+    """One context and the files it is made of.
+
+    Attributes:
+        key: the setting that names the certificate, for messages.
+        cert_path: certificate chain, PEM; empty for a client that shows none.
+        key_path: its private key, PEM.
+        trust_path: authorities, PEM; empty to verify nobody.
+        server_side: which end of a connection this is.
+        verify: what is asked of the other end.
+        check_hostname: whether a client insists on the name it dialled.
+    """
+
+    key: str
+    cert_path: str
+    key_path: str
+    trust_path: str
+    server_side: bool
+    verify: ssl.VerifyMode
+    check_hostname: bool = True
+    context: ssl.SSLContext = field(init=False)
+    _seen: tuple[object, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        """Load the files.
+
+        Raises:
+            ConfigError: one cannot be read or does not fit the others.
+        """
+        self._seen = self._stamps()
+        try:
+            self.context = self._fresh()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                self.key, self.cert_path or self.trust_path, f"cannot be used: {error}"
+            ) from error
+
+    def refresh(self) -> bool:
+        """Take changed files into use; return whether that was done."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        try:
+            self._fresh()
+            self._load(self.context)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning(
+                "changed certificates cannot be used yet", extra=bind(key=self.key, error=str(error))
+            )
+            return False
+        self._seen = stamps
+        _log.info("changed certificates are in use", extra=bind(key=self.key))
+        return True
+
+    def _fresh(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self.server_side else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.check_hostname and not self.server_side and self.verify != ssl.CERT_NONE
+        context.verify_mode = self.verify
+        self._load(context)
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        if self.cert_path:
+            context.load_cert_chain(self.cert_path, self.key_path)
+        if self.trust_path:
+            context.load_verify_locations(self.trust_path)
+
+    def _stamps(self) -> tuple[object, ...]:
+        return tuple(_stamp(path) for path in (self.cert_path, self.key_path, self.trust_path) if path)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Tls:
+    """All contexts of one node; those that are not configured are None."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Load every certificate that the settings name.
+
+        Raises:
+            ConfigError: a file cannot be used, or is missing beside another.
+        """
+        self.remoting_server = _remoting_server(settings)
+        self.remoting_client = _remoting_client(settings)
+        self.broker_client = _broker_client(settings)
+        peers = (settings.peer_tls_cert_path, settings.peer_tls_key_path, settings.peer_tls_trust_path)
+        self.peer_server = self.peer_client = None
+        if any(peers):
+            _all_given("peerTlsCertPath", peers, "peerTlsKeyPath and peerTlsTrustCertPath")
+            self.peer_server = Certificates("peerTlsCertPath", *peers, True, ssl.CERT_REQUIRED)
+            self.peer_client = Certificates("peerTlsCertPath", *peers, False, ssl.CERT_REQUIRED)
+        self.http_server = None
+        if settings.http_tls_cert_path:
+            _all_given("httpTlsCertPath", (settings.http_tls_key_path,), "httpTlsKeyPath")
+            verify = ssl.CERT_OPTIONAL if settings.http_tls_trust_path else ssl.CERT_NONE
+            files = (settings.http_tls_cert_path, settings.http_tls_key_path, settings.http_tls_trust_path)
+            self.http_server = Certificates("httpTlsCertPath", *files, True, verify)
+        self._enforcing = settings.tls_server_mode == "enforcing"
+
+    def remoting(self) -> ServerTls | None:
+        """Return how the remoting port speaks TLS; None for plain TCP only."""
+        if self.remoting_server is None:
+            return None
+        return ServerTls(self.remoting_server.context, plain_allowed=not self._enforcing)
+
+    async def watch(self) -> None:
+        """Take changed files into use, until cancelled."""
+        every = (
+            self.remoting_server,
+            self.remoting_client,
+            self.broker_client,
+            self.peer_server,
+            self.peer_client,
+            self.http_server,
+        )
+        loaded = [one for one in every if one is not None]
+        while True:
+            await asyncio.sleep(CHECK_S)
+            for one in loaded:
+                one.refresh()
+
+
+def context_of(certificates: Certificates | None) -> ssl.SSLContext | None:
+    """Return the context, None where there is none."""
+    return None if certificates is None else certificates.context
+
+
+def _all_given(key: str, values: tuple[str, ...], names: str) -> None:
+    if not all(values):
+        raise ConfigError(key, None, f"needs {names} beside it")
+
+
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+
+
+def _remoting_server(settings: Settings) -> Certificates | None:
+    enforcing = settings.tls_server_mode == "enforcing"
+    if settings.tls_server_mode == "disabled" or not settings.tls_server_cert_path:
+        if enforcing:
+            raise ConfigError("tls.server.mode", "enforcing", "needs tls.server.certPath")
+        return None
+    _all_given("tls.server.certPath", (settings.tls_server_key_path,), "tls.server.keyPath")
+    verify = _CLIENT_AUTH[settings.tls_server_client_auth]
+    if verify is not ssl.CERT_NONE:
+        key = "tls.server.need.client.auth"
+        _all_given(key, (settings.tls_server_trust_path,), "tls.server.trustCertPath")
+    files = (settings.tls_server_cert_path, settings.tls_server_key_path, settings.tls_server_trust_path)
+    return Certificates("tls.server.certPath", *files, True, verify)
+
+
+def _remoting_client(settings: Settings) -> Certificates | None:
+    """Return how a request is sent on to the leader: in TLS where its port takes nothing else."""
+    if settings.tls_server_mode != "enforcing" or not settings.tls_server_cert_path:
+        return None
+    trust = settings.tls_server_trust_path
+    if not trust:
+        _log.warning("without tls.server.trustCertPath the leader's certificate is not verified")
+    verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
+    files = (settings.tls_server_cert_path, settings.tls_server_key_path, trust)
+    return Certificates("tls.server.certPath", *files, False, verify)
+
+
+def _broker_client(settings: Settings) -> Certificates | None:
+    """Return how brokers are dialled; None for plain TCP."""
+    if not settings.tls_enable:
+        return None
+    cert, key, trust = (
+        settings.tls_client_cert_path,
+        settings.tls_client_key_path,
+        settings.tls_client_trust_path,
+    )
+    if cert or key:
+        _all_given("tls.client.certPath", (cert, key), "tls.client.keyPath")
+    if not trust:
+        _log.warning("without tls.client.trustCertPath the brokers' certificates are not verified")
+    verify = ssl.CERT_REQUIRED if trust else ssl.CERT_NONE
+    return Certificates("tls.client.certPath", cert, key, trust, False, verify, check_hostname=False)

@@ -1,0 +1,354 @@
+"""What a controller node is told: a properties file that `mqcontroller -c` also reads, plus our own keys.
+
+`Settings` is the one place where a key's meaning, unit, range, default and reason are written; `load` turns properties
+into it and refuses a bad value with one sentence that names key and value. Keys fall in four kinds:
+
+* keys of Java's ControllerConfig that mean something here: fields of `Settings`;
+* our own keys (Raft's timing, the ports beside the remoting port, the HTTP token): fields too;
+* keys of Java's ControllerConfig and NettyServerConfig that have nothing to steer here (thread pools, JRaft, mapped
+  files): known, listed by request 1010, without effect (`INERT_DEFAULTS`);
+* anything else: a warning, not a refusal, because a file that starts the Java controller must start this one.
+
+Never here: opening files (the caller reads) and changing a setting at run time (`live_config`).
+
+Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java; ControllerStartup.java for the order of sources.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from controller_core.server.settings.keys import (
+    DERIVED_KEYS,
+    INERT_DEFAULTS,
+    NAME_SERVER_KEYS,
+    ConfigError,
+    KeyInfo,
+    bool_key,
+    int_key,
+    parse_value,
+    text_key,
+)
+from controller_core.server.settings.peer_list import PORT_MAX, Peer, PeerListError, parse_peers
+
+__all__ = ["ConfigError", "KeyInfo", "Settings", "key_infos", "load", "parse_value", "reference_lines"]
+
+INTERVAL_MS_MAX = 3_600_000
+RAFT_PORT_OFFSET = 1
+HTTP_PORT_OFFSET = 2
+JAVA_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one node, checked; `key_infos()` gives the same as a table for people."""
+
+    group: str = text_key(
+        "controllerDLegerGroup",
+        None,
+        "Name of the controllers' group. Required. Nodes of another group are refused on the peers' port, so that "
+        "two clusters whose addresses were mixed up never form one.",
+    )
+    peers_text: str = text_key(
+        "controllerDLegerPeers",
+        None,
+        "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that brokers and "
+        "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial. A host is a name, an "
+        "IPv4 address, or an IPv6 address in [], as n0-[::1]:9878.",
+    )
+    self_id: str = text_key(
+        "controllerDLegerSelfId",
+        "n0",
+        "Which entry of the peers is this node. Raft's id is its number + 1, because Raft keeps 0 for nobody.",
+    )
+    store_path: str = text_key(
+        "controllerStorePath",
+        "",
+        "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. Each "
+        "node writes below raft-<selfId>, so nodes of one machine may share the path.",
+    )
+    config_store_path: str = text_key(
+        "configStorePath",
+        "",
+        "Where keys changed by mqadmin updateControllerConfig are kept; empty: controller.properties beside the log. "
+        "Read after the start file, so that what an administrator changed survives a restart.",
+    )
+    config_black_list: str = text_key(
+        "configBlackList",
+        "configBlackList;configStorePath",
+        "Further keys, separated by ';', that mqadmin updateControllerConfig must not change.",
+    )
+    bind_address: str = text_key(
+        "bindAddress",
+        "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
+        "Address all three ports listen on. A host name or an IP address; with the default, a node whose own entry of the "
+        "peers is an IPv6 address listens on all of IPv6.",
+    )
+    elect_unclean_master: bool = bool_key(
+        "enableElectUncleanMaster",
+        default=False,
+        live=True,
+        meaning="Whether a broker outside the SyncStateSet may become master when nobody of the set lives. It loses "
+        "acknowledged messages; off unless being writable matters more than what was promised.",
+    )
+    notify_role_changed: bool = bool_key(
+        "notifyBrokerRoleChanged",
+        default=True,
+        live=True,
+        meaning="Whether brokers are told of a new master by request 1008. Off, they learn by their poll of 5 s.",
+    )
+    direct_addresses: bool = bool_key(
+        "directAddresses",
+        default=False,
+        live=True,
+        meaning="Whether brokers are told and asked at the host that their heartbeats come from, and not at the one that they "
+        "announced. On where an announced address may be lent to another broker; off where brokers are behind translated addresses.",
+    )
+    first_election_wait_ms: int = int_key(
+        "firstElectionWaitMs",
+        30_000,
+        0,
+        INTERVAL_MS_MAX,
+        "How long no new member must have registered before a group gets its first master, if its members have logs of an earlier "
+        "life: controllers that lost their stores, or that replace others. Longer than all brokers need to start. Milliseconds.",
+        live=True,
+    )
+    scan_inactive_master_interval_ms: int = int_key(
+        "scanInactiveMasterInterval",
+        5_000,
+        100,
+        INTERVAL_MS_MAX,
+        "How often the leader looks for groups whose master is dead although somebody could take over. A safety net: "
+        "deaths act at once by themselves. Milliseconds.",
+        live=True,
+    )
+    elect_master_retries_max: int = int_key(
+        "electMasterMaxRetryCount",
+        3,
+        0,
+        100,
+        "How often an election of the controller's own is proposed anew when the log could not take it. A retry never "
+        "raises the master epoch twice.",
+        live=True,
+    )
+    raft_listen_port: int = int_key(
+        "raftListenPort",
+        0,
+        0,
+        PORT_MAX,
+        "Port of Raft's traffic between controllers; 0: remoting port + 1. Peers are dialled at the same distance from "
+        "their remoting port as ours is from our own.",
+    )
+    http_listen_port: int = int_key(
+        "httpListenPort",
+        0,
+        0,
+        PORT_MAX,
+        "Port of health, metrics, status and events; 0: remoting port + 2. Same rule of distance as raftListenPort.",
+    )
+    raft_election_timeout_ms: int = int_key(
+        "raftElectionTimeoutMs",
+        300,
+        50,
+        60_000,
+        "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter fails over "
+        "sooner and needs a calmer network; must be at least 3 heartbeats.",
+    )
+    raft_heartbeat_interval_ms: int = int_key(
+        "raftHeartbeatIntervalMs",
+        50,
+        10,
+        10_000,
+        "How often the leader tells the others that it lives. Milliseconds.",
+    )
+    snapshot_entries: int = int_key(
+        "snapshotEntries",
+        10_000,
+        10,
+        10_000_000,
+        "Applied entries between two snapshots. More: longer log and restart; fewer: more writing.",
+    )
+    http_token: str = text_key(
+        "httpToken",
+        "",
+        "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may change state.",
+        secret=True,
+    )
+    found_with_majority: bool = bool_key(
+        "foundWithMajority",
+        default=False,
+        meaning="Whether a cluster that has no log yet may begin while some of its nodes do not answer. Off, all must: a "
+        "node that lost its disk, or was added to a cluster that it cannot reach now, must not begin another one.",
+    )
+    tls_server_mode: str = text_key(
+        "tls.server.mode",
+        "permissive",
+        "On the remoting port, once tls.server.certPath is given: permissive serves TLS and plain TCP, as the first byte "
+        "says; enforcing serves TLS only, and sends requests on to the leader in TLS; disabled ignores certificates.",
+    )
+    tls_server_cert_path: str = text_key(
+        "tls.server.certPath", "", "Certificate chain of the remoting port, PEM. Read anew when it changes."
+    )
+    tls_server_key_path: str = text_key("tls.server.keyPath", "", "Its private key, PEM, without password.")
+    tls_server_trust_path: str = text_key(
+        "tls.server.trustCertPath",
+        "",
+        "Authorities, PEM, that brokers' and tools' certificates must be of, and the other controllers' when a request is "
+        "sent on to the leader; their names must then be the hosts of controllerDLegerPeers.",
+    )
+    tls_server_client_auth: str = text_key(
+        "tls.server.need.client.auth",
+        "none",
+        "Whether who dials the remoting port in TLS shows a certificate: none, optional (verified if shown) or require.",
+    )
+    tls_enable: bool = bool_key(
+        "tls.enable",
+        default=False,
+        meaning="Whether brokers are told of their master, and asked, in TLS; needed where they have tls.server.mode=enforcing.",
+    )
+    tls_client_trust_path: str = text_key(
+        "tls.client.trustCertPath",
+        "",
+        "Authorities, PEM, that a broker's certificate must be of, once tls.enable is set; its name is not looked at. "
+        "Empty: nothing is verified, as in Java without tls.client.authServer.",
+    )
+    tls_client_cert_path: str = text_key(
+        "tls.client.certPath", "", "Certificate chain, PEM, that is shown to brokers that ask for one."
+    )
+    tls_client_key_path: str = text_key("tls.client.keyPath", "", "Its private key, PEM, without password.")
+    peer_tls_cert_path: str = text_key(
+        "peerTlsCertPath",
+        "",
+        "Certificate chain between controllers, PEM; with the next two, Raft's traffic is TLS with certificates on both "
+        "ends. It is server and client certificate, and names this node's host of controllerDLegerPeers.",
+    )
+    peer_tls_key_path: str = text_key("peerTlsKeyPath", "", "Its private key, PEM, without password.")
+    peer_tls_trust_path: str = text_key(
+        "peerTlsTrustCertPath", "", "Authorities, PEM, that the other controllers' certificates must be of."
+    )
+    http_tls_cert_path: str = text_key(
+        "httpTlsCertPath", "", "Certificate chain of the HTTP port, PEM; with it HTTP is HTTPS."
+    )
+    http_tls_key_path: str = text_key("httpTlsKeyPath", "", "Its private key, PEM, without password.")
+    http_tls_trust_path: str = text_key(
+        "httpTlsTrustCertPath",
+        "",
+        "Authorities, PEM: who shows a certificate of theirs may change state over HTTP, without a token.",
+    )
+    namespace: str = text_key(
+        "namespace",
+        "",
+        "What events carry as their namespace: the Kubernetes namespace that this cluster of controllers serves.",
+    )
+    log_level: str = text_key("logLevel", "info", "Least level logged: debug, info, warning or error.")
+
+    def __post_init__(self) -> None:
+        """Check what spans fields; single fields were checked where they were parsed."""
+        if self.raft_election_timeout_ms < 3 * self.raft_heartbeat_interval_ms:
+            raise ConfigError(
+                "raftElectionTimeoutMs",
+                str(self.raft_election_timeout_ms),
+                f"must be at least 3 * raftHeartbeatIntervalMs = {3 * self.raft_heartbeat_interval_ms}",
+            )
+        for key, value, allowed in (
+            ("tls.server.mode", self.tls_server_mode, ("disabled", "permissive", "enforcing")),
+            ("tls.server.need.client.auth", self.tls_server_client_auth, ("none", "optional", "require")),
+        ):
+            if value not in allowed:
+                raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
+        if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
+            raise ConfigError("logLevel", self.log_level, "must be debug, info, warning or error")
+        try:
+            peers = parse_peers(self.peers_text)
+        except PeerListError as error:
+            raise ConfigError("controllerDLegerPeers", self.peers_text, str(error)) from error
+        if self.self_id not in {peer.name for peer in peers}:
+            raise ConfigError(
+                "controllerDLegerSelfId", self.self_id, f"is not one of the peers {self.peers_text}"
+            )
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """All controllers in the order of the file, this node included."""
+        return parse_peers(self.peers_text)
+
+    @property
+    def self_peer(self) -> Peer:
+        """This node's own entry of the peers."""
+        return next(peer for peer in self.peers if peer.name == self.self_id)
+
+    @property
+    def listen_host(self) -> str:
+        """Where the ports listen: `bindAddress`; all of IPv6 where that is the default and the own address is IPv6."""
+        bind = self.bind_address.removeprefix("[").removesuffix("]")
+        is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
+        return "::" if is_default and self.self_peer.host.startswith("[") else bind
+
+    def raft_port(self, peer: Peer) -> int:
+        """Return the port of Raft's traffic of `peer`."""
+        own = self.raft_listen_port or self.self_peer.port + RAFT_PORT_OFFSET
+        return peer.port + own - self.self_peer.port
+
+    def http_port(self, peer: Peer) -> int:
+        """Return the HTTP port of `peer`."""
+        own = self.http_listen_port or self.self_peer.port + HTTP_PORT_OFFSET
+        return peer.port + own - self.self_peer.port
+
+    @property
+    def store_directory(self) -> Path:
+        """Directory of this node's log; nodes of one machine never share it."""
+        base = Path(self.store_path).expanduser() if self.store_path else Path.home() / "DLedgerController"
+        return base / f"raft-{self.self_id}"
+
+    @property
+    def live_config_path(self) -> Path:
+        """File of the keys that were changed by request 1009."""
+        if self.config_store_path:
+            return Path(self.config_store_path).expanduser()
+        return self.store_directory / "controller.properties"
+
+
+def key_infos() -> dict[str, KeyInfo]:
+    """Return the settings by their key, in the order of `Settings`."""
+    infos = (cast("KeyInfo", field.metadata["info"]) for field in dataclasses.fields(Settings))
+    return {info.key: info for info in infos}
+
+
+def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
+    """Return the settings of `properties` and one warning a key that nobody knows.
+
+    Raises:
+        ConfigError: a value is missing, does not parse or is out of range.
+    """
+    infos = key_infos()
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Settings):
+        info = cast("KeyInfo", field.metadata["info"])
+        text = properties.get(info.key, info.default)
+        if text is None or (info.default is None and not text.strip()):
+            raise ConfigError(info.key, None, f"is required. {info.meaning}")
+        values[field.name] = parse_value(info, text)
+    settings = Settings(**values)
+    known = infos.keys() | INERT_DEFAULTS.keys() | DERIVED_KEYS | NAME_SERVER_KEYS
+    warnings = [f"unknown key {key!r} is ignored" for key in sorted(properties) if key not in known]
+    warnings += _listen_port_warnings(settings, properties.get("listenPort"))
+    return settings, tuple(warnings)
+
+
+def reference_lines() -> Iterable[str]:
+    """Yield the settings as text for people: key, default, range and meaning."""
+    for info in key_infos().values():
+        bounds = f", {info.low} to {info.high}" if info.kind == "int" else ""
+        default = "required" if info.default is None else f"default {info.default or 'empty'}"
+        changeable = ", live" if info.live else ""
+        yield f"{info.key} ({info.kind}{bounds}; {default}{changeable})"
+        yield f"    {info.meaning}"
+
+
+def _listen_port_warnings(settings: Settings, listen_port: str | None) -> list[str]:
+    port = settings.self_peer.port
+    if listen_port is None or listen_port.strip() == str(port):
+        return []
+    return [f"listenPort={listen_port.strip()} is ignored: the port is that of controllerDLegerPeers, {port}"]

@@ -1,0 +1,145 @@
+"""The settings that may change while the node runs: requests 1009 and 1010, and the file that keeps the changes.
+
+Java lets 1009 set every property of its config objects, also those that are only read at start, and answers success.
+Here a change either works at once or is refused by name: `live` settings change, keys without effect are remembered for
+the listing, keys that make up the node's identity (peers, ports, store) are refused, unknown keys are ignored as in
+Java, and a value that does not parse leaves the old one in force (as Java's setters do), with a log line.
+
+Like in Java a change is local to the node that was asked; `mqadmin updateControllerConfig -a` lists every node.
+
+Source: RocketMQ 5.4.0 ControllerRequestProcessor.handleUpdateControllerConfig, handleGetControllerConfig.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from controller_core.server.logs import bind
+from controller_core.server.settings import config, properties
+from controller_core.server.settings import keys as config_keys
+from controller_core.server.settings.config import ConfigError, KeyInfo, Settings
+
+_log = logging.getLogger(__name__)
+
+BLACK_LIST_REMARK = "Can not update config in black list."
+_ALWAYS_BLACK_LISTED = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
+# Why: the setter that Java derives from `isProcessReadEvent` is called after the bare word, so scripts use either.
+_ALIASES = {"processReadEvent": "isProcessReadEvent"}
+
+
+class UpdateRefusedError(Exception):
+    """The change must not be made at run time; the text is the remark for the asker."""
+
+
+class LiveConfig:
+    """The settings in force now, and the listing that mqadmin prints."""
+
+    def __init__(self, settings: Settings, given: Mapping[str, str]) -> None:
+        self.settings = settings
+        self._given = dict(given)
+        self._infos = config.key_infos()
+        self._changed: dict[str, str] = {}
+
+    def restore(self) -> None:
+        """Take over what an earlier run kept in the live file; only keys that may change at run time."""
+        path = self.settings.live_config_path
+        try:
+            kept = properties.parse(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            _log.warning("kept settings are not readable", extra=bind(path=str(path), error=str(error)))
+            return
+        accepted = self._accept({key: value for key, value in kept.items() if self._may_change(key)})
+        for key, value in accepted.items():
+            if self._given.get(key, value) != value:
+                _log.warning("a kept setting overrides the start file", extra=bind(key=key, value=value))
+        self._take(accepted)
+
+    def update(self, text: str) -> dict[str, str]:
+        """Change settings as request 1009 asks and return what changed; call `save` to keep it.
+
+        Raises:
+            UpdateRefusedError: one of the keys is black-listed or is only read at start; nothing changed.
+        """
+        asked = {_ALIASES.get(key, key): value for key, value in properties.parse(text).items()}
+        black_list = _ALWAYS_BLACK_LISTED | set(self.settings.config_black_list.split(";"))
+        if black_list & asked.keys():
+            raise UpdateRefusedError(BLACK_LIST_REMARK)
+        fixed = sorted(key for key in asked if self._is_known(key) and not self._may_change(key))
+        if fixed:
+            raise UpdateRefusedError(f"Can not update config at run time: {', '.join(fixed)}")
+        accepted = self._accept({key: value for key, value in asked.items() if self._may_change(key)})
+        self._take(accepted)
+        return accepted
+
+    def save(self) -> None:
+        """Write the changed keys into the live file, keeping other keys that are in it. Blocking I/O."""
+        path = self.settings.live_config_path
+        kept: dict[str, str] = {}
+        with contextlib.suppress(FileNotFoundError):
+            kept = properties.parse(path.read_text(encoding="utf-8"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(properties.write(kept | self._changed))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def listing(self) -> str:
+        """Return all keys and values as request 1010 answers them; secrets are masked."""
+        values = config_keys.INERT_DEFAULTS | self._given
+        for field in dataclasses.fields(Settings):
+            info: KeyInfo = field.metadata["info"]
+            value = getattr(self.settings, field.name)
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            values[info.key] = "********" if info.secret and text else text
+        values["listenPort"] = str(self.settings.self_peer.port)
+        return properties.write(values)
+
+    def _is_known(self, key: str) -> bool:
+        return key in self._infos or key in config_keys.INERT_DEFAULTS or key in config_keys.DERIVED_KEYS
+
+    def _may_change(self, key: str) -> bool:
+        info = self._infos.get(key)
+        return info.live if info else key in config_keys.INERT_DEFAULTS and key not in _ALWAYS_BLACK_LISTED
+
+    def _accept(self, asked: Mapping[str, str]) -> dict[str, str]:
+        accepted: dict[str, str] = {}
+        for key, value in asked.items():
+            try:
+                if info := self._infos.get(key):
+                    config_keys.parse_value(info, value)
+            except ConfigError as error:
+                _log.warning("a setting keeps its value", extra=bind(error=str(error)))
+                continue
+            accepted[key] = value.strip()
+        return accepted
+
+    def _take(self, accepted: Mapping[str, str]) -> None:
+        names = {field.metadata["info"].key: field.name for field in dataclasses.fields(Settings)}
+        values: dict[str, Any] = {
+            names[key]: config_keys.parse_value(self._infos[key], accepted[key])
+            for key in accepted
+            if key in names
+        }
+        self.settings = dataclasses.replace(self.settings, **values)
+        self._given |= accepted
+        self._changed |= accepted
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Return the properties of a start file.
+
+    Raises:
+        ConfigError: the file cannot be read or is no properties text.
+    """
+    try:
+        return properties.parse_file(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError("-c", str(path), str(error)) from error
