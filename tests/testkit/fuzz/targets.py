@@ -4,7 +4,7 @@ A target lets through only what its reader documents to raise; any other excepti
 value, the target also asks whether writing it and reading it again gives the same: a value that cannot be sent on is one
 that a peer can hide behind.
 
-Never here: sockets and files. `tests/unit/server/test_rubbish.py` sends rubbish to a node's ports.
+Never here: sockets and files. `tests/unit/server/requests/test_rubbish.py` sends rubbish to a node's ports.
 """
 
 from collections.abc import Callable

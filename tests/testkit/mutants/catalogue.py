@@ -91,10 +91,10 @@ MUTANTS = (
     ),
     Mutant(
         "a request of unknown fate is carried out again",
-        "server/leader_rule.py",
+        "server/requests/leader_rule.py",
         "                if request.code not in _REPEATABLE:\n                    return _fate_unknown(",
         "                if False:\n                    return _fate_unknown(",
-        test="tests/unit/server/test_leader_rule.py",
+        test="tests/unit/server/requests/test_leader_rule.py",
     ),
     Mutant(
         "a broker outside the SyncStateSet is elected",
@@ -210,30 +210,30 @@ MUTANTS = (
     ),
     Mutant(
         "writes that were stopped stay stopped",
-        "server/write_guard.py",
+        "server/masters/write_guard.py",
         "await self._set(address, setting + found - OUT_OF_REACH)",
         "pass",
         schedules=60,
     ),
     Mutant(
         "a death during an election is forgotten",
-        "server/failover.py",
+        "server/masters/elections.py",
         "                self._again.add(death.key.group)  # it may be the winner, who is not recorded yet\n",
         "                pass\n",
         test="tests/scenarios/test_upstream_catalogue.py::test_the_scenario_holds[winner dies]",
     ),
     Mutant(
         "only a leader hears heartbeats",
-        "server/handlers.py",
+        "server/requests/handlers.py",
         "        if header.broker_id is None:\n",
         "        if header.broker_id is None or not self._node.is_leader:\n",
         test="tests/scenarios/test_upstream_catalogue.py::test_the_scenario_holds[10812]",
     ),
     Mutant(
         "a forwarded request of unknown fate is sent again",
-        "server/leader_rule.py",
+        "server/requests/leader_rule.py",
         "        if FATE_UNKNOWN_FIELD in (answer.ext or {}):\n",
         "        if False:\n",
-        test="tests/unit/server/test_leader_rule.py",
+        test="tests/unit/server/requests/test_leader_rule.py",
     ),
 )
