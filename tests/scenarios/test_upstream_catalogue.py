@@ -24,7 +24,7 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import elections as failover
+from controller_core.server.masters import elections as leader_elections
 from controller_core.server.masters.write_guard import WriteGuards
 from controller_core.server.requests.handlers import Handlers
 from testkit.sim.broker_set import FORGETS_PROPOSALS, SHRINKS_ALONE
@@ -174,7 +174,7 @@ def lead_and_read_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_scan_on_gaining_leadership(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(failover.Failover, "wake", lambda _self: None)
+    patch.setattr(leader_elections.Failover, "wake", lambda _self: None)
 
 
 def raise_the_epoch_of_a_master_that_stays(patch: pytest.MonkeyPatch) -> None:
@@ -192,16 +192,16 @@ def take_dead_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def elect_on_any_death(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: failover.Failover, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.Failover, deaths: list[liveness.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and self._node.is_leader:
-                self._start(failover._need_after(group, death))
+                self._start(leader_elections._need_after(group, death))
 
     async def unguarded(_self: WriteGuards, command: ElectMaster) -> ElectMaster:
         return command
 
-    patch.setattr(failover.Failover, "on_deaths", on_deaths)
+    patch.setattr(leader_elections.Failover, "on_deaths", on_deaths)
     patch.setattr(WriteGuards, "before", unguarded)  # which would not let a living master be replaced
     patch.setattr(
         elections,
@@ -236,7 +236,7 @@ def scan_the_wrong_way_round(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(scan, "election_need", wrong)
-    patch.setattr(failover, "election_need", wrong)
+    patch.setattr(leader_elections, "election_need", wrong)
 
 
 def silence_is_never_found(patch: pytest.MonkeyPatch) -> None:
@@ -244,18 +244,18 @@ def silence_is_never_found(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_deaths_during_elections(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: failover.Failover, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.Failover, deaths: list[liveness.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and group.master_id == death.key.broker_id and self._node.is_leader:
-                self._start(failover._need_after(group, death))
+                self._start(leader_elections._need_after(group, death))
 
-    patch.setattr(failover.Failover, "on_deaths", on_deaths)
+    patch.setattr(leader_elections.Failover, "on_deaths", on_deaths)
 
 
 def nobody_looks_when_a_member_returns(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(failover.Failover, "on_revival", lambda _self, _key: None)
-    patch.setattr(failover, "groups_needing_election", lambda *_args, **_options: [])
+    patch.setattr(leader_elections.Failover, "on_revival", lambda _self, _key: None)
+    patch.setattr(leader_elections, "groups_needing_election", lambda *_args, **_options: [])
     patch.setattr(elections, "_winner", lambda *_args, **_options: None)
 
 

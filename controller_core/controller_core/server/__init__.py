@@ -1,0 +1,1 @@
+"""The controller process: everything around the cores that does I/O, one folder for each concern."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The command line `controller-core`: its commands, their HTTP client, a load generator."""

@@ -16,8 +16,7 @@ from typing import Any, Final
 import uvloop
 
 from controller_core.remoting.text_bounds import one_line
-from controller_core.server.cli import client as cli_client
-from controller_core.server.cli import members as cli_members
+from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.settings.config import ConfigError, reference_lines
 
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = parsed.run(parsed)
     except ConfigError as error:
         return _fail(str(error), EXIT_USAGE)
-    except (cli_client.ClientError, BenchError, OSError, TimeoutError) as error:
+    except (client.ClientError, BenchError, OSError, TimeoutError) as error:
         return _fail(str(error) or type(error).__name__, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_FAILED
@@ -95,30 +94,30 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
         command.set_defaults(run=lambda parsed: asyncio.run(_awaited(run(parsed))))
         return command
 
-    add("status", cli_client.status, "print what each node says of itself")
-    add("groups", cli_client.groups, "print the broker groups")
-    add("failovers", cli_client.failovers, "print the last changes of master, newest first")
-    watch = add("watch", cli_client.watch, "print events as they come")
+    add("status", client.status, "print what each node says of itself")
+    add("groups", client.groups, "print the broker groups")
+    add("failovers", client.failovers, "print the last changes of master, newest first")
+    watch = add("watch", client.watch, "print events as they come")
     watch.add_argument("--after", type=int, default=0, metavar="N", help="begin after this sequence")
     watch.add_argument("--no-follow", dest="follow", action="store_false", help="end after what is there")
-    elect = add("elect", cli_client.elect, "designate a group's master", changes=True)
+    elect = add("elect", client.elect, "designate a group's master", changes=True)
     elect.add_argument("cluster")
     elect.add_argument("group")
     elect.add_argument("broker_id", type=int)
-    transfer = add("transfer", cli_client.transfer, "hand Raft's leadership to a node", changes=True)
+    transfer = add("transfer", client.transfer, "hand Raft's leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
-    add("snapshot", cli_client.snapshot, "have one node write a snapshot now", changes=True)
-    members = add(
-        "members", cli_members.members, "list, add, promote, remove or replace controllers", changes=True
+    add("snapshot", client.snapshot, "have one node write a snapshot now", changes=True)
+    membership = add(
+        "members", members.members, "list, add, promote, remove or replace controllers", changes=True
     )
-    members.add_argument("action", choices=("list", "add", "promote", "remove", "replace"))
-    members.add_argument(
+    membership.add_argument("action", choices=("list", "add", "promote", "remove", "replace"))
+    membership.add_argument(
         "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
     )
     comma = "with replace, comma separated: "
-    members.add_argument("--add", default="", metavar="NODES", help=comma + "who comes, as n3-host:port")
-    members.add_argument("--remove", default="", metavar="NAMES", help=comma + "who goes, as n0")
-    members.add_argument(
+    membership.add_argument("--add", default="", metavar="NODES", help=comma + "who comes, as n3-host:port")
+    membership.add_argument("--remove", default="", metavar="NAMES", help=comma + "who goes, as n0")
+    membership.add_argument(
         "--within", type=float, default=60.0, metavar="S", help="seconds to wait for those who come (60)"
     )
 

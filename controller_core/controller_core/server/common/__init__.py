@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Metrics, JSON views and HTTP error answers that several of the other folders use."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The HTTP port: status, events and metrics; elections and membership changes that people ask for."""

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from controller_core.remoting.errors import shown
 from controller_core.remoting.text_bounds import ADDRESS_BYTES_MAX, NAME_BYTES_MAX, text_problem
-from controller_core.server.common import json_views as views
+from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, json_response
 
 _LEADER_WITHIN_S: Final = 1.0
@@ -54,7 +54,7 @@ class ChangesView(Protocol):
         """
         ...
 
-    async def designate(self, cluster: str, name: str, broker_id: int) -> views.Json:
+    async def designate(self, cluster: str, name: str, broker_id: int) -> json_views.Json:
         """Designate a master.
 
         Raises:
@@ -62,7 +62,7 @@ class ChangesView(Protocol):
         """
         ...
 
-    async def transfer(self, to: str) -> views.Json:
+    async def transfer(self, to: str) -> json_views.Json:
         """Hand Raft's leadership to another node.
 
         Raises:
@@ -70,11 +70,11 @@ class ChangesView(Protocol):
         """
         ...
 
-    async def make_snapshot(self) -> views.Json:
+    async def make_snapshot(self) -> json_views.Json:
         """Write a snapshot of the applied state now."""
         ...
 
-    async def change_members(self, action: str, member: str) -> views.Json:
+    async def change_members(self, action: str, member: str) -> json_views.Json:
         """Add, promote or remove a controller.
 
         Raises:
@@ -82,7 +82,7 @@ class ChangesView(Protocol):
         """
         ...
 
-    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> views.Json | None:
+    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> json_views.Json | None:
         """Replace controllers by learners in one joint change; None if leadership was handed over instead.
 
         Raises:

@@ -14,8 +14,7 @@ from controller_core.log.errors import LogFailedError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.headers import ElectMasterRequestHeader
 from controller_core.server.clock import Clock
-from controller_core.server.common import json_views as views
-from controller_core.server.common import metrics
+from controller_core.server.common import json_views, metrics
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.http_api.members_view import MembersView
@@ -159,7 +158,7 @@ class NodeView:
         lag = status.commit_index - status.applied_index
         return f"{lag} entries are not applied yet" if lag > READY_LAG_ENTRIES_MAX else None
 
-    def status_json(self) -> views.Json:
+    def status_json(self) -> json_views.Json:
         """Return the node's own state."""
         settings = self._config.settings
         status = self._node.status()
@@ -189,7 +188,7 @@ class NodeView:
             "peers": [self._peer_json(peer, status) for peer in self._members.peers()],
         }
 
-    def _peer_json(self, peer: Peer, status: NodeStatus) -> views.Json:
+    def _peer_json(self, peer: Peer, status: NodeStatus) -> json_views.Json:
         progress = status.progress.get(peer.raft_id)
         return {
             "name": peer.name,
@@ -198,31 +197,31 @@ class NodeView:
             "match_index": None if progress is None else progress.match,
         }
 
-    def members_json(self) -> views.Json:
+    def members_json(self) -> json_views.Json:
         """Return the controllers."""
         return self._members_view.json()
 
-    async def change_members(self, action: str, member: str) -> views.Json:
+    async def change_members(self, action: str, member: str) -> json_views.Json:
         """Add, promote or remove a controller."""
         return await self._members_view.change(action, member)
 
-    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> views.Json | None:
+    async def replace_members(self, add: Sequence[str], remove: Sequence[str]) -> json_views.Json | None:
         """Replace controllers by learners in one joint change; None if leadership was handed over instead."""
         return await self._members_view.replace(add, remove)
 
-    def groups_json(self) -> list[views.Json]:
+    def groups_json(self) -> list[json_views.Json]:
         """Return all broker groups in order of their names."""
         groups = sorted(self._machine.state.groups(), key=lambda group: group.key)
-        return [views.group_json(group, self._hearing.beat_of) for group in groups]
+        return [json_views.group_json(group, self._hearing.beat_of) for group in groups]
 
-    def group_json(self, cluster: str, name: str) -> views.Json | None:
+    def group_json(self, cluster: str, name: str) -> json_views.Json | None:
         """Return one broker group, None if it is not known."""
         group = self._machine.state.get(GroupKey(cluster, name))
-        return None if group is None else views.group_json(group, self._hearing.beat_of)
+        return None if group is None else json_views.group_json(group, self._hearing.beat_of)
 
-    def failovers_json(self) -> list[views.Json]:
+    def failovers_json(self) -> list[json_views.Json]:
         """Return the kept changes of master, oldest first."""
-        return [views.failover_json(record) for record in self._machine.state.history.failovers]
+        return [json_views.failover_json(record) for record in self._machine.state.history.failovers]
 
     def events_after(self, sequence: int, count_max: int) -> EventsPage:
         """Return kept events that follow `sequence`."""
@@ -262,7 +261,7 @@ class NodeView:
         scheme = "https" if self._config.settings.http_tls_cert_path else "http"
         return f"{scheme}://{leader.host}:{self._config.settings.http_port(leader)}"
 
-    async def designate(self, cluster: str, name: str, broker_id: int) -> views.Json:
+    async def designate(self, cluster: str, name: str, broker_id: int) -> json_views.Json:
         """Designate a master.
 
         Raises:
@@ -285,7 +284,7 @@ class NodeView:
             raise HttpError(409, reply.remark or reply.code.name, field="brokerId", value=broker_id)
         return {"changed": reply.code == ResponseCode.SUCCESS, **group}
 
-    async def transfer(self, to: str) -> views.Json:
+    async def transfer(self, to: str) -> json_views.Json:
         """Hand Raft's leadership to another node.
 
         Raises:
@@ -302,7 +301,7 @@ class NodeView:
             raise HttpError(503, "did not take over in time", field="to", value=to)
         return {"leader": to, "term": self._node.term}
 
-    async def make_snapshot(self) -> views.Json:
+    async def make_snapshot(self) -> json_views.Json:
         """Write a snapshot of the applied state now."""
         return {"index": await self._node.make_snapshot()}
 

@@ -30,7 +30,7 @@ from typing import Protocol
 from aiohttp import web
 
 from controller_core.groups.history import EventsPage
-from controller_core.server.common import json_views as views
+from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
 from controller_core.server.http_api.changes import Changes, ChangesView
 
@@ -54,23 +54,23 @@ class ControllerView(ChangesView, Protocol):
         """Say why this node should get no traffic now; None when it should."""
         ...
 
-    def status_json(self) -> views.Json:
+    def status_json(self) -> json_views.Json:
         """Return the node's own state."""
         ...
 
-    def members_json(self) -> views.Json:
+    def members_json(self) -> json_views.Json:
         """Return the controllers."""
         ...
 
-    def groups_json(self) -> list[views.Json]:
+    def groups_json(self) -> list[json_views.Json]:
         """Return all broker groups in order of their names."""
         ...
 
-    def group_json(self, cluster: str, name: str) -> views.Json | None:
+    def group_json(self, cluster: str, name: str) -> json_views.Json | None:
         """Return one broker group, None if it is not known."""
         ...
 
-    def failovers_json(self) -> list[views.Json]:
+    def failovers_json(self) -> list[json_views.Json]:
         """Return the kept changes of master, oldest first."""
         ...
 
@@ -227,7 +227,7 @@ class HttpServer:
         if _query_bool(request, "consistent", default=False):
             await self._controller.read_barrier()
 
-    def _read(self, value: views.Json) -> web.Response:
+    def _read(self, value: json_views.Json) -> web.Response:
         return json_response(value, headers={APPLIED_INDEX_HEADER: str(self._controller.applied_index)})
 
 
@@ -238,9 +238,9 @@ def _health(problem: str | None) -> web.Response:
 
 
 def _lines(page: EventsPage, namespace: str) -> bytes:
-    values = [views.event_json(event, namespace) for event in page.events]
+    values = [json_views.event_json(event, namespace) for event in page.events]
     if page.missed:
-        values.insert(0, views.missed_json(page, values[0]))
+        values.insert(0, json_views.missed_json(page, values[0]))
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Masters of broker groups: heartbeats, elections, write guards, role notices to brokers."""

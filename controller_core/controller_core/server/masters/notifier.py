@@ -32,7 +32,7 @@ from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.logs import bind
-from controller_core.server.requests.answers import role_notice
+from controller_core.server.masters.notices import role_notice_frame
 
 RESEND_S = 0.2
 PERSIST_S = 3.0
@@ -181,7 +181,7 @@ class Notifier:
         try:
             connection = await self._connection(address)
             notice = delivery.notice  # Why read now: a newer one may have come while we dialled.
-            connection.send_oneway(role_notice(notice))
+            connection.send_oneway(role_notice_frame(notice))
         except (ChannelError, ValueError) as error:
             _log.info("a broker cannot be told yet", extra=bind(address=address, error=str(error)))
             return False

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The members of the Raft cluster: founding it; adding, removing and replacing members."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""One Raft node: the loop that drives Raft and the log, proposals, reads, snapshots, the state machine."""

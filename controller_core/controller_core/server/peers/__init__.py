@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Connections between controllers: links, their frames and greetings, name resolution, refusals."""

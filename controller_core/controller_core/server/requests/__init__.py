@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Requests of brokers and mqadmin over remoting: handlers, forwarding to the leader, answers, bounds."""

@@ -1,11 +1,9 @@
-"""From what the state replies to frames: header fields as text, bodies as JSON, notices as oneway requests.
+"""Turn a reply of the state machine into the frame that answers a request: header fields as text, the body as JSON.
 
-The state says what is to be told, `remoting.bodies` says how RocketMQ writes it; this is the seam. The set's body is
-in the answer to every poll of every broker and seldom changes, so its bytes are remembered.
+The state machine decides what an answer says; `remoting.bodies` knows how RocketMQ writes it. This module joins both.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from controller_core.groups.replies import (
     Body,
@@ -14,7 +12,6 @@ from controller_core.groups.replies import (
     GroupView,
     ReplicaView,
     Reply,
-    RoleNotice,
     SyncStateSetView,
 )
 from controller_core.remoting.bodies import (
@@ -22,17 +19,15 @@ from controller_core.remoting.bodies import (
     ElectMasterResponseBody,
     ReplicaIdentity,
     ReplicasInfo,
-    SyncStateSet,
 )
-from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import PreparedAnswer
-from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
+from controller_core.server.masters.notices import encoded_sync_state_set
 
 NOT_LEADER_REMARK = "The controller is not in leader state"
 LOG_REPLICA_MARK = " (log replica)"
 """Behind the broker name of each log replica in an answer to 1006; a broker's name stands alone."""
-_SETS_REMEMBERED_MAX = 4_096
 
 
 def answer(request: RemotingCommand, reply: Reply | PreparedAnswer) -> RemotingCommand:
@@ -53,18 +48,6 @@ def not_supported(request: RemotingCommand) -> RemotingCommand:
     return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
 
 
-def role_notice(notice: RoleNotice) -> RemotingCommand:
-    """Return the 1008 that tells one member about the master."""
-    header = NotifyBrokerRoleChangedRequestHeader(
-        master_address=notice.master_address,
-        master_epoch=notice.master_epoch,
-        sync_state_set_epoch=notice.set_epoch,
-        master_broker_id=notice.master_id,
-    )
-    body = _set_bytes(notice.sync_state_set, notice.set_epoch)
-    return RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header.to_ext(), body, oneway=True)
-
-
 def _ext(ext: Mapping[str, ExtValue] | None) -> dict[str, str] | None:
     return None if ext is None else {name: str(value) for name, value in ext.items()}
 
@@ -74,17 +57,12 @@ def _body(body: Body) -> bytes:
         case None:
             return b""
         case SyncStateSetView():
-            return _set_bytes(body.members, body.epoch)
+            return encoded_sync_state_set(body.members, body.epoch)
         case ElectionView():
             return _election_bytes(body)
         case _:
             table = {view.key.broker_name: _replicas_info(view) for view in body}
             return BrokerReplicasInfo(table).encode()
-
-
-@lru_cache(_SETS_REMEMBERED_MAX)
-def _set_bytes(members: tuple[int, ...], epoch: int) -> bytes:
-    return SyncStateSet.of(members, epoch).encode()
 
 
 def _election_bytes(view: ElectionView) -> bytes:

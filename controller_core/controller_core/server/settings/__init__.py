@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Settings of a controller: keys, files, changes at run time, TLS certificates."""

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from controller_core.server.logs import bind
-from controller_core.server.settings import config, properties
-from controller_core.server.settings import keys as config_keys
+from controller_core.server.settings import config, keys, properties
 from controller_core.server.settings.config import ConfigError, KeyInfo, Settings
 
 _log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class LiveConfig:
 
     def listing(self) -> str:
         """Return all keys and values as request 1010 answers them; secrets are masked."""
-        values = config_keys.INERT_DEFAULTS | self._given
+        values = keys.INERT_DEFAULTS | self._given
         for field in dataclasses.fields(Settings):
             info: KeyInfo = field.metadata["info"]
             value = getattr(self.settings, field.name)
@@ -103,18 +102,18 @@ class LiveConfig:
         return properties.write(values)
 
     def _is_known(self, key: str) -> bool:
-        return key in self._infos or key in config_keys.INERT_DEFAULTS or key in config_keys.DERIVED_KEYS
+        return key in self._infos or key in keys.INERT_DEFAULTS or key in keys.DERIVED_KEYS
 
     def _may_change(self, key: str) -> bool:
         info = self._infos.get(key)
-        return info.live if info else key in config_keys.INERT_DEFAULTS and key not in _ALWAYS_BLACK_LISTED
+        return info.live if info else key in keys.INERT_DEFAULTS and key not in _ALWAYS_BLACK_LISTED
 
     def _accept(self, asked: Mapping[str, str]) -> dict[str, str]:
         accepted: dict[str, str] = {}
         for key, value in asked.items():
             try:
                 if info := self._infos.get(key):
-                    config_keys.parse_value(info, value)
+                    keys.parse_value(info, value)
             except ConfigError as error:
                 _log.warning("a setting keeps its value", extra=bind(error=str(error)))
                 continue
@@ -124,9 +123,7 @@ class LiveConfig:
     def _take(self, accepted: Mapping[str, str]) -> None:
         names = {field.metadata["info"].key: field.name for field in dataclasses.fields(Settings)}
         values: dict[str, Any] = {
-            names[key]: config_keys.parse_value(self._infos[key], accepted[key])
-            for key in accepted
-            if key in names
+            names[key]: keys.parse_value(self._infos[key], accepted[key]) for key in accepted if key in names
         }
         self.settings = dataclasses.replace(self.settings, **values)
         self._given |= accepted

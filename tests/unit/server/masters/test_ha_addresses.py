@@ -8,7 +8,7 @@ from controller_core.channel import Connection
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import ha_addresses as module
+from controller_core.server.masters import ha_addresses
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 
@@ -43,7 +43,7 @@ class Broker(FakeBroker):
 
 @pytest.fixture(autouse=True)
 def _quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAUSES_S", (0.02,) * 1_000)
+    monkeypatch.setattr(ha_addresses, "PAUSES_S", (0.02,) * 1_000)
 
 
 async def test_a_slave_that_comes_alive_is_told_what_its_master_says_of_itself(one: OneNode) -> None:

@@ -10,7 +10,7 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import notice_order as module
+from controller_core.server.masters import notice_order
 from controller_core.server.masters.notice_order import RoleChanges
 from controller_core.server.masters.notifier import Notifier
 
@@ -83,7 +83,7 @@ async def test_an_old_master_that_is_elected_again_is_not_waited_for() -> None:
 async def test_an_old_master_that_does_not_step_down_holds_its_group_up_no_longer_than_the_bound(
     answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DEMOTED_WITHIN_S", 0.05)
+    monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", 0.05)
     brokers = Brokers()
     brokers.answers = answers
     await asyncio.wait_for(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1), WITHIN_S)
@@ -95,8 +95,8 @@ async def test_a_refusal_is_not_taken_for_a_step_down_and_is_logged_once(
 ) -> None:
     brokers = Brokers()
     brokers.refuses = True
-    monkeypatch.setattr(module, "ASK_PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "DEMOTED_WITHIN_S", WITHIN_S)
+    monkeypatch.setattr(notice_order, "ASK_PAUSE_S", 0.0)
+    monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", WITHIN_S)
     telling = asyncio.create_task(RoleChanges(brokers).tell(_notices(1, 2, master=2), old_master_id=1))
     for _ in range(3):
         brokers.asked.clear()

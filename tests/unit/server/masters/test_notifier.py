@@ -10,7 +10,7 @@ from controller_core.channel import Connection, Server, serve
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import notifier as module
+from controller_core.server.masters import notifier as notifier_module
 from controller_core.server.masters.notifier import Notifier
 from testkit.ports import free_port
 
@@ -123,8 +123,8 @@ async def test_a_connection_that_the_broker_closes_is_dialled_again(
 async def test_a_broker_that_does_not_listen_yet_is_dialled_until_it_does(
     notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AHEAD_PAUSE_S", 0.01)
-    monkeypatch.setattr(module, "AHEAD_TRIES_MAX", 10_000)
+    monkeypatch.setattr(notifier_module, "AHEAD_PAUSE_S", 0.01)
+    monkeypatch.setattr(notifier_module, "AHEAD_TRIES_MAX", 10_000)
     port = free_port()
     notifier.prepare(f"127.0.0.1:{port}")
     await asyncio.sleep(0)
@@ -144,24 +144,24 @@ async def test_a_member_that_is_gone_is_given_up(
     async def refused(*_: object, **__: object) -> Connection:
         nonlocal dials
         dials += 1
-        if dials == module.AHEAD_TRIES_MAX:
+        if dials == notifier_module.AHEAD_TRIES_MAX:
             given_up.set()
-        raise module.ChannelError("refused")
+        raise notifier_module.ChannelError("refused")
 
-    monkeypatch.setattr(module, "AHEAD_PAUSE_S", 0)
-    monkeypatch.setattr(module, "connect", refused)
+    monkeypatch.setattr(notifier_module, "AHEAD_PAUSE_S", 0)
+    monkeypatch.setattr(notifier_module, "connect", refused)
     notifier.prepare(listener.address)
     await asyncio.wait_for(given_up.wait(), WITHIN_S)
     for _ in range(10):
         await asyncio.sleep(0)
-    assert dials == module.AHEAD_TRIES_MAX
+    assert dials == notifier_module.AHEAD_TRIES_MAX
 
 
 async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
     listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first may have reached a process that is frozen, or another broker to which the address was lent.
-    monkeypatch.setattr(module, "RESEND_S", 0.05)
+    monkeypatch.setattr(notifier_module, "RESEND_S", 0.05)
     notifier.notify([_notice(listener.address)])
     await listener.wait_connections(2)
     await asyncio.wait_for(listener.connections[0].wait_closed(), WITHIN_S)
@@ -171,8 +171,8 @@ async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
 async def test_where_many_are_told_at_once_few_are_dialled_anew(
     notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RESEND_S", 0.05)
-    monkeypatch.setattr(module, "REDIALS_PER_S", 2)
+    monkeypatch.setattr(notifier_module, "RESEND_S", 0.05)
+    monkeypatch.setattr(notifier_module, "REDIALS_PER_S", 2)
     notifier._redials_until_s = math.inf  # One second, however long it takes.
     listeners = [Listener() for _ in range(5)]
     try:

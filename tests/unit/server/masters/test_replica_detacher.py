@@ -9,7 +9,7 @@ from controller_core.groups.group import Group
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import replica_detacher as module
+from controller_core.server.masters import replica_detacher
 from testkit.fake_broker import FakeBroker
 from testkit.one_node import OneNode
 
@@ -56,7 +56,7 @@ async def test_the_log_replica_parts_from_a_dead_master_before_another_is_electe
 async def test_a_log_replica_that_does_not_answer_is_not_waited_for(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_WITHIN_S", 0.05)
+    monkeypatch.setattr(replica_detacher, "ANSWER_WITHIN_S", 0.05)
     async with one.broker() as old, one.broker() as new, log_replica(one) as replica:
         replica.is_mute = True
         await old.elect()

@@ -9,13 +9,11 @@ from controller_core.groups import commands
 from controller_core.groups.commands import RaiseWriteGuard, Stamp
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.masters import broker_questions as asking_brokers
-from controller_core.server.masters import guard_spacing
-from controller_core.server.masters import write_guard as module
+from controller_core.server.masters import broker_questions, guard_spacing, write_guard
 from testkit.guarded_master import Master, lifted, master_of, switch_over
 from testkit.one_node import OneNode
 
-GUARDED = module.OUT_OF_REACH
+GUARDED = write_guard.OUT_OF_REACH
 
 
 async def test_writes_are_stopped_and_drained_before_another_is_master_and_allowed_afterwards(
@@ -52,7 +50,7 @@ async def test_a_connection_of_a_time_when_another_answered_at_the_address_is_no
 async def test_nobody_is_elected_while_a_slave_lacks_part_of_the_log(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 60.0)
+    monkeypatch.setattr(write_guard, "DRAINED_WITHIN_S", 60.0)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -69,7 +67,7 @@ async def test_nobody_is_elected_while_a_slave_lacks_part_of_the_log(
 async def test_a_switchover_whose_slaves_do_not_catch_up_is_refused_and_the_master_writes_on(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 0.05)
+    monkeypatch.setattr(write_guard, "DRAINED_WITHIN_S", 0.05)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -85,7 +83,7 @@ async def test_a_switchover_whose_slaves_do_not_catch_up_is_refused_and_the_mast
 async def test_writes_that_wait_for_no_copy_do_not_hinder_a_switchover(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "APPENDED_WITHIN_S", 0.05)
+    monkeypatch.setattr(write_guard, "APPENDED_WITHIN_S", 0.05)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -97,8 +95,8 @@ async def test_writes_that_wait_for_no_copy_do_not_hinder_a_switchover(
 async def test_a_log_that_grows_is_copied_up_to_its_end_of_after_the_guard(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "APPENDED_WITHIN_S", 0.05)
-    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 0.3)
+    monkeypatch.setattr(write_guard, "APPENDED_WITHIN_S", 0.05)
+    monkeypatch.setattr(write_guard, "DRAINED_WITHIN_S", 0.3)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -112,7 +110,7 @@ async def test_a_log_that_grows_is_copied_up_to_its_end_of_after_the_guard(
 async def test_a_switchover_that_failed_stops_no_writes_again_before_its_pause_is_over(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRAINED_WITHIN_S", 0.05)
+    monkeypatch.setattr(write_guard, "DRAINED_WITHIN_S", 0.05)
     monkeypatch.setattr(guard_spacing, "PAUSE_S", 600.0)
     monkeypatch.setattr(guard_spacing, "PAUSE_S_MAX", 600.0)
     async with master_of(one) as old, one.broker() as new:
@@ -200,15 +198,15 @@ async def test_a_master_that_beats_and_cannot_be_reached_keeps_its_role(
 async def test_a_refused_undo_is_told_once_and_tried_until_the_broker_takes_it(
     one: OneNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "LIFT_PAUSE_S", 0.001)
-    monkeypatch.setattr(module, "LIFT_PAUSE_S_MAX", 0.001)
+    monkeypatch.setattr(write_guard, "LIFT_PAUSE_S", 0.001)
+    monkeypatch.setattr(write_guard, "LIFT_PAUSE_S_MAX", 0.001)
     async with master_of(one) as old:
         await old.elect()
         await _leave_a_guard(one, old, epoch=1)
         old.store.refuses = {RequestCode.UPDATE_BROKER_CONFIG}
         one.controller.leadership_changed(True, 2)
         async with asyncio.timeout(60):
-            while old.store.refused < 2 * module.LIFT_TRIES_OF_DEAD_MAX:  # noqa: ASYNC110 - nobody tells
+            while old.store.refused < 2 * write_guard.LIFT_TRIES_OF_DEAD_MAX:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         old.store.refuses.clear()
         await lifted(one)
@@ -242,7 +240,7 @@ async def test_the_fence_of_a_companion_outlives_a_guard_below_it(one: OneNode) 
 async def test_a_master_that_listens_and_gives_no_answer_keeps_its_office(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_brokers, "ASK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(broker_questions, "ASK_TIMEOUT_S", 0.05)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)
@@ -266,8 +264,8 @@ async def test_a_connection_that_ends_while_a_master_is_asked_costs_no_guard(one
 async def test_a_master_that_does_not_say_whether_it_stopped_keeps_its_office(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_brokers, "ASK_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(module, "LIFT_PAUSE_S", 0.01)
+    monkeypatch.setattr(broker_questions, "ASK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(write_guard, "LIFT_PAUSE_S", 0.01)
     async with master_of(one) as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)

@@ -12,8 +12,7 @@ from controller_core.server.node.types import (
     NotLeaderError,
     ProposalLostError,
 )
-from controller_core.server.peers import links as peer_links
-from controller_core.server.peers import transport as peers
+from controller_core.server.peers import links, transport
 from testkit.nodes import LEADER_WITHIN_S, Member, NodeCluster
 
 FAR_BEHIND_ENTRIES = 20_000
@@ -39,15 +38,15 @@ async def test_a_follower_far_behind_is_brought_up_in_parts_while_the_leader_ser
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts: list[int] = []
-    encode = peer_links.encode_parts
+    encode = links.encode_parts
 
     def counted(data: bytes) -> object:
         for part in encode(data, PART_BYTES):
             parts.append(len(part))
             yield part
 
-    monkeypatch.setattr(peer_links, "encode_parts", counted)
-    monkeypatch.setattr(peers, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(links, "encode_parts", counted)
+    monkeypatch.setattr(transport, "PART_BYTES", PART_BYTES)
     config = NodeConfig(1, snapshot_entries=5_000, entries_kept=100)
     async with NodeCluster(3, config=config) as cluster:
         leader = await cluster.leader()

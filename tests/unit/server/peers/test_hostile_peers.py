@@ -24,7 +24,7 @@ from controller_core.raft.types import (
 from controller_core.server.node.applied import Applied
 from controller_core.server.node.member_book import MemberBook, wrap
 from controller_core.server.node.state_machine import GroupsMachine
-from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers import codec
 from controller_core.server.peers.codec import Greeting, Refusal
 from controller_core.server.peers.greeting_rules import store_fingerprint
 from controller_core.server.peers.transport import PeerTransport
@@ -41,11 +41,11 @@ class Stranger:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: int) -> None:
         self._reader, self._writer, self.name = reader, writer, name
-        self.reply = peer_codec.Reply()
+        self.reply = codec.Reply()
 
     async def send(self, message: Message) -> bool:
         """Send a message and return whether the node then closes the connection."""
-        self._writer.write(peer_codec.encode_message(message))
+        self._writer.write(codec.encode_message(message))
         with contextlib.suppress(ConnectionError):
             return await asyncio.wait_for(self._reader.read(), WITHIN_S) == b""
         return True
@@ -56,10 +56,10 @@ async def stranger(port: int, name: int, to: int, *, asks: bool = False) -> Asyn
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     found = Stranger(reader, writer, name)
     try:
-        greeting = Greeting(peer_codec.PROTOCOL_VERSION, "test", name, to, asks=asks)
-        writer.write(peer_codec.encode_greeting(greeting))
+        greeting = Greeting(codec.PROTOCOL_VERSION, "test", name, to, asks=asks)
+        writer.write(codec.encode_greeting(greeting))
         (length,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), WITHIN_S))
-        found.reply = peer_codec.decode_reply(await reader.readexactly(length))
+        found.reply = codec.decode_reply(await reader.readexactly(length))
         yield found
     finally:
         writer.close()

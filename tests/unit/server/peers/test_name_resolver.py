@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from controller_core.server.peers import name_resolver as names
+from controller_core.server.peers import name_resolver
 from controller_core.server.peers.name_resolver import Resolver
 
 
@@ -53,7 +53,7 @@ async def test_a_name_server_that_hangs_does_not_hide_a_known_address(
     server, resolver = NameServer(monkeypatch), Resolver()
     await resolver.resolve("n0.controllers", 9)
     server.open.clear()
-    monkeypatch.setattr(names, "ANSWER_WITHIN_S", 0.01)
+    monkeypatch.setattr(name_resolver, "ANSWER_WITHIN_S", 0.01)
     assert await resolver.resolve("n0.controllers", 9) == ("10.0.0.1", 9)
     assert await resolver.resolve("n0.controllers", 9) == ("10.0.0.1", 9)
     assert server.asked == ["n0.controllers"] * 2

@@ -18,7 +18,7 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server.peers import codec as peer_codec
+from controller_core.server.peers import codec
 from controller_core.server.peers.codec import FrameReader, MessageReader, PeerProtocolError
 
 NUMBERS = st.integers(0, 2**63 - 1)
@@ -54,13 +54,13 @@ BEAT = Message(MessageType.HEARTBEAT, NodeId(2), NodeId(1), Term(1))
 
 @given(MESSAGES)
 def test_every_message_comes_out_as_it_went_in(message: Message) -> None:
-    (frame,) = FrameReader(1 << 20).feed(peer_codec.encode_message(message))
-    assert peer_codec.decode_message(frame) == message
+    (frame,) = FrameReader(1 << 20).feed(codec.encode_message(message))
+    assert codec.decode_message(frame) == message
 
 
 @given(st.binary(max_size=300))
 def test_rubbish_is_refused_by_its_own_error(data: bytes) -> None:
-    for decode in (peer_codec.decode_message, peer_codec.decode_greeting, peer_codec.decode_reply):
+    for decode in (codec.decode_message, codec.decode_greeting, codec.decode_reply):
         with pytest.raises(PeerProtocolError):
             decode(data)
 
@@ -84,8 +84,8 @@ def test_a_frame_too_long_is_refused_before_it_is_there() -> None:
 @given(SNAPSHOTS, st.integers(1, 40))
 def test_a_snapshot_in_parts_comes_out_as_it_went_in(snapshot: Snapshot, part_bytes: int) -> None:
     message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(3), snapshot=snapshot)
-    parts = list(peer_codec.encode_parts(snapshot.data, part_bytes))
-    frames = FrameReader(1 << 20).feed(peer_codec.encode_snapshot_head(message) + b"".join(parts))
+    parts = list(codec.encode_parts(snapshot.data, part_bytes))
+    frames = FrameReader(1 << 20).feed(codec.encode_snapshot_head(message) + b"".join(parts))
     reader = MessageReader()
     assert [reader.take(frame) for frame in frames] == [None] * len(parts) + [message]
 
@@ -115,5 +115,5 @@ def test_parts_that_do_not_fit_are_refused(frames: list[tuple[object, ...]]) -> 
 def _with_head(frame: tuple[object, ...], heads: dict[str, Message]) -> bytes:
     """Encode a frame by hand, with the array of a message where its name stands."""
     named = heads.get(str(frame[2]))
-    value = frame[2] if named is None else msgspec.msgpack.decode(peer_codec.encode_message(named)[4:])
+    value = frame[2] if named is None else msgspec.msgpack.decode(codec.encode_message(named)[4:])
     return msgspec.msgpack.encode((*frame[:2], value))

@@ -20,9 +20,8 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from controller_core.server.peers import codec as peer_codec
-from controller_core.server.peers import links as peer_links
-from controller_core.server.peers import transport as peers
+from controller_core.server.peers import codec, links
+from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.codec import Greeting
 from controller_core.server.peers.transport import PeerTransport
 from testkit.ports import free_port
@@ -35,7 +34,7 @@ FENCE = Term(2**40)
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernel wait for this process too when it stands still with something to read."""
-    monkeypatch.setattr(peer_links, "SILENT_MAX_MS", 600_000)
+    monkeypatch.setattr(links, "SILENT_MAX_MS", 600_000)
 
 
 class Ear:
@@ -105,7 +104,7 @@ async def refuse(port: int, frame: bytes) -> str:
     try:
         writer.write(frame)
         (length,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), WITHIN_S))
-        return peer_codec.decode_reply(await reader.readexactly(length)).reason
+        return codec.decode_reply(await reader.readexactly(length)).reason
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -158,7 +157,7 @@ async def test_a_large_snapshot_holds_up_no_heartbeat_and_little_memory(
     snapshot = Snapshot(LogIndex(9), Term(1), ConfState(voters=(NodeId(1),)), data)
     message = Message(MessageType.SNAP, NodeId(2), NodeId(1), Term(1), snapshot=snapshot)
     waiting_bytes: list[int] = []
-    parts = peer_codec.encode_parts
+    parts = codec.encode_parts
 
     def watched(data: bytes) -> Iterator[bytes]:
         for part in parts(data):
@@ -168,7 +167,7 @@ async def test_a_large_snapshot_holds_up_no_heartbeat_and_little_memory(
             assert transport is not None
             waiting_bytes.append(transport.get_write_buffer_size())
 
-    monkeypatch.setattr(peer_links, "encode_parts", watched)
+    monkeypatch.setattr(links, "encode_parts", watched)
     async with transports() as [(first, own), (_, ear)]:
         await send_until_heard(first, beat(1, 2), ear)
         while not ear.messages.empty():
@@ -180,7 +179,7 @@ async def test_a_large_snapshot_holds_up_no_heartbeat_and_little_memory(
         assert heard[-1] == message
         assert len(heard) > 50
         assert await asyncio.wait_for(own.snapshots.get(), WITHIN_S) == (2, True)
-    assert max(waiting_bytes) < 2 * peer_codec.PART_BYTES
+    assert max(waiting_bytes) < 2 * codec.PART_BYTES
 
 
 async def test_a_snapshot_whose_connection_breaks_is_reported_as_failed() -> None:
@@ -206,11 +205,11 @@ async def test_a_snapshot_to_a_peer_that_is_away_is_reported_as_failed() -> None
 
 
 async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_links, "SEND_BUFFER_MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(links, "SEND_BUFFER_MAX_BYTES", 1_000_000)
     addresses = {node_id: ("127.0.0.1", free_port()) for node_id in (1, 2, 3)}
 
     async def accept_and_fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(peer_codec.encode_reply(peer_codec.Reply()))
+        writer.write(codec.encode_reply(codec.Reply()))
         reader._transport.pause_reading()  # type: ignore[attr-defined] # a process that was stopped
         writers.append(writer)
 
@@ -253,17 +252,17 @@ async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch:
 )
 async def test_a_greeting_is_refused_with_its_reason(greeting: Greeting, reason: str) -> None:
     async with transports() as [(first, _), _]:
-        assert await refuse(first.port, peer_codec.encode_greeting(greeting)) == reason
+        assert await refuse(first.port, codec.encode_greeting(greeting)) == reason
 
 
 async def test_a_refusal_is_logged_once_on_both_sides(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "REFUSED_PAUSE_S", 0.01)
+    monkeypatch.setattr(transport_module, "REFUSED_PAUSE_S", 0.01)
     refusals: list[int] = []
     note = PeerTransport._note_refusal
 
-    def noted(transport: PeerTransport, node_id: int, reply: peer_codec.Reply) -> None:
+    def noted(transport: PeerTransport, node_id: int, reply: codec.Reply) -> None:
         note(transport, node_id, reply)
         refusals.append(node_id)
 
@@ -283,10 +282,10 @@ async def test_a_refusal_is_logged_once_on_both_sides(
         b"GET / HTTP/1.1\r\n\r\n",
         struct.pack(">I", 3) + b"abc",
         struct.pack(">I", 1 << 20),
-        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + struct.pack(">I", 3) + b"abc",
-        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + peer_codec.encode_message(beat(3, 1)),
-        peer_codec.encode_greeting(Greeting(2, "main", 2, 1)) + peer_codec.encode_message(beat(2, 3)),
-        peer_codec.encode_greeting(Greeting(2, "main", 2, 1))
+        codec.encode_greeting(Greeting(2, "main", 2, 1)) + struct.pack(">I", 3) + b"abc",
+        codec.encode_greeting(Greeting(2, "main", 2, 1)) + codec.encode_message(beat(3, 1)),
+        codec.encode_greeting(Greeting(2, "main", 2, 1)) + codec.encode_message(beat(2, 3)),
+        codec.encode_greeting(Greeting(2, "main", 2, 1))
         + struct.pack(">I", len(msgspec.msgpack.encode((3, 99))))
         + msgspec.msgpack.encode((3, 99)),
     ],
@@ -304,7 +303,7 @@ async def test_who_talks_rubbish_is_cut_off_and_nothing_reaches_the_node(frames:
 
 
 async def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_links, "GREETING_MAX_S", 0.05)
+    monkeypatch.setattr(links, "GREETING_MAX_S", 0.05)
     async with transports() as [(first, _), _]:
         reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
         with contextlib.suppress(ConnectionError):

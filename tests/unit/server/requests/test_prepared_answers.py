@@ -6,8 +6,7 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.reads import get_replica_info
 from controller_core.remoting.command import RemotingCommand
-from controller_core.server.requests import answers
-from controller_core.server.requests import prepared_answers as prepared
+from controller_core.server.requests import answers, prepared_answers
 from controller_core.server.requests.prepared_answers import PreparedAnswers
 from testkit.groups import CLUSTER, NAME, GroupsDriver
 
@@ -55,7 +54,7 @@ def test_a_registration_is_answered_with_the_names_that_it_gave() -> None:
 
 
 def test_the_oldest_answer_makes_room_when_too_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "ANSWERS_MAX", 2)
+    monkeypatch.setattr(prepared_answers, "ANSWERS_MAX", 2)
     kept = PreparedAnswers()
     groups = [Group(GroupKey(CLUSTER, name)) for name in ("a", "b", "c")]
     a, b, _ = (kept.replica_info(group) for group in groups)

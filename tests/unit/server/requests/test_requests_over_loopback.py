@@ -17,8 +17,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from controller_core.server.masters import notice_order as role_changes
-from controller_core.server.masters import notifier
+from controller_core.server.masters import notice_order, notifier
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.settings.properties import parse
 from testkit.fake_broker import FakeBroker
@@ -162,7 +161,7 @@ async def test_a_dead_master_is_replaced_and_the_slave_told(one: OneNode) -> Non
 async def test_the_new_master_hears_of_it_by_no_way_before_the_old_one_has_stepped_down(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(role_changes, "DEMOTED_WITHIN_S", WITHIN_S)
+    monkeypatch.setattr(notice_order, "DEMOTED_WITHIN_S", WITHIN_S)
     async with one.broker() as old, one.broker() as new:
         await old.elect()
         await old.alter((1, 2), set_epoch=1)

@@ -16,8 +16,8 @@ from controller_core.channel.endpoints import connect
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
-from controller_core.server.peers import links as peer_links
-from controller_core.server.peers import transport as peers
+from controller_core.server.peers import links
+from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.requests.remoting_server import ANSWERS_BYTES_MAX, REQUEST_BYTES_MAX
 from testkit.one_node import OneNode, one_node
@@ -188,8 +188,8 @@ async def test_more_connections_than_are_allowed_are_turned_away_and_counted(one
 
 
 async def test_peers_that_say_nothing_are_bounded(one: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_links, "GREETING_MAX_S", 60.0)
-    monkeypatch.setattr(peers, "INCOMING_MAX", 10)
+    monkeypatch.setattr(links, "GREETING_MAX_S", 60.0)
+    monkeypatch.setattr(transport_module, "INCOMING_MAX", 10)
     transport = PeerTransport("main", 1, {1: ("127.0.0.1", 0)}, bind_host="127.0.0.1")
     await transport.start(one.node)
     silent = [socket.create_connection(("127.0.0.1", transport.port)) for _ in range(15)]
