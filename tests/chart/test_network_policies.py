@@ -2,7 +2,9 @@
 
 import pytest
 
-from rocketmq_operator.plan import names, report_children, report_executors
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.report import children as report_children
+from rocketmq_operator.plan.report import executors as report_executors
 from testkit.helm import Json, named, of, pods, rendered
 from testkit.kube.kubectl import program
 from testkit.operator_world import pod_templates

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from rocketmq_operator.plan.pod_trouble import trouble_of
+from rocketmq_operator.plan.pods.trouble import trouble_of
 from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, until
 from testkit.kube.release import Release

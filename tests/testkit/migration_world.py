@@ -14,7 +14,7 @@ from typing import Any
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.clients.api import KubeConflictError
-from rocketmq_operator.plan.migration_seen import Course, Wish
+from rocketmq_operator.plan.migration.observed import Course, Wish
 from testkit.kube_memory import MemoryKube
 
 Json = dict[str, Any]

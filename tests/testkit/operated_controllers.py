@@ -11,7 +11,7 @@ from typing import Any, Final
 import aiohttp
 
 from rocketmq_operator.clients.controllers import ControllersClient
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan.common import names
 from testkit.controllers import command_path
 from testkit.controllers_memory import MemoryControllers
 from testkit.kube_memory import MemoryKube

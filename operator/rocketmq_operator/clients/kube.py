@@ -28,7 +28,7 @@ from rocketmq_operator.clients.api import (
     RefusedError,
     UnavailableError,
 )
-from rocketmq_operator.plan.objects import API_VERSIONS
+from rocketmq_operator.plan.common.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0

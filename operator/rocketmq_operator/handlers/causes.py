@@ -14,11 +14,10 @@ from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
 from rocketmq_operator.clients.api import RefusedError, UnavailableError
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.events_seen import EventSeen, events_seen
-from rocketmq_operator.plan.member_trouble import proxies_lack, questions
-from rocketmq_operator.plan.objects import ObjectKey
-from rocketmq_operator.plan.observed import (
+from rocketmq_operator.plan.cluster.proxies import PROXY
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import ObjectKey
+from rocketmq_operator.plan.group.observed import (
     Lacking,
     ObservationError,
     ObservedCluster,
@@ -28,7 +27,8 @@ from rocketmq_operator.plan.observed import (
     pod_seen,
     refusal_seen,
 )
-from rocketmq_operator.plan.proxies import PROXY
+from rocketmq_operator.plan.pods.events import EventSeen, events_seen
+from rocketmq_operator.plan.pods.member_trouble import proxies_lack, questions
 
 _LOG: Final = logging.getLogger(__name__)
 _Told = tuple[Lacking | None, str]

@@ -11,15 +11,15 @@ from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.plan.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
-from rocketmq_operator.plan.member_trouble import troubles_of, with_cause
-from rocketmq_operator.plan.metadata_seen import ObservedMetadata
-from rocketmq_operator.plan.metadata_status import correction
-from rocketmq_operator.plan.metadata_steps import left_behind
-from rocketmq_operator.plan.objects import Owner
-from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
-from rocketmq_operator.plan.report_seen import ObservedReport
-from rocketmq_operator.plan.report_status import is_news
+from rocketmq_operator.plan.common.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.metadata.observed import ObservedMetadata
+from rocketmq_operator.plan.metadata.status import correction
+from rocketmq_operator.plan.metadata.steps import left_behind
+from rocketmq_operator.plan.pods.member_trouble import troubles_of, with_cause
+from rocketmq_operator.plan.report.observed import ObservedReport
+from rocketmq_operator.plan.report.status import is_news
 
 REFUSALS: Final = frozenset(
     {

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.lease import (
+from rocketmq_operator.plan.leadership.lease import (
     LEASE_NAME,
     RETRY_S,
     STANDBY_S,

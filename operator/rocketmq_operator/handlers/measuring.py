@@ -13,9 +13,9 @@ from typing import Final
 from rocketmq_operator.api.names import CANARY_LABEL, CLUSTER_LABEL
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.plan.actions import ApplyStatus
-from rocketmq_operator.plan.observed import ObservationError, ObservedGroup
-from rocketmq_operator.plan.write_gaps import CanarySeen, canary_seen, measured_steps, unmeasured
+from rocketmq_operator.plan.common.actions import ApplyStatus
+from rocketmq_operator.plan.group.observed import ObservationError, ObservedGroup
+from rocketmq_operator.plan.group.write_gaps import CanarySeen, canary_seen, measured_steps, unmeasured
 
 ASK_S_MAX: Final = 1.0
 CANARIES_MAX: Final = 4

@@ -39,11 +39,11 @@ from rocketmq_operator.clients.api import (
     UnavailableError,
 )
 from rocketmq_operator.handlers.claims import Claims
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.cluster_children import BROKER, CONTROLLER, NAME_SERVER
-from rocketmq_operator.plan.controllers_seen import ControllersSeen, controllers_seen, leading
-from rocketmq_operator.plan.objects import Owner
-from rocketmq_operator.plan.observed import (
+from rocketmq_operator.plan.cluster.children import BROKER, CONTROLLER, NAME_SERVER
+from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, controllers_seen, leading
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group.observed import (
     FailoverSeen,
     GroupSeen,
     ObservationError,
@@ -55,7 +55,7 @@ from rocketmq_operator.plan.observed import (
     group_seen,
     pod_seen,
 )
-from rocketmq_operator.plan.report_seen import servers_seen
+from rocketmq_operator.plan.report.observed import servers_seen
 
 _LOG: Final = logging.getLogger(__name__)
 

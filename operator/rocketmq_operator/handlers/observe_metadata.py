@@ -29,11 +29,11 @@ from rocketmq_operator.handlers.observe import (
     staying,
     validated,
 )
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.cluster_children import NAME_SERVER
-from rocketmq_operator.plan.metadata_seen import GroupMetadata, ObservedMetadata
-from rocketmq_operator.plan.metadata_settings import MetadataSpec
-from rocketmq_operator.plan.observed import ObservationError, cluster_ip, group_seen
+from rocketmq_operator.plan.cluster.children import NAME_SERVER
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.group.observed import ObservationError, cluster_ip, group_seen
+from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
+from rocketmq_operator.plan.metadata.settings import MetadataSpec
 
 _NO_TOKEN: Final = ""
 """Reads need none."""

@@ -9,9 +9,9 @@ from typing import Final
 from rocketmq_operator.api.names import COMPONENT_LABEL, REPORT_KIND, REPORT_LABEL, REPORT_SERVER
 from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 from rocketmq_operator.handlers.observe import World, owner_of, staying, validated
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.observed import by_key
-from rocketmq_operator.plan.report_seen import ObservedReport, runs_seen, servers_seen
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.group.observed import by_key
+from rocketmq_operator.plan.report.observed import ObservedReport, runs_seen, servers_seen
 
 _CLAIM: Final = "PersistentVolumeClaim"
 

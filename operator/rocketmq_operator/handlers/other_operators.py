@@ -5,7 +5,11 @@ import logging
 from typing import Final
 
 from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
-from rocketmq_operator.plan.other_operators import OPERATOR_LABELS, earlier_operator, operators_inside
+from rocketmq_operator.plan.leadership.other_operators import (
+    OPERATOR_LABELS,
+    earlier_operator,
+    operators_inside,
+)
 
 CHECK_S: Final = 15.0
 _LOG: Final = logging.getLogger(__name__)

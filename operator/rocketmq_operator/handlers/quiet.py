@@ -21,12 +21,12 @@ from rocketmq_operator.handlers.observe import (
     observe_group,
 )
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
-from rocketmq_operator.plan.actions import Plan
-from rocketmq_operator.plan.cluster_steps import cluster_plan
-from rocketmq_operator.plan.group_steps import group_plan
-from rocketmq_operator.plan.metadata_status import metadata_status
-from rocketmq_operator.plan.metadata_steps import metadata_plan
-from rocketmq_operator.plan.status import cluster_status, group_status
+from rocketmq_operator.plan.cluster.steps import cluster_plan
+from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.group.status import cluster_status, group_status
+from rocketmq_operator.plan.group.steps import group_plan
+from rocketmq_operator.plan.metadata.status import metadata_status
+from rocketmq_operator.plan.metadata.steps import metadata_plan
 
 _METADATA: Final = frozenset({TOPIC_KIND.kind, CONSUMER_GROUP_KIND.kind})
 

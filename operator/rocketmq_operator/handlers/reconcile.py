@@ -41,7 +41,8 @@ from rocketmq_operator.handlers.observe import (
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.handlers.observe_report import observe_report
 from rocketmq_operator.handlers.quiet import nothing_to_do
-from rocketmq_operator.plan.actions import (
+from rocketmq_operator.plan.cluster.steps import cluster_plan
+from rocketmq_operator.plan.common.actions import (
     Apply,
     ApplyStatus,
     ChangeMembers,
@@ -55,18 +56,17 @@ from rocketmq_operator.plan.actions import (
     WriteMetadata,
     field_rewritten,
 )
-from rocketmq_operator.plan.cluster_steps import cluster_plan
-from rocketmq_operator.plan.group_steps import group_plan
-from rocketmq_operator.plan.metadata_seen import ObservedMetadata
-from rocketmq_operator.plan.metadata_status import metadata_status
-from rocketmq_operator.plan.metadata_steps import metadata_plan
-from rocketmq_operator.plan.objects import by_key_added, key_of
-from rocketmq_operator.plan.observed import ObservedCluster, ObservedGroup
-from rocketmq_operator.plan.report_seen import ObservedReport
-from rocketmq_operator.plan.report_status import report_status
-from rocketmq_operator.plan.report_steps import report_plan
-from rocketmq_operator.plan.rewritten import first_difference
-from rocketmq_operator.plan.status import cluster_status, group_status
+from rocketmq_operator.plan.common.objects import by_key_added, key_of
+from rocketmq_operator.plan.common.rewritten import first_difference
+from rocketmq_operator.plan.group.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.group.status import cluster_status, group_status
+from rocketmq_operator.plan.group.steps import group_plan
+from rocketmq_operator.plan.metadata.observed import ObservedMetadata
+from rocketmq_operator.plan.metadata.status import metadata_status
+from rocketmq_operator.plan.metadata.steps import metadata_plan
+from rocketmq_operator.plan.report.observed import ObservedReport
+from rocketmq_operator.plan.report.status import report_status
+from rocketmq_operator.plan.report.steps import report_plan
 
 STEPS_PER_PASS_MAX: Final = 100
 LOOK_STEPS_MAX: Final = 20

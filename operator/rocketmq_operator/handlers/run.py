@@ -32,7 +32,7 @@ from rocketmq_operator.handlers.other_operators import OtherOperators
 from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan.common import names
 
 TAKEOVER_THREADS: Final = 4
 TOKEN_BYTES: Final = 32

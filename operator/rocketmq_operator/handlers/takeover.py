@@ -30,10 +30,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.group_steps import moves
-from rocketmq_operator.plan.objects import by_key_added, controller_of
-from rocketmq_operator.plan.observed import FailoverSeen, GroupSeen, ObservationError, ObservedGroup, PodSeen
-from rocketmq_operator.plan.takeover import decided_by, server_of, slice_is_current
+from rocketmq_operator.plan.common.objects import by_key_added, controller_of
+from rocketmq_operator.plan.group.observed import (
+    FailoverSeen,
+    GroupSeen,
+    ObservationError,
+    ObservedGroup,
+    PodSeen,
+)
+from rocketmq_operator.plan.group.steps import moves
+from rocketmq_operator.plan.group.takeover import decided_by, server_of, slice_is_current
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0

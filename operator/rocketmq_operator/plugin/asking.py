@@ -19,7 +19,7 @@ from rocketmq_operator.api.names import (
     SWITCHOVER_ANNOTATION,
 )
 from rocketmq_operator.clients.api import Json, RefusedError
-from rocketmq_operator.plan.switchover import Asked
+from rocketmq_operator.plan.group.switchover import Asked
 from rocketmq_operator.plugin.pictures import GroupView, is_reelection, newest_first
 
 POLL_S: Final = 0.2

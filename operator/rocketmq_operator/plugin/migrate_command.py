@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Json
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.migration_seen import MIGRATED_ANNOTATION, Course, Wish, annotation, noted
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.migration.observed import MIGRATED_ANNOTATION, Course, Wish, annotation, noted
 from rocketmq_operator.plugin.answers import Answer
 from rocketmq_operator.plugin.asking import RequestError
 from rocketmq_operator.plugin.migrating import Manner, Migration, MigrationServer

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 
 from rocketmq_operator.api.names import CLUSTER_KIND, GROUP_KIND
 from rocketmq_operator.clients.api import Json, KubeConflictError
-from rocketmq_operator.plan import migration_pods, names
-from rocketmq_operator.plan.migration import MigrationPlan, migration_plan
-from rocketmq_operator.plan.migration_seen import (
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.migration import pods as migration_pods
+from rocketmq_operator.plan.migration.observed import (
     Note,
     ObservedMigration,
     OldMember,
@@ -25,8 +25,9 @@ from rocketmq_operator.plan.migration_seen import (
     set_of,
     spot_of,
 )
-from rocketmq_operator.plan.migration_undo import undo_plan
-from rocketmq_operator.plan.migration_writes import Create, Patch, Remove, Task, Write
+from rocketmq_operator.plan.migration.steps import MigrationPlan, migration_plan
+from rocketmq_operator.plan.migration.undo import undo_plan
+from rocketmq_operator.plan.migration.writes import Create, Patch, Remove, Task, Write
 from rocketmq_operator.plugin.asking import RequestError
 
 POLL_S: Final = 2.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rocketmq_operator.plan import report_executors
+from rocketmq_operator.plan.report import executors as report_executors
 from slo_pipeline import cli
 from slo_pipeline.jobs.spark import application as spark_application
 from slo_pipeline.jobs.spark import driver

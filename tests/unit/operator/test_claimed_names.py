@@ -8,8 +8,8 @@ import pytest
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.plan.claimed_names import cluster_claim, group_claim, report_claim
-from rocketmq_operator.plan.ownership import Claim
+from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim, report_claim
+from rocketmq_operator.plan.common.ownership import Claim
 
 Json = dict[str, Any]
 GROUP: Json = {"cluster": "main", "storage": {"size": "1Gi"}, "replicas": 3, "logReplicas": 3}

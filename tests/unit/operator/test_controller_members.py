@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.controllers_seen import ControllerSeen, Role, controllers_seen, leading
+from rocketmq_operator.plan.cluster.controllers_observed import (
+    ControllerSeen,
+    Role,
+    controllers_seen,
+    leading,
+)
 from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]

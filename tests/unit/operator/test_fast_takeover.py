@@ -10,8 +10,8 @@ import pytest
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.observe import observe_group
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
-from rocketmq_operator.plan import names
-from rocketmq_operator.plan.observed import ObservationError, ObservedGroup, PodSeen, pod_seen
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.group.observed import ObservationError, ObservedGroup, PodSeen, pod_seen
 from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
 

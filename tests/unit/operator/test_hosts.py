@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan.common import names
 from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]

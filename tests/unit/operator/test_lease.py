@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.lease import (
+from rocketmq_operator.plan.leadership.lease import (
     DURATION_S,
     RENEW_DEADLINE_S,
     Move,

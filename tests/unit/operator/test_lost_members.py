@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.api.common import LostMembers
-from rocketmq_operator.plan.actions import NOTHING, Delete
-from rocketmq_operator.plan.lost_members import free_lost
-from rocketmq_operator.plan.objects import ObjectKey
-from rocketmq_operator.plan.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.common.actions import NOTHING, Delete
+from rocketmq_operator.plan.common.objects import ObjectKey
+from rocketmq_operator.plan.group.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.pods.lost_members import free_lost
 from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]

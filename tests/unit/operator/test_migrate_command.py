@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rocketmq_operator.plan import migration_checks
-from rocketmq_operator.plan.migration_seen import Course, Spot, Wish, spot_of
+from rocketmq_operator.plan.migration import checks as migration_checks
+from rocketmq_operator.plan.migration.observed import Course, Spot, Wish, spot_of
 from rocketmq_operator.plugin import cli, migrate_command
 from rocketmq_operator.plugin.asking import RequestError
 from testkit.migration_world import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan import migration_checks
-from rocketmq_operator.plan.migration import MigrationPlan
-from rocketmq_operator.plan.migration_seen import Course
+from rocketmq_operator.plan.migration import checks as migration_checks
+from rocketmq_operator.plan.migration.observed import Course
+from rocketmq_operator.plan.migration.steps import MigrationPlan
 from rocketmq_operator.plugin.asking import RequestError
 from rocketmq_operator.plugin.migrating import Manner, Migration
 from testkit.kube_memory import CrashError

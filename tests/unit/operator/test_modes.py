@@ -11,8 +11,8 @@ from controller_core.server.settings.properties import parse
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.group_children import broker_conf
-from rocketmq_operator.plan.objects import Owner
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group.children import broker_conf
 
 ROOT = Path(__file__).parents[3]
 MODES = ROOT / "examples" / "modes"

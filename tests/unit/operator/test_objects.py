@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.actions import Apply, child_steps
-from rocketmq_operator.plan.objects import Owner, child, covers, quantity
-from rocketmq_operator.plan.observed import by_key
+from rocketmq_operator.plan.common.actions import Apply, child_steps
+from rocketmq_operator.plan.common.objects import Owner, child, covers, quantity
+from rocketmq_operator.plan.group.observed import by_key
 
 OWNER = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", "orders", "shop", "uid-1")
 

@@ -10,7 +10,7 @@ import pytest
 from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.other_operators import OtherOperators
-from rocketmq_operator.plan.other_operators import earlier_operator, operators_inside
+from rocketmq_operator.plan.leadership.other_operators import earlier_operator, operators_inside
 from testkit.kube_memory import MemoryKube
 
 Json = dict[str, Any]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.observed import pod_seen
-from rocketmq_operator.plan.pod_trouble import PodTrouble
+from rocketmq_operator.plan.group.observed import pod_seen
+from rocketmq_operator.plan.pods.trouble import PodTrouble
 
 Json = dict[str, Any]
 OOM = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}

@@ -4,8 +4,8 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
-from rocketmq_operator.plan.observed import failover_seen
-from rocketmq_operator.plan.takeover import HOLD, replaced_lately
+from rocketmq_operator.plan.group.observed import failover_seen
+from rocketmq_operator.plan.group.takeover import HOLD, replaced_lately
 from rocketmq_operator.plugin import pictures
 from rocketmq_operator.plugin.asking import view_of
 from testkit.controllers_memory import NAMESPACE

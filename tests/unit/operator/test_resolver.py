@@ -13,7 +13,7 @@ from rocketmq_operator.clients import resolver as module
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.resolver import ServiceResolver
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan.common import names
 from testkit.http_served import http_served
 from testkit.operator_world import OperatorWorld
 

@@ -10,8 +10,8 @@ from rocketmq_operator.api.cluster import Controllers, RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.plan import pods
-from rocketmq_operator.plan.report_executors import threads
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.report.executors import threads
 from testkit.crd_cases import GROUP_SPEC, REPORT_SPEC
 from testkit.operator_world import GROUP, OperatorWorld
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
-from rocketmq_operator.plan.actions import marked
-from rocketmq_operator.plan.rewritten import rewritten
+from rocketmq_operator.plan.common.actions import marked
+from rocketmq_operator.plan.common.rewritten import rewritten
 from testkit.managed_fields import fields_of
 from testkit.membership_memory import NAMESPACE
 from testkit.operator_world import OperatorWorld

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_operator.plan import names
+from rocketmq_operator.plan.common import names
 from testkit.operator_world import OperatorWorld
 
 ADDRESS = "10.96.7.7"

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rocketmq_operator.plan.objects import Owner
-from rocketmq_operator.plan.observed import FailoverSeen
-from rocketmq_operator.plan.takeover import (
+from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.group.observed import FailoverSeen
+from rocketmq_operator.plan.group.takeover import (
     HOLD,
     Place,
     endpoint_slice,

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.observed import FailoverSeen, ObservationError
-from rocketmq_operator.plan.write_gaps import MARGIN, SETTLE_MAX, CanarySeen, GapSeen, canary_seen, measured
+from rocketmq_operator.plan.group.observed import FailoverSeen, ObservationError
+from rocketmq_operator.plan.group.write_gaps import (
+    MARGIN,
+    SETTLE_MAX,
+    CanarySeen,
+    GapSeen,
+    canary_seen,
+    measured,
+)
 from slo_pipeline.canary.gaps import WriteGaps
 
 T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ with `-broker` for what the broker itself says; `uid` is the pod's. `merged` lay
 in a file: whoever comes first has the name.
 Never: pure; and nothing is left out without being counted and named.
 
-Source: rocketmq_operator.plan.names for ports and names; tests hold both against the pods that the operator makes.
+Source: rocketmq_operator.plan.common.names for ports and names; tests hold both against the pods that the operator makes.
 """
 
 from collections.abc import Iterable, Sequence

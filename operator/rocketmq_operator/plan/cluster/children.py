@@ -1,0 +1,310 @@
+"""The children of a RocketMQCluster: name servers, controllers, their token.
+
+Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they become ready
+by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its own hosts file, at addresses of Services
+that each of them has for itself. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
+differs by pod (which entry of the peers it is), the peers, and the token, which is a Secret.
+
+Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that changes: all pods know the
+hosts of all controllers that there can be. The list of peers is a file of its own and not in the digest of the configuration; a
+controller reads it when it has no log, and knows the others from its log ever after. Pods are replaced by the operator alone
+(`OnDelete`, `controller_rolling`): Kubernetes knows neither leader nor voters.
+
+The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held, every other controller holds;
+and one that comes back must come with an empty store, because nobody takes it with the old one.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Placement, Resources
+from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common.objects import (
+    Json,
+    Owner,
+    belonging_labels,
+    child,
+    quantity,
+    selector_labels,
+)
+
+CONTROLLER: Final = "controller"
+"""Component of the controllers' objects."""
+NAME_SERVER: Final = "nameserver"
+"""Component of the name servers' objects."""
+BROKER: Final = "broker"
+"""Component of what belongs to the brokers of groups."""
+_CONTROLLER_PORTS: Final = {
+    "remoting": names.CONTROLLER_PORT,
+    "raft": names.CONTROLLER_RAFT_PORT,
+    "http": names.CONTROLLER_HTTP_PORT,
+}
+CONTROLLER_STORE: Final = f"{names.STORE_PATH}/controller"
+_CONTROLLER_START: Final = f"""#!/bin/sh
+# Adds to the shared configuration what only this pod knows.
+set -eu
+umask 077
+own={names.SCRATCH_PATH}/controller.conf
+# Not cp: it would keep the file's mode, and nobody may write to what a ConfigMap holds.
+cat {names.CONFIG_PATH}/controller.conf >"$own"
+id=n${{POD_NAME##*-}}
+# The node may still have the list of before this pod was asked for.
+until case ";$(cat {names.CONFIG_PATH}/peers)" in *";$id-"*) ;; *) false ;; esac; do sleep 1; done
+printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\n' \\
+  "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
+exec controller-core serve -c "$own"
+"""
+JAVA_RUN: Final = """# The public start scripts do not pass signals on, and process 1 ignores those that it has no handler for.
+stop() {
+  for process in /proc/[0-9]*; do
+    if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -TERM "${process#/proc/}"; fi
+  done
+}
+trap stop TERM INT
+sh "$ROCKETMQ_HOME/bin/$program" "$@" &
+# `wait` ends at a signal too; `code` is how the process ended.
+code=0
+wait $! || code=$?
+while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
+"""
+"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's own.
+
+The script ends with `exit "$code"`: the kubelet tells by it whether the process crashed.
+"""
+_NAME_SERVER_START: Final = f"""#!/bin/sh
+set -eu
+program=mqnamesrv
+set -- -c {names.CONFIG_PATH}/namesrv.conf
+{JAVA_RUN}exit "$code"
+"""
+
+
+def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers: int) -> tuple[Json, ...]:
+    """Return all children but the controllers' StatefulSet, in the order in which they are made.
+
+    Args:
+        owner: the RocketMQCluster.
+        spec: its spec.
+        token: the token that changes of the controllers' state need; the one that exists, if there is one.
+        peers: how many controllers know each other without a log.
+    """
+    return (*_of_controllers(owner, token, peers), *_name_servers(owner, spec))
+
+
+def java_options(wanted: Resources) -> str:
+    """Return the JVM's options: half of the memory for the heap, a quarter for direct buffers.
+
+    They come last in the public start scripts and so win over their fixed eight gigabytes.
+    """
+    mebibytes = int((quantity(wanted.memory) or 0) / 2**20)
+    return (
+        f"-Xms{mebibytes // 2}m -Xmx{mebibytes // 2}m -XX:MaxDirectMemorySize={mebibytes // 4}m "
+        f"-Duser.home={names.SCRATCH_PATH}"
+    )
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def digest(*texts: str) -> str:
+    """Return a short digest by which pods see that their configuration changed."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def peer_list(owner: Owner, count: int) -> str:
+    """Return the first controllers in the form in which each names itself and the others."""
+    hosts = names.controller_hosts(owner.name, owner.namespace, count)
+    return ";".join(peer(number, host) for number, host in enumerate(hosts))
+
+
+def peer(ordinal: int, host: str) -> str:
+    """Return a controller in the form in which one is named to the others."""
+    return f"{names.controller_id(ordinal)}-{host}:{names.CONTROLLER_PORT}"
+
+
+def controller_conf(owner: Owner) -> str:
+    """Return the controllers' shared configuration but the peers, with the keys of RocketMQ's own controller."""
+    values = {
+        "controllerDLegerGroup": owner.name,
+        "controllerStorePath": CONTROLLER_STORE,
+        "enableElectUncleanMaster": "false",
+        "notifyBrokerRoleChanged": "true",
+        # The address of a broker that was replaced leads to its successor for a while, also when it is elected again meanwhile.
+        "directAddresses": "true",
+        "namespace": owner.namespace,
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _of_controllers(owner: Owner, token: str, peers: int) -> tuple[Json, ...]:
+    labels = selector_labels(CONTROLLER, owner.name) | belonging_labels(owner.name)
+    files = {
+        "controller.conf": controller_conf(owner),
+        "peers": peer_list(owner, peers),
+        "start.sh": _CONTROLLER_START,
+    }
+    secret = names.token_secret(owner.name)
+    return (
+        child(owner, "Secret", secret, labels=labels, type="Opaque", data={names.TOKEN_KEY: _encoded(token)}),
+        *_beside_pods(
+            owner,
+            CONTROLLER,
+            names.controllers(owner.name),
+            names.CONTROLLERS_MAX,
+            _CONTROLLER_PORTS,
+            files,
+        ),
+    )
+
+
+def _beside_pods(
+    owner: Owner, component: str, name: str, count: int, ports: Mapping[str, int], files: Mapping[str, str]
+) -> tuple[Json, ...]:
+    """Return what a component's pods need around them: addresses, a disruption budget and configuration."""
+    selector = selector_labels(component, owner.name)
+    labels = selector | belonging_labels(owner.name)
+    return (
+        pods.headless_service(owner, name, labels, selector, ports),
+        *_pod_services(owner, name, count, labels, ports),
+        pods.budget(owner, name, labels, selector),
+        child(owner, "ConfigMap", name, labels=labels, data=dict(files)),
+    )
+
+
+def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts: Mapping[str, str]) -> Json:
+    """Return the controllers' StatefulSet with so many replicas: those that are members, or are to be.
+
+    Args:
+        owner: the RocketMQCluster.
+        spec: its spec.
+        replicas: how many.
+        hosts: ClusterIP by the DNS name of each controller that there can be.
+    """
+    name = names.controllers(owner.name)
+    selector = selector_labels(CONTROLLER, owner.name)
+    labels = selector | belonging_labels(owner.name)
+    pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
+    pod["hostAliases"] = pods.host_aliases(hosts)
+    template_ = template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
+    return child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": name,
+            "replicas": replicas,
+            # Why parallel: a controller becomes ready only when it hears from the others.
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+            "selector": {"matchLabels": selector},
+            "template": template_,
+            "volumeClaimTemplates": [
+                pods.claim_template(
+                    spec.controllers.storage.size,
+                    spec.controllers.storage.storage_class_name,
+                    belonging_labels(owner.name),
+                )
+            ],
+        },
+    )
+
+
+def _pod_services(
+    owner: Owner, set_name: str, count: int, labels: Mapping[str, str], ports: Mapping[str, int]
+) -> tuple[Json, ...]:
+    """Return a Service for each pod of a set, by which the others reach it without DNS."""
+    return tuple(
+        pods.pod_service(owner, names.member(set_name, ordinal), labels, ports) for ordinal in range(count)
+    )
+
+
+def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector: dict[str, str]) -> Json:
+    http = names.CONTROLLER_HTTP_PORT
+    container = pods.container(
+        "controller",
+        spec.images.controller,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
+        _CONTROLLER_PORTS,
+        env=pods.pod_name_environment(),
+        resources=pods.resources(spec.controllers.resources),
+        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1),
+        livenessProbe=pods.http_probe("/livez", http, period_s=5),
+        readinessProbe=pods.http_probe("/readyz", http),
+        volumeMounts=[
+            *pods.mounts(data=True),
+            {"name": "token", "mountPath": names.TOKEN_PATH, "readOnly": True},
+        ],
+    )
+    pod: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(pods.OUR_USER),
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": [
+            *pods.volumes(name),
+            {"name": "token", "secret": {"secretName": secret, "defaultMode": 0o440}},
+        ],
+    }
+    return pods.placed(pod, Placement(), selector)
+
+
+def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
+    name = names.name_servers(owner.name)
+    selector = selector_labels(NAME_SERVER, owner.name)
+    labels = selector | belonging_labels(owner.name)
+    ports = {"remoting": names.NAME_SERVER_PORT}
+    conf = f"listenPort={names.NAME_SERVER_PORT}\n"
+    container = pods.container(
+        "nameserver",
+        spec.rocketmq_image,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
+        ports,
+        env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.name_servers.resources)}],
+        resources=pods.resources(spec.name_servers.resources),
+        startupProbe=pods.tcp_probe(
+            names.NAME_SERVER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1
+        ),
+        livenessProbe=pods.tcp_probe(names.NAME_SERVER_PORT, period_s=10),
+        readinessProbe=pods.tcp_probe(names.NAME_SERVER_PORT),
+        volumeMounts=pods.mounts(data=False),
+    )
+    pod: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(pods.ROCKETMQ_USER),
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": pods.volumes(name),
+    }
+    stateful_set = child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": name,
+            "replicas": spec.name_servers.replicas,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": selector},
+            "template": template(
+                labels, digest(conf, _NAME_SERVER_START), pods.placed(pod, Placement(), selector)
+            ),
+        },
+    )
+    files = {"namesrv.conf": conf, "start.sh": _NAME_SERVER_START}
+    return (
+        *_beside_pods(owner, NAME_SERVER, name, spec.name_servers.replicas, ports, files),
+        stateful_set,
+    )
+
+
+def template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
+    """Return a pod template that changes with the configuration."""
+    return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}

@@ -1,0 +1,139 @@
+"""The controllers as they describe themselves, and their membership as their leader describes it: read once, typed, frozen.
+
+Two voices are heard, because neither knows all. The leader knows who is a member, with which store, and how far each is. A controller
+itself knows which store it has and whether there is a log in it: the leader cannot tell one that lost its volume from one that is down.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import Json
+
+
+class Role(StrEnum):
+    """What a controller is in the membership."""
+
+    VOTER = "voter"
+    LEARNER = "learner"
+    NONE = ""
+    """It is no member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSeen:
+    """One controller that there is, or may be.
+
+    Attributes:
+        ordinal: of its pod.
+        role: in the membership, by the leader's word.
+        active: whether the leader hears it.
+        lag_entries: how far it is behind; None while the leader has nothing from it.
+        member_store: the store with which it is a member, empty while none was seen.
+        own_store: the store that it says it has, empty while it does not answer.
+        has_log: whether that store has a log; None while it does not answer.
+    """
+
+    ordinal: int
+    role: Role = Role.NONE
+    active: bool = False
+    lag_entries: int | None = None
+    member_store: str = ""
+    own_store: str = ""
+    has_log: bool | None = None
+
+    @property
+    def lost_its_store(self) -> bool:
+        """Whether it came back with another store, an empty one: by its own word, never because it is silent."""
+        known = bool(self.member_store and self.own_store)
+        return (
+            self.role is not Role.NONE
+            and self.has_log is False
+            and known
+            and self.own_store != self.member_store
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersSeen:
+    """The controllers as they were heard.
+
+    Attributes:
+        leader: the leader's pod, by whoever knows; empty while nobody does.
+        term: Raft's.
+        led: whether the leader itself was heard: only then the roles below are known.
+        each: every controller that there may be, by ordinal, and members beyond.
+    """
+
+    leader: str
+    term: int
+    led: bool = False
+    each: tuple[ControllerSeen, ...] = ()
+
+    @property
+    def voters(self) -> tuple[ControllerSeen, ...]:
+        """Those that vote."""
+        return tuple(one for one in self.each if one.role is Role.VOTER)
+
+    @property
+    def members(self) -> tuple[ControllerSeen, ...]:
+        """Those that vote or learn."""
+        return tuple(one for one in self.each if one.role is not Role.NONE)
+
+    def at(self, ordinal: int) -> ControllerSeen:
+        """Return a controller; one that nobody spoke of is no member and does not answer."""
+        return next((one for one in self.each if one.ordinal == ordinal), ControllerSeen(ordinal))
+
+
+_LEADS: Final = "leader"
+
+
+def leading(nodes: Sequence[Json | None]) -> int | None:
+    """Return which controller leads, by its own word; of two, the one of the newer term."""
+    found = [(node["term"], ordinal) for ordinal, node in enumerate(nodes) if node and node["role"] == _LEADS]
+    return max(found)[1] if found else None
+
+
+def controllers_seen(nodes: Sequence[Json | None], members: Json | None) -> ControllersSeen | None:
+    """Read what the controllers said; None if none did.
+
+    Args:
+        nodes: each one's `GET /v1/status`, by ordinal; None where there was no answer.
+        members: the leader's `GET /v1/members`, None without a leader.
+
+    Raises:
+        KeyError, TypeError, ValueError: what was said has not the shape that it must have.
+    """
+    heard = [node for node in nodes if node is not None]
+    if not heard:
+        return None
+    newest = max(heard, key=lambda node: (bool(node["leader_address"]), node["term"]))
+    told = {_ordinal(one["name"]): one for one in (members or {"members": []})["members"]}
+    each = [
+        _controller(ordinal, nodes[ordinal] if ordinal < len(nodes) else None, told.get(ordinal))
+        for ordinal in sorted({*range(len(nodes)), *told})
+    ]
+    return ControllersSeen(
+        leader=names.pod_of(str(newest["leader_address"] or "").partition(":")[0]),
+        term=int(newest["term"]),
+        led=members is not None,
+        each=tuple(each),
+    )
+
+
+def _controller(ordinal: int, node: Json | None, member: Json | None) -> ControllerSeen:
+    return ControllerSeen(
+        ordinal=ordinal,
+        role=Role.NONE if member is None else Role(member["role"] or ""),
+        active=member is not None and bool(member["active"]),
+        lag_entries=member["lag_entries"] if member is not None and member["match_index"] else None,
+        member_store="" if member is None else member["incarnation"] or "",
+        own_store="" if node is None else node["incarnation"] or "",
+        has_log=None if node is None else bool(node["voters"]),
+    )
+
+
+def _ordinal(name: str) -> int:
+    return int(name.removeprefix("n"))

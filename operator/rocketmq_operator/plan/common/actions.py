@@ -1,0 +1,257 @@
+"""What a plan is made of: steps that can be carried out, and the reason why none is.
+
+A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a write and
+its note costs nothing: the next look finds what is left.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rocketmq_operator.api.names import WANTED_HASH_ANNOTATION
+from rocketmq_operator.plan.common.objects import (
+    IDENTITY_LABELS,
+    Children,
+    Json,
+    Live,
+    ObjectKey,
+    Owner,
+    covers,
+    holder,
+    is_ours,
+    key_of,
+)
+from rocketmq_operator.plan.common.rewritten import rewritten
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Write an object by server-side apply."""
+
+    body: Json
+    why: str = "differs"
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        key = key_of(self.body)
+        return f"apply {key.kind} {key.name} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStatus:
+    """Write the status of an object of ours."""
+
+    body: Json
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        key = key_of(self.body)
+        return f"complete {key.kind} {key.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object; with `uid`, that very one and no later one of the same name.
+
+    `by_force` does not wait until a node says that a pod has ended: for a node that says nothing any more.
+    """
+
+    key: ObjectKey
+    uid: str
+    why: str
+    by_force: bool = False
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete {self.key.kind} {self.key.name} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Designate:
+    """Ask the controllers to make a member master."""
+
+    member: str
+    broker_id: int
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"make {self.member} master ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMembers:
+    """Ask the controllers to change who they are.
+
+    Attributes:
+        action: add, promote or remove.
+        member: as the controllers call it; with its address where it is added.
+        pod: whose controller it is.
+        why: for the plan's reader.
+        reason: one word, of the Event that tells it.
+    """
+
+    action: str
+    member: str
+    pod: str
+    why: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"{self.action} controller {self.pod} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMetadata:
+    """Give a broker group's master a topic or a consumer group.
+
+    Attributes:
+        kind: Topic or ConsumerGroup.
+        name: in the broker.
+        group: the BrokerGroup.
+        address: of its master, host:port.
+        config: as Java writes it; in `attributes` those that change, with `+` before the key.
+        why: what differs, in words.
+        drifted: whether it was as it should be before.
+    """
+
+    kind: str
+    name: str
+    group: str
+    address: str
+    config: Json
+    why: str
+    drifted: bool
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"write {self.kind} {self.name} in {self.group} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMetadata:
+    """Have a broker group's master forget a topic or a consumer group."""
+
+    kind: str
+    name: str
+    group: str
+    address: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete {self.kind} {self.name} in {self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRoute:
+    """Have a name server forget a topic's routes to the brokers of a cluster."""
+
+    cluster: str
+    topic: str
+    address: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return f"delete the routes of {self.topic} at {self.address}"
+
+
+Step = Apply | ApplyStatus | Delete | Designate | ChangeMembers | WriteMetadata | DeleteMetadata | DeleteRoute
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why the next step is not taken: one word, and the same for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order in which they are taken; `wait` says why there is no more to do now.
+
+    Attributes:
+        steps: the writes.
+        wait: why the next step is not taken.
+        notes: what is not as asked, and no step would change: it stops nothing.
+    """
+
+    steps: tuple[Step, ...] = ()
+    wait: Wait | None = None
+    notes: tuple[Wait, ...] = ()
+
+
+NOTHING = Plan()
+"""No step, no wait: the next concern may have its turn."""
+
+
+def first_of(concerns: Iterable[Plan]) -> Plan:
+    """Return the steps of all concerns up to and with the first that waits.
+
+    A concern that has steps does not stop the next from showing its own, so that a status can list what is left.
+    """
+    steps: list[Step] = []
+    notes: list[Wait] = []
+    for concern in concerns:
+        steps.extend(concern.steps)
+        notes.extend(one for one in concern.notes if one not in notes)
+        if concern.wait is not None:
+            return Plan(tuple(steps), concern.wait, tuple(notes))
+    return Plan(tuple(steps), None, tuple(notes))
+
+
+def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
+    """Return what brings children to what is wanted; waits where a name belongs to somebody else."""
+    bodies = [marked(body) for body in wanted]
+    for body in bodies:
+        live = children.get(key_of(body))
+        if live is not None and not is_ours(live, owner, _identity(body)):
+            return Plan((), name_taken(live, owner))
+    vain = {key_of(body): _rewritten(body, children.get(key_of(body))) for body in bodies}
+    steps = tuple(_applies((body for body in bodies if not vain[key_of(body)]), children))
+    return Plan(steps, None, tuple(field_rewritten(problem) for problem in vain.values() if problem))
+
+
+def _rewritten(body: Json, live: Live | None) -> str:
+    return "" if live is None or covers(live, body) else rewritten(live, body)
+
+
+def field_rewritten(problem: str) -> Wait:
+    """Say that somebody changes a field of ours whenever it is written."""
+    return Wait("FieldRewritten", problem)
+
+
+def name_taken(live: Live, owner: Owner) -> Wait:
+    """Say that an object that has a name of ours is not ours, and whose it is."""
+    key = key_of(live)
+    problem = f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}: {holder(live, owner)}"
+    return Wait("NameTaken", problem)
+
+
+def _identity(body: Json) -> dict[str, str | None]:
+    labels = body["metadata"].get("labels") or {}
+    return {key: labels.get(key) for key in IDENTITY_LABELS}
+
+
+def marked(body: Json) -> Json:
+    """Return the object with a digest of itself.
+
+    Why: a field that is no longer wanted is in the live object and nowhere in ours, so that a comparison of what we
+    want finds nothing; the digest differs, the object is applied, and server-side apply removes the field.
+    """
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations", {}) | {WANTED_HASH_ANNOTATION: digest}
+    return body | {"metadata": metadata | {"annotations": annotations}}
+
+
+def _applies(bodies: Iterable[Json], children: Children) -> Iterator[Apply]:
+    for body in bodies:
+        live = children.get(key_of(body))
+        if live is None:
+            yield Apply(body, "missing")
+        elif not covers(live, body):
+            yield Apply(body)

@@ -1,0 +1,69 @@
+"""The names of all that a resource of ours has made, by kind: what is looked up before, and what two resources can fight for.
+
+Two resources of one namespace can claim a name: the log replicas of group `orders` and the brokers of group `orders-log` are both the
+StatefulSet `orders-log`; group `main-controller` and the controllers of cluster `main` share several. Kinds are apart: a CronJob takes no
+name from a Service. The resource that has the object keeps it; where nobody has it yet, the older resource will.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import INSTANCE_LABEL, ObjectKey
+from rocketmq_operator.plan.common.ownership import Claim
+
+Spec = RocketMQClusterSpec | BrokerGroupSpec
+
+
+def group_claim(name: str, spec: BrokerGroupSpec) -> Claim:
+    """Return what a BrokerGroup claims for as many members as it asks for."""
+    brokers = [names.member(name, ordinal) for ordinal in range(spec.replicas)]
+    logs = [names.log_member(name, ordinal) for ordinal in range(spec.log_replicas)]
+    keys = {
+        *_keys(("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet"), [name]),
+        *_keys(("Service", "Pod"), brokers + logs),
+        *_keys(("EndpointSlice",), brokers),
+        *_keys(("PersistentVolumeClaim",), map(names.claim, brokers + logs)),
+        *(_keys(("StatefulSet",), [names.log_set(name)]) if logs else ()),
+    }
+    return Claim(frozenset(keys), {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name})
+
+
+def cluster_claim(name: str, spec: RocketMQClusterSpec) -> Claim:
+    """Return what a RocketMQCluster claims."""
+    controllers, name_servers, proxies = (
+        names.controllers(name),
+        names.name_servers(name),
+        names.proxies(name),
+    )
+    around = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet")
+    running = [names.controller(name, ordinal) for ordinal in range(spec.controllers.replicas)]
+    servers = [names.member(name_servers, ordinal) for ordinal in range(spec.name_servers.replicas)]
+    of_proxies: Mapping[ProxyMode, tuple[str, ...]] = {
+        ProxyMode.LOCAL: ("Service",),
+        ProxyMode.CLUSTER: ("Service", "PodDisruptionBudget", "ConfigMap", "Deployment"),
+    }
+    keys = {
+        ObjectKey("Secret", names.token_secret(name)),
+        *_keys(around, [controllers, name_servers]),
+        *_keys(("Service",), [names.controller(name, ordinal) for ordinal in range(names.CONTROLLERS_MAX)]),
+        *_keys(("Service",), servers),
+        *_keys(("Pod",), running + servers),
+        *_keys(("PersistentVolumeClaim",), map(names.claim, running)),
+        *_keys(of_proxies.get(spec.proxy.mode, ()), [proxies]),
+    }
+    return Claim(frozenset(keys), {CLUSTER_LABEL: name, GROUP_LABEL: None})
+
+
+def report_claim(name: str) -> Claim:
+    """Return what an SLOReport claims."""
+    keys = {ObjectKey("CronJob", name), ObjectKey("ConfigMap", names.report_objectives(name))}
+    return Claim(frozenset(keys), {INSTANCE_LABEL: name, REPORT_LABEL: name})
+
+
+def _keys(kinds: Iterable[str], found: Iterable[str]) -> set[ObjectKey]:
+    every = list(found)
+    return {ObjectKey(kind, name) for kind in kinds for name in every}

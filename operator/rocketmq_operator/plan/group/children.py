@@ -1,0 +1,353 @@
+"""The children of a BrokerGroup: brokers, log replicas, an address for each, one configuration.
+
+Brokers are one StatefulSet whose pods are restarted by the operator alone (`OnDelete`): Kubernetes does not know which
+of them is the master. Each broker announces the ClusterIP of a Service of its own (`brokerIP1`), which has no selector:
+the operator writes its EndpointSlice, and so can let another broker answer there. HA traffic goes to the pod's own
+address (`brokerIP2`), which the start script adds.
+
+Log replicas are a second StatefulSet. Their Services have selectors, because nobody ever takes them over.
+
+Members are configured with the DNS names of controllers and name servers, and find them in their own hosts file: a failover
+must not wait for a DNS server that may run on the very node that failed.
+
+Source: RocketMQ 5.4.0 BrokerConfig.java, MessageStoreConfig.java for the keys.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.cluster.children import BROKER, JAVA_RUN, digest, java_options, template
+from rocketmq_operator.plan.cluster.proxies import CONF_FILE, LOCAL_PORTS, proxy_conf
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.group.companion import (
+    HELD_AFTER_S,
+    companion,
+    companion_conf,
+    leave_before_stop,
+    until_port_is_free,
+)
+from rocketmq_operator.plan.group.seed_container import seed, seed_conf, seed_start
+
+REMOTING: Final = "remoting"
+BROKER_PORTS: Final = {REMOTING: names.BROKER_PORT, "fast": names.BROKER_FAST_PORT}
+_REPLICA_PORTS: Final = {REMOTING: names.REPLICA_PORT, "http": names.REPLICA_HTTP_PORT}
+
+_FIND_ADDRESS: Final = f"""address=
+while IFS== read -r name value; do
+  if [ "$name" = "$POD_NAME" ]; then address=$value; fi
+done <{names.CONFIG_PATH}/addresses
+if [ -z "$address" ]; then echo "no address for $POD_NAME yet" >&2; exit 1; fi
+"""
+_BROKER_START: Final = f"""#!/bin/sh
+# Adds to the shared configuration what only this pod knows: the address it announces and its own.
+set -eu
+{_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
+cat {names.CONFIG_PATH}/broker.conf >"$config"
+printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
+# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, and takes fewer settings.
+if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
+  program=mqproxy
+  set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
+else
+  program=mqbroker
+  set -- -c "$config"
+fi
+{JAVA_RUN}sleep {HELD_AFTER_S}
+{until_port_is_free(names.BROKER_PORT)}exit "$code"
+"""
+_REPLICA_START: Final = f"""#!/bin/sh
+set -eu
+{_FIND_ADDRESS}exec ha-sidecar replica -c {names.CONFIG_PATH}/replica.conf \\
+  --advertise "$address:{names.REPLICA_PORT}" --ha-advertise "$POD_IP:{names.REPLICA_HA_PORT}"
+"""
+
+CONNECT_TIMEOUT_MS: Final = 500
+"""How long a broker tries to reach somebody.
+
+Why not its own 3 s: heartbeats to all controllers share four threads, and each one to a controller that is cut off holds a
+thread for that long. Those to the others came so late that a new master was taken for dead.
+Source: BrokerOuterAPI.sendHeartbeatToController, NettySystemConfig.java 5.5.0.
+"""
+_CONNECT_OPTION: Final = f"-Dcom.rocketmq.remoting.client.connect.timeout={CONNECT_TIMEOUT_MS}"
+
+_TUNED: Final[dict[str, str]] = {
+    # A replica that is gone must leave the SyncStateSet before a client gives up, else AllInSync stops writes longer
+    # than a failover would; RocketMQ's defaults are 15 s and 5 s.
+    "checkSyncStateSetPeriod": "1000",
+    "haMaxTimeSlaveNotCatchup": "3000",
+    "haSendHeartbeatInterval": "1000",
+    # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears of the
+    # new one by its next registration only. RocketMQ's defaults are every 30 s, and 24 s in which one that does not
+    # answer holds up all: new clients were told of no master for up to two minutes. 10 s is the least that is taken.
+    "registerBrokerTimeoutMills": "3000",
+    "registerNameServerPeriod": "10000",
+    "syncBrokerMetadataPeriod": "1000",
+    "syncControllerMetadataPeriod": "1000",
+}
+"""What `config` may change."""
+
+DURABILITY_KEYS: Final[Mapping[Durability, Mapping[str, str]]] = {
+    Durability.ASYNC: {"allAckInSyncStateSet": "false", "inSyncReplicas": "1", "minInSyncReplicas": "1"},
+    Durability.QUORUM: {"allAckInSyncStateSet": "false", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
+    Durability.ALL_IN_SYNC: {"allAckInSyncStateSet": "true", "inSyncReplicas": "2", "minInSyncReplicas": "2"},
+}
+
+
+def broker_selector(group: str) -> dict[str, str]:
+    """Return the labels by which brokers of a group are found."""
+    return selector_labels(BROKER, group)
+
+
+def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
+    """Return the ports at which a broker's address serves clients; its proxy's among them, if its cluster has one in each broker."""
+    has_proxy = cluster is not None and cluster.proxy.mode is ProxyMode.LOCAL
+    return BROKER_PORTS | (LOCAL_PORTS if has_proxy else {})
+
+
+def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
+    """Return the file of the proxy in each broker by its name; nothing where there is none."""
+    if cluster.proxy.mode is not ProxyMode.LOCAL:
+        return {}
+    return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
+
+
+def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return what all brokers of the group share; keys in order of their names."""
+    role = "ASYNC_MASTER" if spec.durability is Durability.ASYNC else "SYNC_MASTER"
+    owned = {
+        "brokerClusterName": spec.cluster,
+        "brokerName": owner.name,
+        "brokerId": "0",
+        "brokerRole": role,
+        **DURABILITY_KEYS[spec.durability],
+        "enableControllerMode": "true",
+        "controllerAddr": names.controller_addresses(spec.cluster, owner.namespace),
+        "namesrvAddr": names.name_server_addresses(
+            spec.cluster, owner.namespace, cluster.name_servers.replicas
+        ),
+        "listenPort": str(names.BROKER_PORT),
+        "haListenPort": str(names.BROKER_HA_PORT),
+        "mappedFileSizeCommitLog": str(spec.log_file_bytes),
+        "storePathRootDir": f"{names.STORE_PATH}/store",
+        "storePathCommitLog": f"{names.STORE_PATH}/store/commitlog",
+        "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
+        "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
+    }
+    # Why the host: the exporter would listen at brokerIP1, which is no address of the pod.
+    metrics = {
+        "metricsExporterType": "PROM",
+        "metricsPromExporterHost": "0.0.0.0",  # noqa: S104 - inside the pod
+        "metricsPromExporterPort": str(names.BROKER_METRICS_PORT),
+    }
+    return "".join(
+        f"{key}={value}\n" for key, value in sorted((_TUNED | metrics | spec.config | owned).items())
+    )
+
+
+def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+    """Return what all log replicas of the group share."""
+    values = {
+        "cluster": spec.cluster,
+        "group": owner.name,
+        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
+        "listen": f"0.0.0.0:{names.REPLICA_PORT}",
+        "ha-listen": f"0.0.0.0:{names.REPLICA_HA_PORT}",
+        "store": f"{names.STORE_PATH}/store",
+        "http": f"0.0.0.0:{names.REPLICA_HTTP_PORT}",
+        "namespace": owner.namespace,
+        "mapped-file-bytes": str(spec.log_file_bytes),
+        "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
+        "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
+    """Return the names of all members that the spec asks for, brokers first."""
+    brokers = tuple(names.member(group, ordinal) for ordinal in range(spec.replicas))
+    return brokers + tuple(names.log_member(group, ordinal) for ordinal in range(spec.log_replicas))
+
+
+def member_service(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec | None, name: str
+) -> Json:
+    """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
+    labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else BROKER)
+    if _is_log(owner, name):
+        return pods.pod_service(owner, name, labels, _REPLICA_PORTS)
+    ports = pods.service_ports(broker_ports(cluster))
+    return child(owner, "Service", name, labels=labels, spec={"ports": ports})
+
+
+def fixed_children(
+    owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec, addresses: Mapping[str, str]
+) -> tuple[Json, ...]:
+    """Return the children before the StatefulSets: Services' addresses are known by then.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        cluster: the spec of its cluster.
+        addresses: ClusterIP by member.
+    """
+    labels = _labels(owner, spec, BROKER)
+    data = {
+        "broker.conf": broker_conf(owner, spec, cluster),
+        "companion.conf": companion_conf(owner, spec, cluster),
+        "replica.conf": replica_conf(owner, spec),
+        "seed.conf": _seed_conf(owner, spec),
+        "start-broker.sh": _BROKER_START,
+        "start-replica.sh": _REPLICA_START,
+        "start-seed.sh": seed_start(_FIND_ADDRESS),
+        "addresses": "".join(f"{name}={address}\n" for name, address in sorted(addresses.items())),
+        **_proxy_file(owner, spec, cluster),
+    }
+    return (
+        pods.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
+        # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
+        pods.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        child(owner, "ConfigMap", owner.name, labels=labels, data=data),
+    )
+
+
+def hosts_needed(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> tuple[str, ...]:
+    """Return the DNS names that members are configured with: all controllers that there can be, all name servers."""
+    return (
+        *names.controller_hosts(spec.cluster, owner.namespace),
+        *names.name_server_hosts(spec.cluster, owner.namespace, cluster.name_servers.replicas),
+    )
+
+
+def broker_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+) -> Json:
+    """Return the brokers' StatefulSet with so many replicas: fewer at a time than the spec may ask to lose.
+
+    Args:
+        owner: the BrokerGroup.
+        spec: its spec.
+        cluster: the spec of its cluster.
+        replicas: how many.
+        hosts: ClusterIP by DNS name, of `hosts_needed`.
+    """
+    container = pods.container(
+        "broker",
+        cluster.rocketmq_image,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start-broker.sh"],
+        broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
+        env=[
+            *pods.pod_name_environment(),
+            {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources)} {_CONNECT_OPTION}"},
+        ],
+        resources=pods.resources(spec.resources),
+        startupProbe=pods.tcp_probe(names.BROKER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
+        readinessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=1),
+        volumeMounts=pods.mounts(data=True),
+        **leave_before_stop(spec),
+    )
+    configuration = digest(
+        broker_conf(owner, spec, cluster),
+        _BROKER_START,
+        companion_conf(owner, spec, cluster),
+        _seed_conf(owner, spec),
+        *_proxy_file(owner, spec, cluster).values(),
+    )
+    pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {
+        "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
+    }
+    return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
+
+
+def _seed_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
+    return seed_conf(owner, spec, DURABILITY_KEYS[spec.durability]["minInSyncReplicas"])
+
+
+def log_replica_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    cluster: RocketMQClusterSpec,
+    replicas: int,
+    hosts: Mapping[str, str],
+) -> Json:
+    """Return the log replicas' StatefulSet; arguments as of `broker_set`."""
+    http = names.REPLICA_HTTP_PORT
+    container = pods.container(
+        "log-replica",
+        cluster.images.replica,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start-replica.sh"],
+        _REPLICA_PORTS | {"ha": names.REPLICA_HA_PORT},
+        env=pods.pod_name_environment(),
+        resources=pods.resources(spec.log_resources),
+        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
+        volumeMounts=pods.mounts(data=True),
+    )
+    configuration = digest(replica_conf(owner, spec), _REPLICA_START)
+    name = names.log_set(owner.name)
+    pod = _pod(owner, container, pods.OUR_USER, hosts)
+    return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
+
+
+def _pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.pod_security(user),
+        "terminationGracePeriodSeconds": pods.GRACE_S,
+        "dnsConfig": pods.QUICK_DNS,
+        "hostAliases": pods.host_aliases(hosts),
+        "containers": [container],
+        "volumes": pods.volumes(owner.name),
+    }
+
+
+def _stateful_set(
+    owner: Owner,
+    spec: BrokerGroupSpec,
+    name: str,
+    component: str,
+    replicas: int,
+    content: tuple[Json, str],
+) -> Json:
+    pod, configuration = content
+    selector = selector_labels(component, owner.name)
+    labels = _labels(owner, spec, component)
+    apart_from = belonging_labels(spec.cluster, owner.name)
+    when_deleted = "Delete" if spec.deletion_policy is DeletionPolicy.DELETE else "Retain"
+    return child(
+        owner,
+        "StatefulSet",
+        name,
+        labels=labels,
+        spec={
+            "serviceName": owner.name,
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+            "selector": {"matchLabels": selector},
+            "template": template(labels, configuration, pods.placed(pod, spec.placement, apart_from)),
+            "volumeClaimTemplates": [
+                pods.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
+            ],
+        },
+    )
+
+
+def _labels(owner: Owner, spec: BrokerGroupSpec, component: str) -> dict[str, str]:
+    return selector_labels(component, owner.name) | belonging_labels(spec.cluster, owner.name)
+
+
+def _is_log(owner: Owner, name: str) -> bool:
+    return names.is_member(name, names.log_set(owner.name))

@@ -1,0 +1,112 @@
+"""The companion in a broker's pod: a sidecar container that says what the broker does not, and hands its role over.
+
+It is a sidecar as Kubernetes knows them, an init container that goes on running: it is there before the broker and
+ends after it, so that the broker's preStop can still ask it how to leave its group. Its readiness is part of the pod's: a
+broker that is not in the SyncStateSet is not ready.
+
+Source: Kubernetes "Sidecar Containers", on by default since 1.29; docs/reference/companion.md.
+"""
+
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Resources
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common.objects import Json, Owner
+
+CONTAINER: Final = "companion"
+RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
+"""It does next to nothing, but must be let run in the very millisecond in which its broker ends: it takes the port then, before a
+client has tried three times. By its share of 100m it was let run up to 77 ms late."""
+HANDOVER_DEADLINE_S: Final = 20
+"""Well within a pod's grace period: the broker still has to stop in good order."""
+_POLL_INTERVAL_MS: Final = 500
+_HOLD_MS: Final = 2_500
+"""Below the 3 s after which a client gives a send up; the broker's next process waits for its port meanwhile."""
+HELD_AFTER_S: Final = 0.3
+"""By when the companion has taken a killed broker's port, if it takes it."""
+_START_WAIT_S: Final = 0.2
+_START_WAITS_MAX: Final = 25
+_LEAVE: Final = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{names.COMPANION_HTTP_PORT} && "
+    "printf 'POST /v1/leave HTTP/1.0\\r\\n\\r\\n' >&3 && answer=$(cat <&3) || exit 0\n"
+    """case $answer in *'"how": "kill"'*) ;; *) exit 0 ;; esac
+for process in /proc/[0-9]*; do
+  if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then
+    kill -STOP "${process#/proc/}"; sleep 0.05; kill -KILL "${process#/proc/}"
+  fi
+done"""
+)
+"""Asks how to end, and ends the broker where that is the answer; else Kubernetes' signal stops it in good order.
+
+Why it stands still first: a client that begins a send in the moment in which its connection ends forgets what else is under way on
+it, and that waits for its own 3 s (docs/benchmarks.md). Threads that send one after the other all wait for answers by then. What
+comes for a process that stands still stays with the kernel, and what was not answered is not promised.
+"""
+
+
+def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
+    """Return what all companions of the group share."""
+    values = {
+        "cluster": spec.cluster,
+        "group": owner.name,
+        "broker": f"127.0.0.1:{names.BROKER_PORT}",
+        "broker-ha": f"127.0.0.1:{names.BROKER_HA_PORT}",
+        "broker-metrics": f"127.0.0.1:{names.BROKER_METRICS_PORT}",
+        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
+        "name-servers": names.name_server_addresses(
+            spec.cluster, owner.namespace, cluster.name_servers.replicas
+        ),
+        "http": f"0.0.0.0:{names.COMPANION_HTTP_PORT}",
+        "namespace": owner.namespace,
+        "poll-interval-ms": str(_POLL_INTERVAL_MS),
+        "hold-ms": str(_HOLD_MS),
+        "hold-port": str(names.BROKER_HOLD_PORT),
+        "deadline-s": str(HANDOVER_DEADLINE_S),
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
+    """Return the companion's container, beside a broker with these resources."""
+    http = names.COMPANION_HTTP_PORT
+    return pods.container(
+        CONTAINER,
+        cluster.images.replica,
+        ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
+        {"companion": http, names.HOLD: names.BROKER_HOLD_PORT},
+        restartPolicy="Always",
+        resources=pods.resources(RESOURCES, broker),
+        startupProbe=pods.http_probe("/livez", http, failures_max=60, period_s=1),
+        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
+        volumeMounts=pods.mounts(data=False),
+    )
+
+
+def until_port_is_free(port: int) -> str:
+    """Return a part of a start script that waits while the companion holds clients at a broker's port, 5 s at most.
+
+    It stands before a broker's process and after it. Kubernetes hears of the end of a killed one when clients have been let go:
+    what the node does then, and the next process, would take processor time from the successor in the very second in which
+    that is elected. With two processors the gap was twice as long. The next process could not have the port either.
+    """
+    return f"""waited=0
+while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_MAX} ]; do
+  sleep {_START_WAIT_S}
+  waited=$((waited + 1))
+done
+"""
+
+
+def leave_before_stop(spec: BrokerGroupSpec) -> Json:
+    """Return the broker's lifecycle: leave its group before it stops; a single broker has nobody to leave it to.
+
+    Why a program and no httpGet: Kubernetes' own request would come from the node, and the companion takes orders from
+    its own pod only. Where the image has no bash, the broker stops at once and the controllers elect.
+    """
+    if spec.replicas < 2:
+        return {}
+    return {"lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _LEAVE]}}}}

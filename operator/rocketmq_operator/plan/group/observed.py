@@ -1,0 +1,351 @@
+"""What was seen: typed, frozen, taken at one time. Plans are functions of these values and of nothing else.
+
+Reading JSON happens here, once. What a controller or the API server left out is None or empty, never a guess; what is
+not of the expected shape raises `ObservationError`, which is the peer's fault and not ours.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen
+from rocketmq_operator.plan.common.names import HOLD
+from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKey, Owner, key_of
+from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
+from rocketmq_operator.plan.pods.events import EventSeen
+from rocketmq_operator.plan.pods.trouble import PodTrouble, main_answers, main_runs, trouble_of
+from rocketmq_operator.plan.report.observed import ServerSeen
+
+OVERDUE: Final = timedelta(seconds=30)
+"""A node that answers says within this after a pod's grace period that the pod has ended."""
+
+
+class ObservationError(ValueError):
+    """What a peer said has not the shape that it must have."""
+
+
+Lacking = Mapping[str, tuple[str, ...]]
+"""Names by file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """One pod.
+
+    Attributes:
+        gone_by: when it should have ended, if it is to go; None otherwise.
+        stranded_since: since when no node can take it for its volume's sake; None where that is not so.
+        hold_port: where who dials it can wait for its end; None where its companion has no such port, as an older one's.
+        runs: whether the process of its main container may run; False only where its status excludes it.
+        answers: whether its main container passes its own readiness probe, whatever its companion says.
+        trouble: why it does not become ready; None where it is ready or no cause is known.
+    """
+
+    name: str
+    uid: str
+    ip: str
+    ready: bool
+    deleting: bool
+    revision: str
+    gone_by: datetime | None = None
+    stranded_since: datetime | None = None
+    hold_port: int | None = None
+    runs: bool = True
+    answers: bool = False
+    trouble: PodTrouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSeen:
+    """One member as the controllers know it. `address` is the one it announced, host:port."""
+
+    broker_id: int
+    address: str
+    electable: bool
+    in_sync: bool
+    alive: bool
+    max_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """One group as the controllers know it; `master_id` None while it has none."""
+
+    master_id: int | None
+    master_address: str
+    master_epoch: int
+    failure_reason: str
+    members: tuple[MemberSeen, ...]
+
+    def by_host(self, host: str) -> MemberSeen | None:
+        """Return the member that announced this host; of several, the newest."""
+        found = [member for member in self.members if member.address.rpartition(":")[0] == host]
+        return max(found, key=lambda member: member.broker_id, default=None)
+
+    @property
+    def in_sync_count(self) -> int:
+        """Members in the SyncStateSet."""
+        return sum(member.in_sync for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverSeen:
+    """One change of master as the controllers recorded it; times are UTC, None while nobody has seen them."""
+
+    cluster: str
+    group: str
+    cause: str
+    old_master_address: str
+    new_master_address: str
+    had_master: bool
+    old_epoch: int
+    new_epoch: int
+    sync_state_set_before: tuple[int, ...]
+    sync_state_set_after: tuple[int, ...]
+    unclean: bool
+    times: Mapping[str, datetime]
+    old_master_id: int | None = None
+    new_master_id: int | None = None
+
+    @property
+    def is_reelection(self) -> bool:
+        """Whether the master that was lost was elected again: its broker id is the same, wherever it listens now."""
+        return self.old_master_id is not None and self.old_master_id == self.new_master_id
+
+    @property
+    def proposed(self) -> datetime:
+        """When the election was proposed."""
+        return self.times["proposed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """A RocketMQCluster and all that belongs to it.
+
+    Attributes:
+        pods: of its controllers, by name.
+        name_server_pods: of its name servers, by name.
+        claims: its controllers' PersistentVolumeClaims, by name.
+        brokers_ready: ready brokers of all its groups.
+        looked_up: what has names that its children will have.
+        proxy_pods: of its proxies, by name; asked for only where some are not ready.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+    """
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: RocketMQClusterSpec
+    status: RocketMQClusterStatus
+    children: Children
+    token: str
+    controllers: ControllersSeen | None
+    pods: Mapping[str, PodSeen]
+    claims: Mapping[str, Live]
+    brokers_ready: int
+    name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    looked_up: LookedUp = NOTHING_ASKED
+    proxy_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGroup:
+    """A BrokerGroup and all that belongs to it.
+
+    Attributes:
+        cluster: the spec of its cluster, None if there is no such cluster.
+        annotations: of the BrokerGroup.
+        cluster_addresses: ClusterIP by the name of each of the cluster's own Services.
+        children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
+        controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
+        failovers: of this group, newest first.
+        records: the Failover objects that exist, by name.
+        report_servers: who shows reports in its namespace.
+        lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
+            whose companion has not compared, as the master's never does, or was not asked, is not in it.
+        refusals: what a broker says to its companion, whose questions it refuses, by broker.
+        looked_up: what has names that its children will have.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+    """
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: BrokerGroupSpec
+    status: BrokerGroupStatus
+    cluster: RocketMQClusterSpec | None
+    cluster_addresses: Mapping[str, str]
+    children: Children
+    pods: Mapping[str, PodSeen]
+    controllers_heard: bool = False
+    group: GroupSeen | None = None
+    failovers: tuple[FailoverSeen, ...] = ()
+    records: Mapping[str, Live] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    report_servers: tuple[ServerSeen, ...] = ()
+    lacking: Mapping[str, Lacking] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    looked_up: LookedUp = NOTHING_ASKED
+    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
+
+    def child(self, kind: str, name: str) -> Live | None:
+        """Return a child that exists."""
+        return self.children.get(ObjectKey(kind, name))
+
+    def service_address(self, member: str) -> str:
+        """Return the ClusterIP of a member's Service, empty while there is none."""
+        service = self.child("Service", member)
+        return "" if service is None else cluster_ip(service)
+
+    def member_seen(self, member: str) -> MemberSeen | None:
+        """Return what the controllers know of a member, by the address it announced."""
+        host = self.service_address(member)
+        return self.group.by_host(host) if self.group is not None and host else None
+
+    def member_at(self, address: str) -> str:
+        """Return the member that announces this host:port, empty for a stranger."""
+        host = address.rpartition(":")[0]
+        for kind, name in self.children:
+            if kind == "Service" and host and self.service_address(name) == host:
+                return name
+        return ""
+
+    @property
+    def master(self) -> str:
+        """The master's name, empty while there is none or its address is a stranger's."""
+        if self.group is None or self.group.master_id is None:
+            return ""
+        return self.member_at(self.group.master_address)
+
+
+def cluster_ip(service: Live) -> str:
+    """Return a Service's ClusterIP, empty while it has none."""
+    return str(service["spec"].get("clusterIP", ""))
+
+
+def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:
+    """Return objects by kind and name."""
+    return {key_of(value): value for value in values}
+
+
+def pod_seen(pod: Live) -> PodSeen:
+    """Read a pod of the API server."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return PodSeen(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        ip=status.get("podIP", ""),
+        ready=conditions.get("Ready") == "True",
+        deleting="deletionTimestamp" in metadata,
+        revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
+        gone_by=_moment(metadata.get("deletionTimestamp")),
+        stranded_since=_stranded_since(status.get("conditions", [])),
+        hold_port=_hold_port(pod.get("spec", {})),
+        runs=main_runs(pod),
+        answers=main_answers(pod),
+        trouble=trouble_of(pod),
+    )
+
+
+def _hold_port(spec: Json) -> int | None:
+    ports = (port for one in spec.get("initContainers", []) for port in one.get("ports", []))
+    return next((port["containerPort"] for port in ports if port.get("name") == HOLD), None)
+
+
+_VOLUME_ELSEWHERE: Final = (
+    "volume node affinity conflict",
+    "persistentvolume's node affinity",
+    "bound to non-existent pv",
+)
+"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. There is no field that says it."""
+_CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+"""What it says of a pod whose claim was given up, until the pod is made anew."""
+
+
+def _stranded_since(conditions: Sequence[Json]) -> datetime | None:
+    """Return since when the scheduler finds no node that has the pod's volume, or no volume."""
+    for one in conditions:
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            words = str(one.get("message", "")).lower()
+            if any(text in words for text in _VOLUME_ELSEWHERE) or _CLAIM_GONE.search(words):
+                return _moment(one.get("lastTransitionTime"))
+    return None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def lacking_seen(value: Json) -> Lacking | None:
+    """Read what a companion's `GET /v1/status` says that its broker lacks; None while it has nothing to say."""
+    try:
+        missing = value["metadata_missing"]
+        return None if missing is None else {file: tuple(map(str, found)) for file, found in missing.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ObservationError(f"not a status of a companion: {error!r}") from error
+
+
+def refusal_seen(value: Json) -> str:
+    """Read with which words a broker refuses its companion's questions, by that one's `GET /v1/status`; empty where it answers."""
+    return str(value.get("refusal") or "")
+
+
+def group_seen(value: Json) -> GroupSeen:
+    """Read a group of `GET /v1/groups/{cluster}/{name}`."""
+    try:
+        return GroupSeen(
+            master_id=value["master_id"],
+            master_address=value["master_address"] or "",
+            master_epoch=value["master_epoch"],
+            failure_reason=value["failure_reason"] or "",
+            members=tuple(_member(member) for member in value["replicas"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ObservationError(f"not a group of a controller: {error!r}") from error
+
+
+def _member(value: Json) -> MemberSeen:
+    return MemberSeen(
+        broker_id=value["broker_id"],
+        address=value["address"],
+        electable=value["electable"],
+        in_sync=value["in_sync"],
+        alive=value["alive"],
+        max_offset=value["max_offset"],
+    )
+
+
+_TIMES = ("last_heartbeat", "suspected", "proposed", "committed", "noticed", "role_taken", "first_beat")
+
+
+def failover_seen(value: Json) -> FailoverSeen:
+    """Read one change of master of `GET /v1/failovers`."""
+    try:
+        return FailoverSeen(
+            cluster=value["cluster"],
+            group=value["group"],
+            cause=value["cause"],
+            old_master_address=value["old_master_address"] or "",
+            new_master_address=value["new_master_address"],
+            had_master=value["old_master_id"] is not None,
+            old_epoch=max(0, value["old_epoch"]),
+            new_epoch=value["new_epoch"],
+            sync_state_set_before=tuple(value["sync_state_set_before"]),
+            sync_state_set_after=tuple(value["sync_state_set_after"]),
+            unclean=value["unclean"],
+            times={name: _utc(value[f"{name}_ns"]) for name in _TIMES if value[f"{name}_ns"] is not None},
+            old_master_id=value["old_master_id"],
+            new_master_id=value["new_master_id"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ObservationError(f"not a change of master of a controller: {error!r}") from error
+
+
+def _utc(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1_000)

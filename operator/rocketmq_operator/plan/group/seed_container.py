@@ -1,0 +1,59 @@
+"""The seed before a broker's first start: an init container that fills an empty volume from the group's other members.
+
+It runs before each start of the pod, and a store that is a broker's already, or somebody's who brought it, is left alone by a shell before
+any program is loaded: what a restart costs clients is measured in hundredths of a second. What a seed does, and when it takes a
+broker's former id back: docs/reference/seed.md.
+"""
+
+from typing import Final
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Resources
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common.objects import Json, Owner
+
+CONTAINER: Final = "seed"
+RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
+"""As the kernel counts pages of the log that are written, which it gives back at any time."""
+_STORE: Final = f"{names.STORE_PATH}/store"
+
+
+def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
+    """Return what the seeds of all brokers of the group share; `min_in_sync` is their minInSyncReplicas."""
+    values = {
+        "cluster": spec.cluster,
+        "group": owner.name,
+        "store": _STORE,
+        "controllers": names.controller_addresses(spec.cluster, owner.namespace),
+        "mapped-file-bytes": str(spec.log_file_bytes),
+        # Elsewhere something may be acknowledged without a member that is gone.
+        "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
+        "min-in-sync": min_in_sync,
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def seed_start(find_address: str) -> str:
+    """Return the start script; `find_address` is the part that sets `address` to what the pod announces."""
+    return f"""#!/bin/sh
+set -eu
+store={_STORE}
+if [ -e "$store/brokerIdentity" ]; then exit 0; fi
+if [ ! -e "$store/seed.json" ] && [ -n "$(ls "$store/commitlog" 2>/dev/null)" ]; then exit 0; fi
+{find_address}exec ha-sidecar seed -c {names.CONFIG_PATH}/seed.conf --advertise "$address:{names.BROKER_PORT}"
+"""
+
+
+def seed(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
+    """Return the seed's container, beside a broker with these resources."""
+    return pods.container(
+        CONTAINER,
+        cluster.images.replica,
+        ["/bin/sh", f"{names.CONFIG_PATH}/start-seed.sh"],
+        {},
+        env=pods.pod_name_environment(),
+        resources=pods.resources(RESOURCES, broker),
+        volumeMounts=pods.mounts(data=True),
+    )

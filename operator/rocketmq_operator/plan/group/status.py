@@ -1,0 +1,331 @@
+"""What the operator says of a cluster and of a group: made in one place, from what was seen and what is planned.
+
+`Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
+and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
+
+While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.api.broker_group import (
+    BrokerGroupStatus,
+    Durability,
+    MasterStatus,
+    MemberStatus,
+    PlanStatus,
+)
+from rocketmq_operator.api.cluster import RocketMQClusterStatus
+from rocketmq_operator.api.conditions import Finding, found, merge
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.cluster import controllers_status
+from rocketmq_operator.plan.cluster.controller_members import CHANGES
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.group.children import broker_selector, member_names
+from rocketmq_operator.plan.group.failovers import record_name
+from rocketmq_operator.plan.group.observed import OVERDUE, MemberSeen, ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.group.takeover import server_of
+from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, troubles_of
+from rocketmq_operator.plan.pods.progress import because, progressing, word_for_people
+
+KNOWN_BROKEN: Final = {
+    "5.1.2": "brokers of 5.1.2 do not start with controllers",
+    "5.3.2": "slaves of 5.3.2 empty their topic table, so that topics are gone after a failover",
+    "5.3.3": "slaves of 5.3.3 empty their topic table, so that topics are gone after a failover",
+}
+STEPS_SHOWN_MAX: Final = 64
+TEXT_LENGTH_MAX: Final = 256
+NAMES_SHOWN_MAX: Final = 5
+LEVEL_BYTES_MAX: Final = 16 << 20
+"""A member that is no further behind is level. Where writes come in the number is another one at each look, and would be written each time."""
+
+
+def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
+    """Return the status of a cluster."""
+    name = observed.owner.name
+    controllers = _ready(observed, names.controllers(name))
+    name_servers = _ready(observed, names.name_servers(name))
+    proxies = _ready(observed, names.proxies(name))
+    has_proxy_pods = observed.spec.proxy.mode is ProxyMode.CLUSTER
+    wanted = observed.spec.controllers.replicas
+    troubles = troubles_of(observed)
+    works_for = [
+        _cluster_ready(observed, plan, (controllers, name_servers), troubles),
+        controllers_status.quorum(observed, plan, controllers, troubles),
+        _proxy_ready(observed, proxies, troubles),
+    ]
+    findings = [
+        *works_for,
+        progressing(plan, troubles, works_for),
+        _version_sound(observed.spec.version),
+        _paused(paused=observed.spec.paused),
+    ]
+    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    return RocketMQClusterStatus(
+        observed_generation=_generation(observed.status.observed_generation, observed.generation, plan),
+        conditions=conditions,
+        version=observed.spec.version,
+        leader=observed.controllers.leader if observed.controllers else "",
+        term=observed.controllers.term if observed.controllers else 0,
+        controllers=f"{controllers}/{wanted}",
+        members=controllers_status.controllers(observed),
+        name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
+        proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
+        reason=word_for_people(works_for[0], plan, troubles),
+    )
+
+
+def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
+    """Return the status of a group."""
+    members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
+    troubles, metadata = troubles_of(observed), _metadata_in_sync(observed)
+    works_for = [
+        _group_ready(observed, plan, members, troubles),
+        _master_elected(observed),
+        _in_sync(observed, members, troubles),
+    ]
+    findings = [
+        *works_for,
+        progressing(plan, troubles, [*works_for, metadata]),
+        metadata,
+        _paused(paused=observed.spec.paused),
+    ]
+    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    live = observed.child("StatefulSet", observed.owner.name)
+    selector = ",".join(
+        f"{key}={value}" for key, value in sorted(broker_selector(observed.owner.name).items())
+    )
+    return BrokerGroupStatus(
+        observed_generation=_generation(observed.status.observed_generation, observed.generation, plan),
+        conditions=conditions,
+        replicas=live.get("status", {}).get("replicas", 0) if live else 0,
+        selector=selector,
+        version=observed.cluster.version if observed.cluster else "",
+        master=_master(observed),
+        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}" if _known(observed) else "",
+        members=members,
+        plan=PlanStatus(
+            steps=tuple(str(step)[:TEXT_LENGTH_MAX] for step in plan.steps[:STEPS_SHOWN_MAX]),
+            waiting_for=plan.wait.message[:TEXT_LENGTH_MAX] if plan.wait else "",
+        ),
+        last_failover=_last_failover(observed),
+        reason=word_for_people(works_for[0], plan, troubles),
+    )
+
+
+def _metadata_in_sync(observed: ObservedGroup) -> Finding:
+    lacking = {broker: files for broker, files in sorted(observed.lacking.items()) if files}
+    if lacking:
+        told = (
+            f"{broker} lacks {len(lost)} of {file}, {', '.join(lost[:NAMES_SHOWN_MAX])}"
+            for broker, files in lacking.items()
+            for file, lost in sorted(files.items())
+        )
+        return found("MetadataInSync", holds=False, reason="SlaveLacks", message="; ".join(told))
+    if not observed.lacking:
+        text = "no companion of a slave has compared it with its master"
+        return found("MetadataInSync", holds=None, reason="NotCompared", message=text)
+    text = f"{', '.join(sorted(observed.lacking))}: all topics, groups and offsets of the master are known"
+    return found("MetadataInSync", holds=True, reason="AllKnown", message=text)
+
+
+def _generation(before: int, now: int, plan: Plan) -> int:
+    """Return the generation that was acted on: the new one only when nothing is left to write."""
+    return before if plan.steps else now
+
+
+def _ready(observed: ObservedCluster, name: str) -> int:
+    """Return the ready pods of a StatefulSet or Deployment, 0 if there is none of that name."""
+    for key, live in observed.children.items():
+        if key.kind in {"StatefulSet", "Deployment"} and key.name == name:
+            return int(live.get("status", {}).get("readyReplicas", 0))
+    return 0
+
+
+def _cluster_ready(
+    observed: ObservedCluster, plan: Plan, ready: tuple[int, int], troubles: Sequence[MemberTrouble]
+) -> Finding:
+    controllers, name_servers = ready
+    if observed.spec.paused and observed.controllers is None:
+        return found("Ready", holds=None, reason="Paused", message="spec.paused is true")
+    if plan.wait is not None and plan.wait.reason not in {"Paused", *CHANGES}:
+        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+    if observed.controllers is None or not observed.controllers.leader:
+        text = because("no controller knows of a leader", troubles)
+        return found("Ready", holds=False, reason="NoQuorum", message=text)
+    if name_servers == 0:
+        text = because("no name server is ready", troubles)
+        return found("Ready", holds=False, reason="NoNameServer", message=text)
+    text = f"{controllers} controllers and {name_servers} name servers are ready"
+    return found("Ready", holds=True, reason="Serving", message=text)
+
+
+def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
+    proxy = observed.spec.proxy
+    if proxy.mode is ProxyMode.NONE:
+        return found("ProxyReady", holds=False, reason="NotAsked", message="spec.proxy.mode is None")
+    if not observed.brokers_ready and not ready:
+        text = "no broker of the cluster is ready: a proxy starts with one, or in one"
+        return found("ProxyReady", holds=False, reason="NoBroker", message=text)
+    if proxy.mode is ProxyMode.LOCAL:
+        text = f"{observed.brokers_ready} brokers are ready, a proxy in each"
+        return found("ProxyReady", holds=True, reason="Serving", message=text)
+    text = because(
+        f"{ready} of {proxy.replicas} proxies are ready", troubles, [names.proxies(observed.owner.name)]
+    )
+    return found("ProxyReady", holds=ready > 0, reason="Serving" if ready else "NoProxy", message=text)
+
+
+def _version_sound(version: str) -> Finding:
+    problem = KNOWN_BROKEN.get(version)
+    if problem is not None:
+        return found("VersionSound", holds=False, reason="KnownBroken", message=problem)
+    return found(
+        "VersionSound", holds=True, reason="NothingKnown", message=f"nothing is known against {version}"
+    )
+
+
+def _paused(*, paused: bool) -> Finding:
+    text = "spec.paused is true: nothing is changed" if paused else ""
+    return found("Paused", holds=paused, reason="Asked" if paused else "NotAsked", message=text)
+
+
+def _group_ready(
+    observed: ObservedGroup,
+    plan: Plan,
+    members: tuple[MemberStatus, ...],
+    troubles: Sequence[MemberTrouble],
+) -> Finding:
+    wait = plan.wait
+    if wait is not None and wait.reason in {"NoCluster", "NameTaken", "ScaleInRefused"}:
+        return found("Ready", holds=False, reason=wait.reason, message=wait.message)
+    if not observed.controllers_heard:
+        text = because("no controller answers: roles are those that were last known", troubles)
+        return found("Ready", holds=None, reason="ControllersUnreachable", message=text)
+    master = observed.master
+    if observed.group is None or not master:
+        text = because(_no_master_text(observed), troubles)
+        return found("Ready", holds=False, reason="NoMaster", message=text)
+    pod = observed.pods.get(master)
+    if pod is None or not pod.ready or pod.deleting:
+        text = because(f"the pod of {master} is not ready", troubles, [master])
+        return found("Ready", holds=False, reason="MasterNotServing", message=text)
+    copies = 1 if observed.spec.durability is Durability.ASYNC else 2
+    in_sync = sum(member.in_sync for member in members)
+    if in_sync < copies:
+        text = f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes are refused"
+        away = [member.name for member in members if not member.in_sync]
+        return found("Ready", holds=False, reason="TooFewInSync", message=because(text, troubles, away))
+    return found(
+        "Ready", holds=True, reason="Serving", message=f"{master} serves, {in_sync} members are in sync"
+    )
+
+
+def _no_master_text(observed: ObservedGroup) -> str:
+    reason = observed.group.failure_reason if observed.group else "the controllers do not know the group yet"
+    return f"there is no master: {reason or 'none was elected'}"
+
+
+def _master_elected(observed: ObservedGroup) -> Finding:
+    if not observed.controllers_heard:
+        return found(
+            "MasterElected", holds=None, reason="ControllersUnreachable", message="no controller answers"
+        )
+    if not observed.master:
+        reason = observed.group.failure_reason if observed.group else ""
+        word = reason if reason.isascii() and reason.isalnum() and reason[0].isalpha() else "NoMaster"
+        return found("MasterElected", holds=False, reason=word, message=_no_master_text(observed))
+    epoch = observed.group.master_epoch if observed.group else 0
+    return found("MasterElected", holds=True, reason="Elected", message=f"{observed.master} in epoch {epoch}")
+
+
+def _in_sync(
+    observed: ObservedGroup, members: tuple[MemberStatus, ...], troubles: Sequence[MemberTrouble]
+) -> Finding:
+    if not observed.controllers_heard:
+        return found("InSync", holds=None, reason="ControllersUnreachable", message="no controller answers")
+    behind = [member.name + _on_lost_node(observed, member.name) for member in members if not member.in_sync]
+    if behind:
+        away = [member.name for member in members if not member.in_sync]
+        text = because(f"not in sync: {', '.join(behind)}", troubles, away)
+        return found("InSync", holds=False, reason="MembersBehind", message=text)
+    return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
+
+
+def _on_lost_node(observed: ObservedGroup, name: str) -> str:
+    """Say that a member waits for a node that does not answer, empty if it does not."""
+    pod = observed.pods.get(name)
+    if pod is None:
+        return ""
+    if pod.gone_by is not None and observed.now - pod.gone_by > OVERDUE:
+        return " (its node does not confirm that its pod has ended)"
+    return " (no node that could run it has its volume)" if pod.stranded_since is not None else ""
+
+
+def _known(observed: ObservedGroup) -> bool:
+    """Tell whether roles are known, now or from before."""
+    return observed.group is not None or (not observed.controllers_heard and bool(observed.status.in_sync))
+
+
+def _master(observed: ObservedGroup) -> MasterStatus:
+    group = observed.group
+    if not observed.controllers_heard:
+        return observed.status.master
+    if group is None or group.master_id is None:
+        return MasterStatus(epoch=group.master_epoch if group else 0)
+    return MasterStatus(
+        name=observed.master,
+        broker_id=group.master_id,
+        epoch=group.master_epoch,
+        since=_elected_at(observed, group.master_epoch),
+    )
+
+
+def _elected_at(observed: ObservedGroup, epoch: int) -> datetime | None:
+    return next((one.proposed for one in observed.failovers if one.new_epoch == epoch), None)
+
+
+def _member(observed: ObservedGroup, name: str) -> MemberStatus:
+    seen, pod = observed.member_seen(name), observed.pods.get(name)
+    slice_ = observed.child("EndpointSlice", name)
+    server = (server_of(slice_) if slice_ else "") or name
+    ready = pod is not None and pod.ready and not pod.deleting
+    takeover = "" if server == name else server
+    before = next((one for one in observed.status.members if one.name == name), None)
+    if not observed.controllers_heard and before is not None:
+        return before.model_copy(update={"ready": ready, "takeover": takeover})
+    return MemberStatus(
+        name=name,
+        role=_role(observed, name, seen),
+        broker_id=seen.broker_id if seen else None,
+        in_sync=seen is not None and seen.in_sync,
+        ready=ready,
+        lag_bytes=_lag(observed, seen),
+        takeover=takeover,
+    )
+
+
+def _role(observed: ObservedGroup, name: str, seen: MemberSeen | None) -> str:
+    if names.is_member(name, names.log_set(observed.owner.name)):
+        return "Log"
+    if seen is None:
+        return "Unknown"
+    return "Master" if name == observed.master else "Slave"
+
+
+def _lag(observed: ObservedGroup, seen: MemberSeen | None) -> int | None:
+    if observed.group is None or seen is None or seen.max_offset is None:
+        return None
+    master = next((one for one in observed.group.members if one.broker_id == observed.group.master_id), None)
+    if master is None or master.max_offset is None:
+        return None
+    lag_bytes = master.max_offset - seen.max_offset
+    return lag_bytes if lag_bytes > LEVEL_BYTES_MAX else 0
+
+
+def _last_failover(observed: ObservedGroup) -> str:
+    newest = next((one for one in observed.failovers if one.had_master and not one.is_reelection), None)
+    return "" if newest is None else record_name(newest.group, newest.new_epoch)

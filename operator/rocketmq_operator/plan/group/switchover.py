@@ -1,0 +1,59 @@
+"""A switchover that a person asks for, by an annotation of the group.
+
+The annotation names the master epoch in which it was asked, and the member to be master if that matters: `7`, or
+`7:orders-1`. It is used up by the very change that it asks for, because the epoch is another then. So nothing has to be
+removed, a second look after a crash does not switch a second time, and a failover that comes first answers it too.
+
+The old master is restarted and hands over as it ends, because its clients would keep their connections to a broker that
+refuses them (`rolling`). Only where one of several brokers is asked for by name it is designated, and the old master goes
+on as a slave.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
+from rocketmq_operator.plan.common.actions import NOTHING, Plan, Wait
+from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.rolling import hand_over, restart_master, successors
+
+_ASKED: Final = re.compile(r"([0-9]{1,9})(?::([a-z0-9]([-a-z0-9]*[a-z0-9])?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for: from the master of `epoch` to `to`, or to the best one where that is empty."""
+
+    epoch: int
+    to: str = ""
+
+    def __str__(self) -> str:
+        """Return the annotation's value."""
+        return f"{self.epoch}:{self.to}" if self.to else str(self.epoch)
+
+
+def read_asked(value: str) -> Asked | None:
+    """Read the annotation's value; None if it is not of its form."""
+    match = _ASKED.fullmatch(value)
+    return Asked(int(match[1]), match[2] or "") if match else None
+
+
+def switchover(observed: ObservedGroup) -> Plan:
+    """Return the switchover that is asked for; nothing if none is, or if the master is another already."""
+    value = observed.annotations.get(SWITCHOVER_ANNOTATION)
+    if value is None or observed.group is None or not observed.master:
+        return NOTHING
+    asked = read_asked(value)
+    if asked is None:
+        problem = (
+            f"annotation {SWITCHOVER_ANNOTATION} is {value[:80]!r}: it must be <epoch> or <epoch>:<member>"
+        )
+        return Plan((), Wait("SwitchoverRefused", problem))
+    if asked.epoch != observed.group.master_epoch or asked.to == observed.master:
+        return NOTHING
+    pod = observed.pods.get(observed.master)
+    others = [name for name, _ in successors(observed)]
+    if pod is not None and (not asked.to or others == [asked.to]):
+        return restart_master(observed, pod, "asked for")
+    return hand_over(observed, "asked for", to=asked.to)

@@ -1,0 +1,158 @@
+"""Which member answers at whose address.
+
+A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So when that
+master is gone, its address is given to the new one: the EndpointSlice behind the dead member's Service points at the
+new master's pod, and the client's next try succeeds.
+
+The rules, first that fits:
+
+| the member | its address is served by |
+|---|---|
+| is the master | itself |
+| its pod is not ready, is being deleted, or the controllers hold it for dead | the master |
+| was replaced as master less than `HOLD` ago | the master |
+| else | itself |
+
+A master whose pod has no address or is being deleted is given nobody else's. Its own leads to its companion from then on, where it
+is about to be killed (`group_steps.slices`). One that is not ready is: a new master is
+not for a moment, and to give the address back to a member that cannot serve for so long would help nobody.
+
+A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
+third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
+
+While no controller answers, nobody knows who is master, and every address stays with whom its slice names.
+
+Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child
+from rocketmq_operator.plan.group.children import BROKER_PORTS, broker_selector
+from rocketmq_operator.plan.group.observed import FailoverSeen
+
+ROUTE_POLL: Final = timedelta(seconds=30)
+"""Source: RocketMQ 5.4.0 ClientConfig.java, pollNameServerInterval."""
+HOLD: Final = ROUTE_POLL + timedelta(seconds=5)
+SERVED_BY_LABEL: Final = f"{GROUP}/served-by"
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+SLICE_MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker as far as its address matters.
+
+    Attributes:
+        alive: whether the controllers hear from it, None if they were not asked.
+    """
+
+    name: str
+    ip: str
+    ready: bool
+    deleting: bool
+    alive: bool | None
+
+    @property
+    def serves(self) -> bool:
+        """Whether clients would be answered at its pod's address."""
+        return bool(self.ip) and self.ready and not self.deleting
+
+
+def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = ()) -> dict[str, str]:
+    """Return for each broker the name of the one that answers at its address.
+
+    Args:
+        places: all brokers of the group.
+        master: the master's name, empty while there is none.
+        replaced: brokers that were replaced as master less than `HOLD` ago.
+    """
+    known = {place.name: place for place in places}
+    chief = known.get(master)
+    return {name: _server(place, chief, replaced) for name, place in known.items()}
+
+
+def _server(place: Place, chief: Place | None, replaced: Collection[str]) -> str:
+    if chief is None or place.name == chief.name or not chief.ip or chief.deleting:
+        return place.name
+    if not place.serves or place.alive is False or place.name in replaced:
+        return chief.name
+    return place.name
+
+
+def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozenset[str]:
+    """Return the addresses (host:port) of masters that were replaced less than `HOLD` ago."""
+    return frozenset(
+        failover.old_master_address
+        for failover in failovers
+        if failover.old_master_address and not failover.is_reelection and now - failover.proposed < HOLD
+    )
+
+
+def endpoint_slice(
+    owner: Owner,
+    cluster: str,
+    member: str,
+    server: Place,
+    epoch: int = 0,
+    *,
+    ports: Mapping[str, int] = BROKER_PORTS,
+) -> Json:
+    """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
+
+    Its endpoint is always ready: who serves has been decided here, and a broker that has just started must be
+    reachable at the address it announced. It carries the master epoch that decided, 0 while none is known.
+    """
+    endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
+    labels = (
+        broker_selector(owner.name)
+        | belonging_labels(cluster, owner.name)
+        | {SERVICE_NAME_LABEL: member, SLICE_MANAGER_LABEL: GROUP, SERVED_BY_LABEL: server.name}
+    )
+    body = child(
+        owner,
+        "EndpointSlice",
+        member,
+        labels=labels,
+        addressType="IPv4",
+        endpoints=endpoints,
+        ports=[{"name": name, "port": number, "protocol": "TCP"} for name, number in ports.items()],
+    )
+    body["metadata"]["annotations"] = {EPOCH_ANNOTATION: str(epoch)}
+    return body
+
+
+def decided_by(slice_: Live) -> int:
+    """Return the master epoch that a slice carries, 0 if it carries none."""
+    text = str((slice_["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def server_of(slice_: Live) -> str:
+    """Return who serves an address by its slice, empty if it does not say."""
+    return str((slice_["metadata"].get("labels") or {}).get(SERVED_BY_LABEL, ""))
+
+
+def slice_is_current(live: Live | None, wanted: Live) -> bool:
+    """Tell whether a slice that exists already sends clients where they should go."""
+    if live is None:
+        return False
+
+    def addresses(slice_: Live) -> list[str]:
+        return [address for endpoint in slice_.get("endpoints") or [] for address in endpoint["addresses"]]
+
+    def ports(slice_: Live) -> list[tuple[str, int]]:
+        return sorted((port["name"], port["port"]) for port in slice_.get("ports") or [])
+
+    same_way = addresses(live) == addresses(wanted) and ports(live) == ports(wanted)
+    return same_way and server_of(live) == server_of(wanted)
+
+
+def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:
+    """Return the places of brokers, without log replicas, in order of their names."""
+    return tuple(places[name] for name in sorted(places) if names.is_member(name, group))

@@ -1,0 +1,89 @@
+"""What the operator says of a Topic or a ConsumerGroup: whether each broker group has it as the spec says, and what differs.
+
+`Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a master does not answer.
+"""
+
+from collections.abc import Sequence
+
+from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Finding, found, merge
+from rocketmq_operator.api.metadata import BROKER_GROUPS_MAX, GroupMetadataStatus, GroupState, MetadataStatus
+from rocketmq_operator.plan.common.actions import Plan, WriteMetadata
+from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
+from rocketmq_operator.plan.metadata.settings import differences
+
+
+def metadata_status(
+    observed: ObservedMetadata, plan: Plan, corrected: Sequence[WriteMetadata] = ()
+) -> MetadataStatus:
+    """Return the status; `corrected` is what drift was written over in this pass."""
+    rows = tuple(_row(observed, one) for one in observed.groups)[:BROKER_GROUPS_MAX]
+    findings = [_ready(plan, rows), _in_sync(rows), _unrivalled(observed)]
+    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    ready = conditions[0]
+    applied = sum(row.state is GroupState.APPLIED for row in rows)
+    settled = not plan.steps and plan.wait is None
+    return MetadataStatus(
+        observed_generation=observed.generation if settled else observed.status.observed_generation,
+        conditions=conditions,
+        name=observed.name,
+        in_sync=f"{applied}/{len(rows)}" if rows else "",
+        groups=rows,
+        last_corrected=observed.now if corrected else observed.status.last_corrected,
+        last_correction=correction(corrected) if corrected else observed.status.last_correction,
+        reason="" if ready.status == "True" else ready.reason,
+    )
+
+
+def correction(corrected: Sequence[WriteMetadata]) -> str:
+    """Say what drift was written over."""
+    return ". ".join(f"{one.group}: {one.why}" for one in corrected)[:MESSAGE_LENGTH_MAX]
+
+
+def _row(observed: ObservedMetadata, one: GroupMetadata) -> GroupMetadataStatus:
+    if not one.exists:
+        return GroupMetadataStatus(group=one.group, state=GroupState.UNKNOWN_GROUP)
+    if one.problem:
+        return GroupMetadataStatus(
+            group=one.group, state=GroupState.UNREACHABLE, message=one.problem[:MESSAGE_LENGTH_MAX]
+        )
+    if one.config is None:
+        return GroupMetadataStatus(group=one.group, state=GroupState.MISSING)
+    drift = differences(observed.spec, one.config)
+    state = GroupState.DRIFTED if drift else GroupState.APPLIED
+    return GroupMetadataStatus(group=one.group, state=state, differences=drift)
+
+
+def _ready(plan: Plan, rows: Sequence[GroupMetadataStatus]) -> Finding:
+    if plan.wait is not None:
+        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+    if plan.steps:
+        return found("Ready", holds=False, reason="Applying", message=str(plan.steps[0]))
+    if drifted := _told(rows, GroupState.DRIFTED):
+        return found("Ready", holds=False, reason="Drifted", message=drifted)
+    return found("Ready", holds=True, reason="Applied", message="every broker group has it as asked")
+
+
+def _in_sync(rows: Sequence[GroupMetadataStatus]) -> Finding:
+    if drifted := _told(rows, GroupState.DRIFTED):
+        return found("InSync", holds=False, reason="Drifted", message=drifted)
+    if missing := _told(rows, GroupState.MISSING):
+        return found("InSync", holds=False, reason="Missing", message=missing)
+    if not rows or any(row.state is not GroupState.APPLIED for row in rows):
+        return found("InSync", holds=None, reason="NotCompared", message="not every broker group was asked")
+    return found("InSync", holds=True, reason="Applied", message="no broker group has it otherwise")
+
+
+def _unrivalled(observed: ObservedMetadata) -> Finding:
+    if observed.rival:
+        text = f"{observed.owner.kind} {observed.rival} is older and has the name {observed.name} too"
+        return found("Unrivalled", holds=False, reason="Conflict", message=text)
+    return found("Unrivalled", holds=True, reason="Alone", message="")
+
+
+def _told(rows: Sequence[GroupMetadataStatus], state: GroupState) -> str:
+    return "; ".join(
+        f"{row.group}"
+        + "".join(f", {one.field} is {one.found or 'absent'}, not {one.wanted}" for one in row.differences)
+        for row in rows
+        if row.state is state
+    )

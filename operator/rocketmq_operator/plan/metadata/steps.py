@@ -1,0 +1,129 @@
+"""The plan of a Topic or a ConsumerGroup: what masters lack is made, what differs is written, and what goes is forgotten by policy.
+
+A new spec is written whatever the drift policy is; what differs later is drift. What is missing is always made: a new broker group, and a
+master that lost it, would refuse its clients.
+
+Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object that cannot be deleted
+is worse than a topic that is left behind.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.api.metadata import DriftPolicy, GroupState
+from rocketmq_operator.api.names import BROKERS_FINALIZER, TOPIC_KIND
+from rocketmq_operator.plan.common.actions import (
+    Apply,
+    DeleteMetadata,
+    DeleteRoute,
+    Plan,
+    Step,
+    Wait,
+    WriteMetadata,
+)
+from rocketmq_operator.plan.metadata.observed import ObservedMetadata
+from rocketmq_operator.plan.metadata.settings import config_to_write, differences
+
+_KNOWN_THERE: Final = frozenset({GroupState.APPLIED, GroupState.DRIFTED})
+
+
+def metadata_plan(observed: ObservedMetadata) -> Plan:
+    """Return what is to be done for a Topic or a ConsumerGroup."""
+    if observed.deleting_since is not None:
+        return _forgetting(observed)
+    wants_hold = observed.spec.deletion_policy is DeletionPolicy.DELETE
+    hold = () if wants_hold == observed.held else (_finalizer(observed, held=wants_hold),)
+    if (wait := _blocked(observed)) is not None:
+        return Plan(hold, wait)
+    return Plan((*hold, *_writes(observed)), _waits_for(observed))
+
+
+def left_behind(observed: ObservedMetadata, failed: Collection[Step]) -> tuple[str, ...]:
+    """Return where it may still be when an impatient deletion goes: groups that could not be asked, and what failed."""
+    silent = {one.group for one in observed.groups if one.exists and (one.problem or one.paused)}
+    refused = {one.group for one in failed if isinstance(one, DeleteMetadata)}
+    routes = {one.address for one in failed if isinstance(one, DeleteRoute)}
+    return (*sorted(silent | refused), *sorted(routes))
+
+
+def _forgetting(observed: ObservedMetadata) -> Plan:
+    """Return how brokers forget it, and last how Kubernetes does."""
+    release = _finalizer(observed, held=False)
+    if observed.spec.deletion_policy is DeletionPolicy.RETAIN or observed.rival or not observed.cluster_found:
+        return Plan((release,))
+    kind = observed.owner.kind
+    deletes = tuple(
+        DeleteMetadata(kind, observed.name, one.group, one.address)
+        for one in observed.groups
+        if one.answered and not one.paused and one.config is not None
+    )
+    waits_for = [one for one in observed.groups if one.exists and (one.problem or one.paused)]
+    if waits_for and not observed.impatient:
+        told = "; ".join(f"{one.group}: {one.problem or 'it is paused'}" for one in waits_for)
+        return Plan(deletes, Wait("Deleting", f"still to be forgotten in {told}"))
+    routes = tuple(DeleteRoute(observed.spec.cluster, observed.name, one) for one in observed.name_servers)
+    # Why no look between: a client that is still connected may have a broker make it anew at once.
+    return Plan((*deletes, *(routes if kind == TOPIC_KIND.kind else ()), release))
+
+
+def _finalizer(observed: ObservedMetadata, *, held: bool) -> Apply:
+    """Return what puts our finalizer on the object, or takes it away: server-side apply keeps everybody else's."""
+    owner = observed.owner
+    metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
+    finalizers = {"finalizers": [BROKERS_FINALIZER]} if held else {}
+    body = {"apiVersion": owner.api_version, "kind": owner.kind, "metadata": metadata | finalizers}
+    return Apply(body, "hold until brokers forgot it" if held else "let go")
+
+
+def _blocked(observed: ObservedMetadata) -> Wait | None:
+    """Say why nothing is asked of brokers at all."""
+    cluster = observed.spec.cluster
+    if not observed.cluster_found:
+        return Wait("NoCluster", f"there is no RocketMQCluster {cluster}")
+    if observed.rival:
+        return Wait(
+            "Conflict",
+            f"{observed.name} of cluster {cluster} is that of {observed.owner.kind} {observed.rival}",
+        )
+    return None
+
+
+def _writes(observed: ObservedMetadata) -> Iterator[WriteMetadata]:
+    known = {one.group for one in observed.status.groups if one.state in _KNOWN_THERE}
+    corrects = observed.spec.drift_policy is DriftPolicy.CORRECT or not observed.acted_on
+    for one in observed.groups:
+        if not one.answered or one.paused:
+            continue
+        found = differences(observed.spec, one.config or {})
+        if one.config is not None and not (found and corrects):
+            continue
+        why = "; ".join(f"{drift.field} {drift.found or 'absent'} -> {drift.wanted}" for drift in found)
+        yield WriteMetadata(
+            kind=observed.owner.kind,
+            name=observed.name,
+            group=one.group,
+            address=one.address,
+            config=config_to_write(observed.spec, observed.name, one.config),
+            why="missing" if one.config is None else why,
+            drifted=observed.acted_on and one.group in known,
+        )
+
+
+def _waits_for(observed: ObservedMetadata) -> Wait | None:
+    """Say what is not as it should be in some broker group, and cannot be mended from here now."""
+    unknown = [one.group for one in observed.groups if not one.exists]
+    if unknown or not observed.groups:
+        named = f"BrokerGroup {', '.join(unknown)}" if unknown else "BrokerGroup"
+        return Wait("NoGroup", f"cluster {observed.spec.cluster} has no {named}")
+    silent = [f"{one.group}: {one.problem}" for one in observed.groups if one.problem]
+    if silent:
+        return Wait("BrokerUnreachable", "; ".join(silent))
+    paused = [
+        one.group
+        for one in observed.groups
+        if one.paused and (one.config is None or differences(observed.spec, one.config))
+    ]
+    if paused:
+        return Wait("Paused", f"{', '.join(paused)} or the cluster is paused: nothing is written")
+    return None

@@ -1,0 +1,337 @@
+"""What a migration looks at: what a person asks for, the old brokers, their volumes, and what is there of the new group.
+
+Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` tells. What cannot be seen any more once
+the old brokers are stopped is noted where it belongs: on their StatefulSets who they were and where their stores lie, on
+their volumes what a store holds and what was kept of it. Nothing here decides.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.names import GROUP
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import Json, Live
+
+NOTE_ANNOTATION: Final = f"{GROUP}/migration"
+"""On an old StatefulSet: who its pods were, where their stores lie, how many there were."""
+POLICY_ANNOTATION: Final = f"{GROUP}/reclaim-policy"
+"""On a volume: the reclaim policy that it gets back."""
+LOG_ANNOTATION: Final = f"{GROUP}/migration-log"
+"""On a volume: what its log holds, as `ha-sidecar verify` found it after the stop."""
+STORE_ANNOTATION: Final = f"{GROUP}/migration-store"
+"""On a volume: what was kept of its store, as `ha-sidecar adopt` said."""
+MIGRATED_ANNOTATION: Final = f"{GROUP}/migrated"
+"""On a BrokerGroup: what it had when it was found to have all that the old brokers had."""
+WRITE_PERMISSION: Final = 2
+
+
+class Course(StrEnum):
+    """What is migrated: brokers with a log like ours, or DLedger's with another one."""
+
+    MASTER_SLAVE = "master-slave"
+    DLEDGER = "dledger"
+
+
+class Holder(StrEnum):
+    """Whose a volume is, by the claim that it names."""
+
+    OLD = "old"
+    HELD = "held"
+    NEW = "new"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asks for.
+
+    Attributes:
+        group: name of the BrokerGroup.
+        manifest: the BrokerGroup as it will be applied.
+        spec: its spec.
+        broker_name: brokerName of the old brokers.
+        pods: the old brokers' pods; the master first.
+        name_servers: of the old brokers, host:port each.
+        port: at which the old brokers listen.
+        ignored: topics and groups whose messages nobody waits for.
+        empty_slaves: whether slaves are emptied without being looked at.
+    """
+
+    group: str
+    namespace: str
+    course: Course
+    manifest: Json
+    spec: BrokerGroupSpec
+    broker_name: str
+    pods: tuple[str, ...]
+    name_servers: tuple[str, ...] = ()
+    port: int = names.BROKER_PORT
+    ignored: tuple[str, ...] = ()
+    empty_slaves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a broker says of itself; offsets of the log in bytes."""
+
+    name: str
+    broker_id: int
+    permission: int
+    controller_mode: bool
+    dledger: bool
+    store: str
+    commit_log: str
+    kind: str
+    file_bytes: int
+    min_offset: int
+    max_offset: int
+    topics: int
+    groups: int
+    offsets: int
+    consumed: int
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """Read one broker of a survey."""
+        return cls(**{name: value[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether it announces that it takes messages."""
+        return bool(self.permission & WRITE_PERMISSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a store lies: the claim of its volume, and two paths in that."""
+
+    claim: str
+    store: str
+    commit_log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What was seen of an old broker before it was stopped; offsets of the log in bytes."""
+
+    claim: str
+    volume: str
+    store: str
+    commit_log: str
+    file_bytes: int
+    min_offset: int
+    max_offset: int
+    topics: int
+    groups: int
+    offsets: int
+    consumed: int
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """Read one of an annotation."""
+        return cls(**{name: value[name] for name in cls.__dataclass_fields__})
+
+    def json(self) -> Json:
+        """Return it as it stands in an annotation."""
+        return {name: getattr(self, name) for name in type(self).__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldMember:
+    """One old broker, and what will be its successor.
+
+    Attributes:
+        pod: its pod's name.
+        member: the pod that gets its volume.
+        stateful_set: of its pod; None if there is none.
+        live: its pod; None if there is none.
+        said: what it says of itself, None if it was not asked or did not answer.
+        silence: why it does not.
+        spot: where its store lies, or in words why that is not known.
+        old_claim: of its volume; None if it is gone.
+        new_claim: of its successor; None if there is none.
+        volume: the PersistentVolume; None if it is not known.
+    """
+
+    pod: str
+    member: str
+    namespace: str
+    stateful_set: Live | None = None
+    live: Live | None = None
+    said: Said | None = None
+    silence: str = ""
+    spot: Spot | str = ""
+    old_claim: Live | None = None
+    new_claim: Live | None = None
+    volume: Live | None = None
+
+    @property
+    def note(self) -> Note | None:
+        """What was noted before it was stopped."""
+        value = noted(self.stateful_set).get("pods", {}).get(self.pod)
+        return None if value is None else Note.of(value)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its StatefulSet is to have its pod."""
+        ordinal = int(self.pod.rpartition("-")[2])
+        return int((self.stateful_set or {}).get("spec", {}).get("replicas", 0)) > ordinal
+
+    @property
+    def runs(self) -> bool:
+        """Whether its pod is there to stay."""
+        return self.live is not None and self.is_wanted and not self.live["metadata"].get("deletionTimestamp")
+
+    @property
+    def address(self) -> str:
+        """Where its pod is reached; empty if it does not run."""
+        return str((self.live or {}).get("status", {}).get("podIP") or "") if self.runs else ""
+
+    @property
+    def holder(self) -> Holder:
+        """Whose its volume is."""
+        reference = (self.volume or {}).get("spec", {}).get("claimRef") or {}
+        note = self.note
+        by_name = {names.claim(self.member): Holder.NEW, held(self.member): Holder.HELD}
+        if note is not None:
+            by_name[note.claim] = Holder.OLD
+        if reference.get("namespace") != self.namespace:
+            return Holder.OTHER
+        return by_name.get(reference.get("name", ""), Holder.OTHER)
+
+    @property
+    def log(self) -> Json | None:
+        """What its log was found to hold after the stop."""
+        return kept(self.volume, LOG_ANNOTATION)
+
+    @property
+    def store(self) -> Json | None:
+        """What was kept of its store."""
+        return kept(self.volume, STORE_ANNOTATION)
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether its volume is its successor's, and as it was before."""
+        bound = (self.new_claim or {}).get("status", {}).get("phase") == "Bound"
+        return self.holder is Holder.NEW and bound and not annotation(self.volume, POLICY_ANNOTATION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedMigration:
+    """All of it, as it is now.
+
+    Attributes:
+        cluster: the RocketMQCluster that the manifest names.
+        group: the BrokerGroup.
+        taken: objects of the group's name that are not the group's, `kind name` each.
+        members: the old brokers; the master first.
+        unread: messages that consumers have not read, in words; None if nobody was asked.
+        still_s: for how long every log has ended where it ends.
+        new_said: what the new master says of itself, None if it was not asked or did not answer.
+    """
+
+    wish: Wish
+    cluster: Live | None
+    group: Live | None
+    taken: tuple[str, ...] = ()
+    members: tuple[OldMember, ...] = ()
+    unread: tuple[str, ...] | None = None
+    still_s: float = 0.0
+    new_said: Said | None = None
+
+    @property
+    def first(self) -> OldMember:
+        """The old master, or the member that stands for the others."""
+        return self.members[0]
+
+    @property
+    def others(self) -> tuple[OldMember, ...]:
+        """The old slaves."""
+        return self.members[1:]
+
+    @property
+    def status(self) -> BrokerGroupStatus:
+        """What the operator says of the group."""
+        return BrokerGroupStatus.model_validate((self.group or {}).get("status") or {})
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether the group was found to have everything."""
+        return bool(annotation(self.group, MIGRATED_ANNOTATION))
+
+    @property
+    def asked(self) -> tuple[OldMember, ...]:
+        """The old brokers that have to answer."""
+        return self.members[:1] if self.wish.empty_slaves else self.members
+
+
+def held(member: str) -> str:
+    """Return the name of a claim that nobody makes: a volume that names it is nobody's, and can be bound to no other."""
+    return f"{names.claim(member)}-held"
+
+
+def annotation(live: Live | None, key: str) -> str:
+    """Return an annotation's text, empty if there is none."""
+    return str(((live or {}).get("metadata", {}).get("annotations") or {}).get(key, ""))
+
+
+def kept(live: Live | None, key: str) -> Json | None:
+    """Return what an annotation keeps, None if there is none."""
+    text = annotation(live, key)
+    return json.loads(text) if text else None
+
+
+def noted(stateful_set: Live | None) -> Json:
+    """Return the note on an old StatefulSet."""
+    return kept(stateful_set, NOTE_ANNOTATION) or {}
+
+
+def set_of(pod: str) -> str:
+    """Return the name of the StatefulSet that a pod of that name belongs to."""
+    return pod.rpartition("-")[0]
+
+
+def spot_of(stateful_set: Live, pod: str, store: str, commit_log: str) -> Spot | str:
+    """Return where a pod's store lies, or why that is not known.
+
+    Args:
+        stateful_set: of the pod.
+        pod: its name.
+        store: the store's path in its container.
+        commit_log: the log's path in its container.
+    """
+    spec = stateful_set["spec"]["template"]["spec"]
+    claims = {
+        one["name"]: one["persistentVolumeClaim"]["claimName"]
+        for one in spec.get("volumes") or []
+        if "persistentVolumeClaim" in one
+    }
+    templates = stateful_set["spec"].get("volumeClaimTemplates") or []
+    claims |= {
+        one["metadata"]["name"]: f"{one['metadata']['name']}-{pod}" for one in templates
+    }  # Kubernetes names them so.
+    mounts = [mount for one in spec["containers"] for mount in one.get("volumeMounts") or []]
+    found: list[tuple[str, str]] = []
+    for path in (store, commit_log):
+        inside = [one for one in mounts if one["name"] in claims and _below(path, one["mountPath"])]
+        if not inside:
+            return f"{path} of {pod} lies on no volume of a claim: what is there goes with the pod"
+        mount = max(inside, key=lambda one: len(one["mountPath"]))
+        if mount.get("subPathExpr"):
+            return f"{path} of {pod} is mounted by subPathExpr, which is not followed"
+        rest = path[len(mount["mountPath"].rstrip("/")) :].strip("/")
+        parts = [one for one in (mount.get("subPath", "").strip("/"), rest) if one]
+        found.append((claims[mount["name"]], "/".join(parts)))
+    (claim, root), (log_claim, log) = found
+    if claim != log_claim:
+        return f"{pod} has its log on another volume than its store: {log_claim}, {claim}"
+    return Spot(claim, root, log)
+
+
+def _below(path: str, mount_path: str) -> bool:
+    root = mount_path.rstrip("/")
+    return path == root or path.startswith(f"{root}/")

@@ -1,0 +1,96 @@
+"""The pods that a migration starts: each does one thing and ends, and says what it found in its termination message.
+
+Brokers and name servers have addresses inside the cluster only, and stores can be read where they are mounted only. So these
+pods run what the person's own machine could not, with the image of the log replicas, under the restricted profile and
+without a token. Those that mount a volume have the user of the brokers, whose files these are.
+"""
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import Resources
+from rocketmq_operator.api.names import COMPONENT_LABEL
+from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common.objects import MANAGED_BY, Json
+from rocketmq_operator.plan.migration.observed import Note, ObservedMigration, OldMember
+
+COMPONENT: Final = "migration"
+CONTAINER: Final = "migration"
+VOLUME_PATH: Final = "/volume"
+ANSWER_PATH: Final = "/dev/termination-log"
+RESOURCES: Final = Resources(cpu="50m", memory="256Mi")
+
+
+def survey(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:
+    """Return the pod that asks brokers at these addresses, host:port each."""
+    words = ["ha-sidecar", "survey", *(f"--broker={address}" for address in addresses)]
+    if unread:
+        words += ["--unread", *(f"--ignore={name}" for name in observed.wish.ignored)]
+    return _pod(observed, "survey", words)
+
+
+def permission(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
+    """Return the pod that forbids writes (`read`) or allows them (`write`)."""
+    wish = observed.wish
+    words = ["ha-sidecar", "permission", wanted, f"--name={wish.broker_name}"]
+    words += [f"--broker={address}" for address in addresses]
+    words += [f"--name-server={address}" for address in wish.name_servers]
+    return _pod(observed, f"permission-{wanted}", words)
+
+
+def verify(observed: ObservedMigration, member: OldMember, note: Note) -> Json:
+    """Return the pod that checks every record of a stopped broker's log, which it cannot change."""
+    log = f"{VOLUME_PATH}/{note.commit_log}"
+    words = ["ha-sidecar", "verify", log, f"--mapped-file-bytes={note.file_bytes}"]
+    return _pod(observed, f"verify-{member.pod}", words, claim=note.claim, read_only=True)
+
+
+def adopt(observed: ObservedMigration, member: OldMember, note: Note, keep: str) -> Json:
+    """Return the pod that makes a stopped broker's store ours."""
+    words = ["ha-sidecar", "adopt", VOLUME_PATH, f"--store={note.store}", f"--commit-log={note.commit_log}"]
+    words += [f"--keep={keep}", f"--mapped-file-bytes={note.file_bytes}"]
+    return _pod(observed, f"adopt-{member.pod}", words, claim=note.claim)
+
+
+def _pod(
+    observed: ObservedMigration,
+    what: str,
+    words: Sequence[str],
+    *,
+    claim: str = "",
+    read_only: bool = False,
+) -> Json:
+    cluster = RocketMQClusterSpec.model_validate((observed.cluster or {}).get("spec") or {})
+    mounts: list[Json] = [{"name": "scratch", "mountPath": "/tmp"}]  # noqa: S108 - an emptyDir of the pod's own
+    volumes: list[Json] = [{"name": "scratch", "emptyDir": {}}]
+    if claim:
+        mounts.append({"name": "volume", "mountPath": VOLUME_PATH, "readOnly": read_only})
+        volumes.append({"name": "volume", "persistentVolumeClaim": {"claimName": claim}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{observed.wish.group}-migrate-{what}",
+            "namespace": observed.wish.namespace,
+            "labels": {"app.kubernetes.io/managed-by": MANAGED_BY, COMPONENT_LABEL: COMPONENT},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": pods.pod_security(pods.ROCKETMQ_USER if claim else pods.OUR_USER),
+            "containers": [
+                pods.container(
+                    CONTAINER,
+                    cluster.images.replica,
+                    ["/bin/sh", "-c", f"exec {shlex.join(words)} >{ANSWER_PATH}"],
+                    {},
+                    resources=pods.resources(RESOURCES),
+                    volumeMounts=mounts,
+                )
+            ],
+            "volumes": volumes,
+        },
+    }

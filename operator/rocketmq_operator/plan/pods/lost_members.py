@@ -1,0 +1,81 @@
+"""Members whose node is gone for good: freed from it and given an empty volume elsewhere, where the spec asks for that.
+
+The problem. A pod on a node that is silent can be told to go, and nobody will confirm that it went; its StatefulSet makes no other one
+until then. The pod that is made at last finds its volume on the lost node, if it is a disk of that node, and waits for ever. Both waits are
+right as long as the node may come back, and only people know how long that is.
+
+Theory of operation. Each look finds the first line that holds; nothing is remembered.
+
+    what is seen of a member's pod                                      what is done
+    the spec says Keep                                                  nothing
+    it should have ended `afterSeconds` ago                             it is deleted by force
+    no node can take it for its volume's sake for `afterSeconds`,
+      and the others hold all that this volume has                      its claim is deleted, then the pod: both are made anew
+    the same, and the others may not                                    wait, and say what is missing
+
+One volume is given up at a time, so that what the last one had is copied before the next goes. By force is safe for the log: a broker on a
+node that still lives alone there has lost its controllers, and its companion has fenced it (`ha_sidecar.decisions.fence`); a volume that can be
+attached elsewhere is attached to one node at a time by Kubernetes itself.
+
+Never here: a look at nodes. Whoever may read them may read all of them; what their loss does to pods is all that matters.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from rocketmq_operator.api.common import LostMembers, LostPolicy
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Step, Wait
+from rocketmq_operator.plan.common.objects import Live, ObjectKey
+from rocketmq_operator.plan.group.observed import PodSeen
+
+Needed = Callable[[str], str]
+"""Says of a member's name why its volume is needed; empty where the others have all of it."""
+
+
+def free_lost(
+    pods: Mapping[str, PodSeen],
+    claims: Mapping[str, Live],
+    asked: LostMembers,
+    now: datetime,
+    needed: Needed,
+) -> Plan:
+    """Return what frees members from a lost node.
+
+    Args:
+        pods: the members' pods by name.
+        claims: PersistentVolumeClaims by name.
+        asked: the policy, and how long is too long.
+        now: the time of the look.
+        needed: says why a member's volume must stay.
+    """
+    if asked.policy is LostPolicy.KEEP:
+        return NOTHING
+    too_long = timedelta(seconds=asked.after_seconds)
+    stuck = [pod for pod in pods.values() if pod.gone_by is not None and now - pod.gone_by > too_long]
+    steps: list[Step] = [
+        Delete(ObjectKey("Pod", pod.name), pod.uid, "its node is lost", by_force=True) for pod in stuck
+    ]
+    stranded = [
+        pod
+        for name, pod in sorted(pods.items())
+        if pod not in stuck and pod.stranded_since is not None and now - pod.stranded_since > too_long
+    ]
+    if not stranded:
+        return Plan(tuple(steps))
+    pod = stranded[0]
+    if why := needed(pod.name):
+        return Plan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
+    steps += _anew(pod, claims.get(names.claim(pod.name)))
+    return Plan(
+        tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it starts anew elsewhere")
+    )
+
+
+def _anew(pod: PodSeen, claim: Live | None) -> list[Step]:
+    """Return what makes Kubernetes make a pod and its volume anew."""
+    steps: list[Step] = []
+    if claim is not None and "deletionTimestamp" not in claim["metadata"]:
+        key = ObjectKey("PersistentVolumeClaim", names.claim(pod.name))
+        steps.append(Delete(key, claim["metadata"].get("uid", ""), "it is on a lost node"))
+    return [*steps, Delete(ObjectKey("Pod", pod.name), pod.uid, "its volume is given up")]

@@ -1,0 +1,82 @@
+"""Say whether anything is left to do, and the one word that people see in `kubectl get`.
+
+`Progressing` is False, `Settled`, only where all is as asked: no step, no wait, no member in trouble, no field that somebody rewrites, and
+every other condition that the operator works for holds. Else its reason is that of the first of these, in this order:
+
+    the plan waits                      the reason of the wait; causes of members' troubles stand in the message too
+    the plan has steps                  Applying
+    a member is in trouble              the reason of the first that names a cause, else MemberNotReady
+    somebody rewrites a field of ours   FieldRewritten
+    a condition does not hold           that condition's reason
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rocketmq_operator.api.conditions import Finding, found
+from rocketmq_operator.plan.common.actions import Plan, Wait
+from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, in_words, with_cause
+
+_NOT_OURS: Final = frozenset({"NotAsked", "NotCompared"})
+"""Reasons of conditions that do not hold and need nothing."""
+_OF_PODS: Final = frozenset(
+    {"ControllersUnreachable", "MasterNotServing", "NoMaster", "NoNameServer", "NoQuorum", "TooFewInSync"}
+)
+"""Reasons of `Ready` that follow from pods: their cause tells people more."""
+
+
+def progressing(plan: Plan, troubles: Sequence[MemberTrouble], findings: Iterable[Finding]) -> Finding:
+    """Return the finding for `Progressing`.
+
+    Args:
+        plan: what is left to do.
+        troubles: what is wrong with members.
+        findings: of the conditions that the operator works for.
+    """
+    if plan.wait is not None and plan.wait.reason == "Paused":
+        return found("Progressing", holds=False, reason="Paused", message=plan.wait.message)
+    causes = with_cause(troubles)
+    if plan.wait is not None:
+        left = [one for one in causes if str(one.trouble) not in plan.wait.message]
+        message = "; ".join(filter(None, (plan.wait.message, in_words(left), _noted(plan.notes))))
+        return found("Progressing", holds=True, reason=plan.wait.reason, message=message)
+    if plan.steps:
+        return found("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
+    told = "; ".join(filter(None, (in_words((*causes, *_others(troubles, causes))), _noted(plan.notes))))
+    if (reason := _first_word(plan, troubles)) is not None:
+        return found("Progressing", holds=True, reason=reason, message=told)
+    broken = next((one for one in findings if one.status != "True" and one.reason not in _NOT_OURS), None)
+    if broken is not None:
+        return found("Progressing", holds=True, reason=broken.reason, message=broken.message)
+    return found("Progressing", holds=False, reason="Settled", message="nothing is left to do")
+
+
+def because(text: str, troubles: Iterable[MemberTrouble], members: Iterable[str] | None = None) -> str:
+    """Return the text with the causes of members' troubles, of these members only if any are named."""
+    causes = in_words(with_cause(troubles, members))
+    return f"{text}; {causes}" if causes else text
+
+
+def word_for_people(ready: Finding, plan: Plan, troubles: Sequence[MemberTrouble]) -> str:
+    """Return the word of the column REASON: why it is not ready; where a pod is the cause, or it is ready, what is wrong with that."""
+    if ready.status == "True":
+        return _first_word(plan, [one for one in troubles if one.trouble.reason != "RollingOut"]) or ""
+    causes = with_cause(troubles)
+    return causes[0].trouble.reason if causes and ready.reason in _OF_PODS else ready.reason
+
+
+def _first_word(plan: Plan, troubles: Sequence[MemberTrouble]) -> str | None:
+    """Return the reason of what is not as asked, first of what has a known cause."""
+    worst_first: list[MemberTrouble | Wait] = [*with_cause(troubles), *plan.notes, *troubles]
+    first = worst_first[0] if worst_first else None
+    if first is None:
+        return None
+    return first.reason if isinstance(first, Wait) else first.trouble.reason
+
+
+def _others(troubles: Iterable[MemberTrouble], told: Sequence[MemberTrouble]) -> list[MemberTrouble]:
+    return [one for one in troubles if one not in told]
+
+
+def _noted(notes: Iterable[Wait]) -> str:
+    return "; ".join(note.message for note in notes)

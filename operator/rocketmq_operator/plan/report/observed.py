@@ -1,0 +1,265 @@
+"""What was seen of an SLOReport: its children, its newest run, what that run said, and who shows its page.
+
+A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report --summary` wrote; where a
+pod failed without one, Kubernetes puts the end of its log there, and that is the run's own account of what went wrong.
+
+What a pod says is a stranger's text: whatever is not of the expected shape is no summary, and nothing is believed in part.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
+from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
+from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
+from rocketmq_operator.plan.common.objects import Children, Live, Owner
+from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
+
+_HTTP_PORT: Final = 80
+_NAME_LENGTH_MAX: Final = 63
+_GROUP_LENGTH_MAX: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveSeen:
+    """One objective as a run told it; shares, None where nothing was measured and where there is no budget.
+
+    Attributes:
+        measured: False where too little was measured to say that it holds.
+    """
+
+    name: str
+    group: str
+    target_percent: float
+    attained: float | None
+    left: float | None
+    holds: bool
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySeen:
+    """What a run came to; the objective with the least budget left comes first."""
+
+    verdict: str
+    objectives: tuple[ObjectiveSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run that has ended.
+
+    Attributes:
+        summary: None where it failed, or its pod is gone or said something else.
+        last_words: why it failed, in its own words if its pod had any.
+        heard: whether its pod was still there to be read.
+    """
+
+    job: str
+    ended: datetime
+    succeeded: bool
+    summary: SummarySeen | None = None
+    last_words: str = ""
+    heard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSeen:
+    """A report server's Service: what it shows, and what else a report must know of its release.
+
+    Attributes:
+        claim: the volume that it shows.
+        port: where it answers.
+        selector: labels of the pods that hold the volume.
+        account: makes pods of executors; empty if the release has none.
+    """
+
+    service: str
+    claim: str
+    port: int
+    selector: tuple[tuple[str, str], ...]
+    account: str = ""
+
+    def url(self, namespace: str) -> str:
+        """Return where it answers, for those inside the cluster, without a path."""
+        port = "" if self.port == _HTTP_PORT else f":{self.port}"
+        return f"http://{self.service}.{namespace}.svc{port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedReport:
+    """An SLOReport and all that belongs to it.
+
+    Attributes:
+        children: what has the name of a child, by kind and name, whoever it belongs to.
+        servers: report servers of the namespace.
+        claims: PersistentVolumeClaims that exist, of those that may be meant.
+        newest: the newest run that has ended.
+        running: names of Jobs that have not ended.
+        looked_up: what has names that its children will have.
+    """
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: SLOReportSpec
+    status: SLOReportStatus
+    children: Children
+    servers: tuple[ServerSeen, ...] = ()
+    claims: frozenset[str] = frozenset()
+    newest: RunSeen | None = None
+    running: tuple[str, ...] = ()
+    looked_up: LookedUp = NOTHING_ASKED
+
+    @property
+    def claim(self) -> str:
+        """The claim with the measurements, empty while nobody says which."""
+        if self.spec.source.claim_name is not None:
+            return self.spec.source.claim_name
+        return self.servers[0].claim if len(self.servers) == 1 else ""
+
+    @property
+    def server(self) -> ServerSeen | None:
+        """The report server that shows this claim."""
+        return next((one for one in self.servers if one.claim == self.claim), None)
+
+    @property
+    def account(self) -> str:
+        """Who makes pods of executors, empty while nobody is known to."""
+        return self.spec.service_account_name or (self.server.account if self.server is not None else "")
+
+    @property
+    def address(self) -> str:
+        """Where the page is, empty where nobody shows it."""
+        if self.server is None:
+            return ""
+        return f"{self.server.url(self.owner.namespace)}/reports/{self.owner.name}/"
+
+
+def _server_seen(service: Live) -> ServerSeen | None:
+    """Read the Service of a report server, None where it says too little to be one."""
+    metadata, spec = service["metadata"], service.get("spec", {})
+    labels = metadata.get("labels", {})
+    claim, account = labels.get(REPORTS_OF_LABEL, ""), labels.get(EXECUTORS_LABEL, "")
+    ports, selector = spec.get("ports") or [], spec.get("selector") or {}
+    if not claim or not ports or not selector:
+        return None
+    return ServerSeen(
+        metadata["name"], claim, int(ports[0]["port"]), tuple(sorted(selector.items())), account
+    )
+
+
+def servers_seen(services: Iterable[Live]) -> tuple[ServerSeen, ...]:
+    """Return those Services that are report servers."""
+    return tuple(seen for service in services if (seen := _server_seen(service)) is not None)
+
+
+def runs_seen(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[RunSeen | None, tuple[str, ...]]:
+    """Return the newest run that has ended, None if none has, and the names of those that run.
+
+    Args:
+        jobs: the Jobs of one report.
+        pods: their pods.
+    """
+    by_owner: dict[str, list[Live]] = {}
+    for pod in pods:
+        for reference in pod["metadata"].get("ownerReferences", []):
+            by_owner.setdefault(reference["uid"], []).append(pod)
+    ended, running = [], []
+    for job in jobs:
+        run = _run(job, by_owner.get(job["metadata"]["uid"], []))
+        if run is None:
+            running.append(job["metadata"]["name"])
+        else:
+            ended.append(run)
+    newest = max(ended, key=lambda run: (run.ended, run.job), default=None)
+    return newest, tuple(sorted(running))
+
+
+def _run(job: Live, pods: list[Live]) -> RunSeen | None:
+    """Return a run, None while it has not ended."""
+    name, status = job["metadata"]["name"], job.get("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    end = _newest_end(pods)
+    if "Complete" in conditions:
+        at = status.get("completionTime") or conditions["Complete"]["lastTransitionTime"]
+        summary = None if end is None else summary_seen(end.get("message", ""))
+        return RunSeen(name, _time(at), succeeded=True, summary=summary, heard=end is not None)
+    if "Failed" in conditions:
+        failed = conditions["Failed"]
+        words = _last_words(end) or f"{failed.get('reason', 'Failed')}: {failed.get('message', '')}"
+        at = _time(failed["lastTransitionTime"])
+        return RunSeen(
+            name, at, succeeded=False, last_words=words[:MESSAGE_LENGTH_MAX], heard=end is not None
+        )
+    return None
+
+
+def _newest_end(pods: Iterable[Live]) -> Live | None:
+    """Return how the container ended that ended last; its `message` is what it left.
+
+    One that only prepares counts where it failed: the report's own was never started then.
+    """
+    ends = [
+        end
+        for pod in pods
+        for of, prepares in (("containerStatuses", False), ("initContainerStatuses", True))
+        for container in pod.get("status", {}).get(of) or []
+        if (end := container.get("state", {}).get("terminated")) is not None
+        and not (prepares and end.get("exitCode") == 0)
+    ]
+    return max(ends, key=lambda end: _time(end["finishedAt"]), default=None)
+
+
+def _last_words(end: Live | None) -> str:
+    """Return the last line that a container left, and what Kubernetes calls its end if that says more than Error."""
+    if end is None:
+        return ""
+    lines = [line.strip() for line in str(end.get("message", "")).splitlines() if line.strip()]
+    reason = end.get("reason", "Error")
+    if reason in {"Error", "Completed"}:
+        reason = ""
+    return ": ".join(word for word in (reason, lines[-1] if lines else "") if word) or (
+        f"it ended with status {end.get('exitCode', '?')} and said nothing"
+    )
+
+
+def summary_seen(text: str) -> SummarySeen | None:
+    """Read what `slo-pipeline report --summary` wrote, None where it is something else."""
+    try:
+        value = json.loads(text)
+        told = tuple(_objective(one) for one in value["objectives"][:OBJECTIVES_MAX])
+        verdict = str(value["verdict"])[:MESSAGE_LENGTH_MAX]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if len({one.name for one in told}) != len(told):
+        return None
+    return SummarySeen(verdict, told)
+
+
+def _objective(value: Any) -> ObjectiveSeen:  # noqa: ANN401 - a JSON value
+    return ObjectiveSeen(
+        name=str(value["name"])[:_NAME_LENGTH_MAX],
+        group=str(value["group"])[:_GROUP_LENGTH_MAX],
+        target_percent=_number(value["target"]),
+        attained=None if value["attained"] is None else _number(value["attained"]),
+        left=None if value["left"] is None else _number(value["left"]),
+        holds=bool(value["holds"]),
+        # Programs that predate the field told of no objective that they had not measured.
+        measured=bool(value.get("measured", True)),
+    )
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - a JSON value
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is no share")
+    return number
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

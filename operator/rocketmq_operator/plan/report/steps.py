@@ -1,0 +1,45 @@
+"""The plan of an SLOReport: make its children what the spec says, once it is clear which volume holds the measurements."""
+
+from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
+from rocketmq_operator.api.slo_report import Engine
+from rocketmq_operator.plan.common.actions import Plan, Wait, child_steps
+from rocketmq_operator.plan.common.claimed_names import report_claim
+from rocketmq_operator.plan.common.ownership import taken
+from rocketmq_operator.plan.report.children import report_children
+from rocketmq_operator.plan.report.observed import ObservedReport
+
+
+def report_plan(observed: ObservedReport) -> Plan:
+    """Return what is to be done for a report."""
+    if (wait := _taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
+        return Plan((), wait)
+    holders = dict(observed.server.selector) if observed.server is not None else {}
+    wanted = report_children(observed.owner, observed.spec, observed.claim, holders, observed.account)
+    return child_steps(observed.owner, wanted, observed.children)
+
+
+def _taken(observed: ObservedReport) -> Wait | None:
+    claim = report_claim(observed.owner.name)
+    return taken(observed.owner, claim, observed.children, observed.looked_up)
+
+
+def _no_source(observed: ObservedReport) -> Wait | None:
+    """Say what is missing of the measurements, None if their volume is there."""
+    if not observed.claim:
+        found = ", ".join(one.service for one in observed.servers)
+        services = f"Services {found} each have" if found else "no Service of the namespace has"
+        return Wait("NoSource", f"source.claimName is not given, and {services} the label {REPORTS_OF_LABEL}")
+    if observed.claim not in observed.claims:
+        return Wait("NoSource", f"there is no PersistentVolumeClaim {observed.claim}")
+    return None
+
+
+def _no_account(observed: ObservedReport) -> Wait | None:
+    """Say that nobody may make pods for executors, None if somebody may or there are none."""
+    if observed.spec.engine is Engine.LOCAL or observed.account:
+        return None
+    return Wait(
+        "NoAccount",
+        f"engine is {Engine.KUBERNETES}, serviceAccountName is not given, and no Service of the namespace has the label "
+        f"{EXECUTORS_LABEL}: install the chart with measure.report.executors=true",
+    )
