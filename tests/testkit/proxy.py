@@ -11,7 +11,7 @@ from typing import Any, Final
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.proxy import Proxy as ProxySpec
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.cluster.proxies import proxy_conf
+from rocketmq_operator.plan.common.proxy_config import proxy_conf
 from testkit.jars import client_jars
 from testkit.load import compile_java, with_class_path
 from testkit.ports import free_ports

@@ -14,21 +14,17 @@ from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
 from rocketmq_operator.clients.api import RefusedError, UnavailableError
 from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
+from rocketmq_operator.plan.cluster.trouble import cluster_members, proxies_lack
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import ObjectKey
-from rocketmq_operator.plan.group.observed import (
-    Lacking,
-    ObservationError,
-    ObservedCluster,
-    ObservedGroup,
-    PodSeen,
-    lacking_seen,
-    pod_seen,
-    refusal_seen,
-)
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import Lacking, ObservedGroup, lacking_seen, refusal_seen
+from rocketmq_operator.plan.group.trouble import group_members
 from rocketmq_operator.plan.pods.events import EventSeen, events_seen
-from rocketmq_operator.plan.pods.member_trouble import proxies_lack, questions
+from rocketmq_operator.plan.pods.member_trouble import NeededMembers, questions
+from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
 
 _LOG: Final = logging.getLogger(__name__)
 _Told = tuple[Lacking | None, str]
@@ -40,7 +36,7 @@ async def cluster_with_causes(world: World, observed: ObservedCluster) -> Observ
     Raises:
         UnavailableError: the API server does not answer.
     """
-    events = await _events(world, observed)
+    events = await _events(world, observed, cluster_members(observed))
     pods = await _proxy_pods(world, observed) if proxies_lack(observed) else {}
     return replace(observed, events=events, proxy_pods=pods)
 
@@ -60,7 +56,7 @@ async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGr
     by_name = {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
     return replace(
         observed,
-        events=await _events(world, observed),
+        events=await _events(world, observed, group_members(observed)),
         lacking={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
         refusals={name: refusal for name, (_, refusal) in by_name.items() if refusal},
     )
@@ -82,9 +78,9 @@ async def _proxy_pods(world: World, observed: ObservedCluster) -> dict[str, PodS
 
 
 async def _events(
-    world: World, observed: ObservedCluster | ObservedGroup
+    world: World, observed: ObservedCluster | ObservedGroup, members: NeededMembers
 ) -> dict[ObjectKey, tuple[EventSeen, ...]]:
-    asked = questions(observed, _progressing_since(observed.status.conditions))
+    asked = questions(members, _progressing_since(observed.status.conditions))
     found = await asyncio.gather(*(_events_about(world, observed.owner.namespace, key) for key in asked))
     return dict(zip(asked, found, strict=True))
 

@@ -11,13 +11,14 @@ from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
 from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 from rocketmq_operator.plan.metadata.status import correction
 from rocketmq_operator.plan.metadata.steps import left_behind
-from rocketmq_operator.plan.pods.member_trouble import troubles_of, with_cause
+from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, with_cause
 from rocketmq_operator.plan.report.observed import ObservedReport
 from rocketmq_operator.plan.report.status import is_news
 
@@ -49,10 +50,12 @@ async def announce(
     await _tell(world, observed.owner, _new(observed, plan))
 
 
-async def announce_trouble(world: World, observed: ObservedCluster | ObservedGroup, plan: Plan) -> None:
+async def announce_trouble(
+    world: World, observed: ObservedCluster | ObservedGroup, plan: Plan, troubles: Sequence[MemberTrouble]
+) -> None:
     """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
     before = [text for one in observed.status.conditions for text in (one.reason, one.message)]
-    causes = with_cause(troubles_of(observed))
+    causes = with_cause(troubles)
     # A claim that ends while the plan waits is one that the plan gave up.
     news = [
         (one.trouble.reason, f"{one.member}: {one.trouble.message}")

@@ -12,12 +12,13 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
 from rocketmq_operator.clients.api import Json, Kube
 from rocketmq_operator.handlers.observe import InvalidSpecError, validated
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Plan
 from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim, report_claim
 from rocketmq_operator.plan.common.objects import ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, Claim, LookedUp, unknown_names
-from rocketmq_operator.plan.group.observed import ObservedCluster, ObservedGroup
+from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.report.observed import ObservedReport
 
 Observed = ObservedCluster | ObservedGroup | ObservedReport

@@ -14,7 +14,8 @@ from rocketmq_operator.api.names import CANARY_LABEL, CLUSTER_LABEL
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.common.actions import ApplyStatus
-from rocketmq_operator.plan.group.observed import ObservationError, ObservedGroup
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.write_gaps import CanarySeen, canary_seen, measured_steps, unmeasured
 
 ASK_S_MAX: Final = 1.0

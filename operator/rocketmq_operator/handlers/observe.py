@@ -39,23 +39,21 @@ from rocketmq_operator.clients.api import (
     UnavailableError,
 )
 from rocketmq_operator.handlers.claims import Claims
-from rocketmq_operator.plan.cluster.children import BROKER, CONTROLLER, NAME_SERVER
+from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
 from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, controllers_seen, leading
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.objects import Owner
+from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.common.report_servers import servers_seen
 from rocketmq_operator.plan.group.observed import (
     FailoverSeen,
     GroupSeen,
-    ObservationError,
-    ObservedCluster,
     ObservedGroup,
-    by_key,
-    cluster_ip,
     failover_seen,
     group_seen,
-    pod_seen,
 )
-from rocketmq_operator.plan.report.observed import servers_seen
+from rocketmq_operator.plan.pods.observed import pod_seen
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -31,7 +31,9 @@ from rocketmq_operator.handlers.observe import (
 )
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.group.observed import ObservationError, cluster_ip, group_seen
+from rocketmq_operator.plan.common.objects import cluster_ip
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import group_seen
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
 from rocketmq_operator.plan.metadata.settings import MetadataSpec
 

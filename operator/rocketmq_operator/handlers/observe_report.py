@@ -10,8 +10,9 @@ from rocketmq_operator.api.names import COMPONENT_LABEL, REPORT_KIND, REPORT_LAB
 from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 from rocketmq_operator.handlers.observe import World, owner_of, staying, validated
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.group.observed import by_key
-from rocketmq_operator.plan.report.observed import ObservedReport, runs_seen, servers_seen
+from rocketmq_operator.plan.common.objects import by_key
+from rocketmq_operator.plan.common.report_servers import servers_seen
+from rocketmq_operator.plan.report.observed import ObservedReport, runs_seen
 
 _CLAIM: Final = "PersistentVolumeClaim"
 

@@ -27,7 +27,7 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.clients.reflection import OURS
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
-from rocketmq_operator.plan.group.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import pod_seen
 
 WATCH_SERVER_TIMEOUT_S: Final = 60
 WATCH_CLIENT_TIMEOUT_S: Final = 90

@@ -14,16 +14,12 @@ from rocketmq_operator.api.names import CLUSTER_KIND, CONSUMER_GROUP_KIND, GROUP
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.causes import cluster_with_causes, group_with_causes
 from rocketmq_operator.handlers.measuring import steps_of_measuring
-from rocketmq_operator.handlers.observe import (
-    InvalidSpecError,
-    World,
-    observe_cluster,
-    observe_group,
-)
+from rocketmq_operator.handlers.observe import InvalidSpecError, World, observe_cluster, observe_group
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
+from rocketmq_operator.plan.cluster.status import cluster_status
 from rocketmq_operator.plan.cluster.steps import cluster_plan
 from rocketmq_operator.plan.common.actions import Plan
-from rocketmq_operator.plan.group.status import cluster_status, group_status
+from rocketmq_operator.plan.group.status import group_status
 from rocketmq_operator.plan.group.steps import group_plan
 from rocketmq_operator.plan.metadata.status import metadata_status
 from rocketmq_operator.plan.metadata.steps import metadata_plan

@@ -41,7 +41,10 @@ from rocketmq_operator.handlers.observe import (
 from rocketmq_operator.handlers.observe_metadata import observe_metadata
 from rocketmq_operator.handlers.observe_report import observe_report
 from rocketmq_operator.handlers.quiet import nothing_to_do
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.status import cluster_status
 from rocketmq_operator.plan.cluster.steps import cluster_plan
+from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common.actions import (
     Apply,
     ApplyStatus,
@@ -58,9 +61,10 @@ from rocketmq_operator.plan.common.actions import (
 )
 from rocketmq_operator.plan.common.objects import by_key_added, key_of
 from rocketmq_operator.plan.common.rewritten import first_difference
-from rocketmq_operator.plan.group.observed import ObservedCluster, ObservedGroup
-from rocketmq_operator.plan.group.status import cluster_status, group_status
+from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.group.status import group_status
 from rocketmq_operator.plan.group.steps import group_plan
+from rocketmq_operator.plan.group.trouble import group_troubles
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 from rocketmq_operator.plan.metadata.status import metadata_status
 from rocketmq_operator.plan.metadata.steps import metadata_plan
@@ -209,7 +213,7 @@ async def _cluster_pass(shell: Shell, namespace: str, name: str) -> float | None
     observed, plan = worked_off
     await announce(shell.world, observed, plan)
     observed = await cluster_with_causes(shell.world, observed)
-    await announce_trouble(shell.world, observed, plan)
+    await announce_trouble(shell.world, observed, plan, cluster_troubles(observed))
     status = cluster_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     return _next_pass(plan)
@@ -231,7 +235,7 @@ async def _group_pass(shell: Shell, namespace: str, name: str) -> float | None:
     observed, plan = worked_off
     await announce(shell.world, observed, plan)
     observed = await group_with_causes(shell.world, observed)
-    await announce_trouble(shell.world, observed, plan)
+    await announce_trouble(shell.world, observed, plan, group_troubles(observed))
     status = group_status(observed, plan).model_dump(mode="json", by_alias=True, exclude_none=True)
     await _write_status(shell, observed, status)
     # Why after all else: it may take as long as a canary is silent.

@@ -31,15 +31,11 @@ from typing import Final
 
 from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.common.objects import by_key_added, controller_of
-from rocketmq_operator.plan.group.observed import (
-    FailoverSeen,
-    GroupSeen,
-    ObservationError,
-    ObservedGroup,
-    PodSeen,
-)
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import FailoverSeen, GroupSeen, ObservedGroup
 from rocketmq_operator.plan.group.steps import moves
 from rocketmq_operator.plan.group.takeover import decided_by, server_of, slice_is_current
+from rocketmq_operator.plan.pods.observed import PodSeen
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0

@@ -11,7 +11,9 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.observe import observe_group
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.group.observed import ObservationError, ObservedGroup, PodSeen, pod_seen
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
 from testkit.kube_memory import MemoryKube
 from testkit.operator_world import OperatorWorld
 

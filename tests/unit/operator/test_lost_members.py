@@ -8,8 +8,8 @@ import pytest
 from rocketmq_operator.api.common import LostMembers
 from rocketmq_operator.plan.common.actions import NOTHING, Delete
 from rocketmq_operator.plan.common.objects import ObjectKey
-from rocketmq_operator.plan.group.observed import PodSeen, pod_seen
 from rocketmq_operator.plan.pods.lost_members import free_lost
+from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
 from testkit.operator_world import OperatorWorld
 
 Json = dict[str, Any]

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plan.common.actions import Apply, child_steps
-from rocketmq_operator.plan.common.objects import Owner, child, covers, quantity
-from rocketmq_operator.plan.group.observed import by_key
+from rocketmq_operator.plan.common.objects import Owner, by_key, child, covers, quantity
 
 OWNER = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", "orders", "shop", "uid-1")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.group.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import pod_seen
 from rocketmq_operator.plan.pods.trouble import PodTrouble
 
 Json = dict[str, Any]

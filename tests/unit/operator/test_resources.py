@@ -10,7 +10,7 @@ from rocketmq_operator.api.cluster import Controllers, RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.report.executors import threads
 from testkit.crd_cases import GROUP_SPEC, REPORT_SPEC
 from testkit.operator_world import GROUP, OperatorWorld
@@ -61,15 +61,15 @@ def test_the_definitions_fill_in_the_same_keys() -> None:
 
 
 def test_a_pod_has_no_limit_of_cpus_unless_it_is_asked_for() -> None:
-    plain = pods.resources(Resources(cpu="1", memory="2Gi"))
+    plain = parts.resources(Resources(cpu="1", memory="2Gi"))
     assert plain == {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
-    limited = pods.resources(Resources(cpu="500m", memory="2Gi", cpu_limit="2"))
+    limited = parts.resources(Resources(cpu="500m", memory="2Gi", cpu_limit="2"))
     assert limited == {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "2Gi", "cpu": "2"}}
 
 
 def test_a_request_is_never_above_the_limit() -> None:
-    assert pods.resources(_group({"cpuLimit": "500m"}))["requests"]["cpu"] == "500m"
-    assert pods.resources(_group({"cpuLimit": 2}))["requests"]["cpu"] == "1"
+    assert parts.resources(_group({"cpuLimit": "500m"}))["requests"]["cpu"] == "500m"
+    assert parts.resources(_group({"cpuLimit": 2}))["requests"]["cpu"] == "1"
 
 
 async def test_a_limit_of_a_broker_is_on_every_container_of_its_pod() -> None:

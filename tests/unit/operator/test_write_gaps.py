@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.group.observed import FailoverSeen, ObservationError
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import FailoverSeen
 from rocketmq_operator.plan.group.write_gaps import (
     MARGIN,
     SETTLE_MAX,

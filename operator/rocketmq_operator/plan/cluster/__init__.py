@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The plan of a RocketMQCluster: its controllers, name servers and proxies."""

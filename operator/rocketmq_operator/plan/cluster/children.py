@@ -15,30 +15,20 @@ and one that comes back must come with an empty store, because nobody takes it w
 """
 
 import base64
-import hashlib
 from collections.abc import Mapping
 from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.api.common import Placement, Resources
-from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
-from rocketmq_operator.plan.common.objects import (
-    Json,
-    Owner,
-    belonging_labels,
-    child,
-    quantity,
-    selector_labels,
-)
+from rocketmq_operator.api.common import Placement
+from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
+from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.common.parts import digest, template
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
 NAME_SERVER: Final = "nameserver"
 """Component of the name servers' objects."""
-BROKER: Final = "broker"
-"""Component of what belongs to the brokers of groups."""
 _CONTROLLER_PORTS: Final = {
     "remoting": names.CONTROLLER_PORT,
     "raft": names.CONTROLLER_RAFT_PORT,
@@ -58,23 +48,6 @@ until case ";$(cat {names.CONFIG_PATH}/peers)" in *";$id-"*) ;; *) false ;; esac
 printf '\\ncontrollerDLegerSelfId=%s\\ncontrollerDLegerPeers=%s\\nhttpToken=%s\\n' \\
   "$id" "$(cat {names.CONFIG_PATH}/peers)" "$(cat {names.TOKEN_PATH}/{names.TOKEN_KEY})" >>"$own"
 exec controller-core serve -c "$own"
-"""
-JAVA_RUN: Final = """# The public start scripts do not pass signals on, and process 1 ignores those that it has no handler for.
-stop() {
-  for process in /proc/[0-9]*; do
-    if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -TERM "${process#/proc/}"; fi
-  done
-}
-trap stop TERM INT
-sh "$ROCKETMQ_HOME/bin/$program" "$@" &
-# `wait` ends at a signal too; `code` is how the process ended.
-code=0
-wait $! || code=$?
-while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
-"""
-"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's own.
-
-The script ends with `exit "$code"`: the kubelet tells by it whether the process crashed.
 """
 _NAME_SERVER_START: Final = f"""#!/bin/sh
 set -eu
@@ -96,25 +69,8 @@ def cluster_children(owner: Owner, spec: RocketMQClusterSpec, token: str, peers:
     return (*_of_controllers(owner, token, peers), *_name_servers(owner, spec))
 
 
-def java_options(wanted: Resources) -> str:
-    """Return the JVM's options: half of the memory for the heap, a quarter for direct buffers.
-
-    They come last in the public start scripts and so win over their fixed eight gigabytes.
-    """
-    mebibytes = int((quantity(wanted.memory) or 0) / 2**20)
-    return (
-        f"-Xms{mebibytes // 2}m -Xmx{mebibytes // 2}m -XX:MaxDirectMemorySize={mebibytes // 4}m "
-        f"-Duser.home={names.SCRATCH_PATH}"
-    )
-
-
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-def digest(*texts: str) -> str:
-    """Return a short digest by which pods see that their configuration changed."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def peer_list(owner: Owner, count: int) -> str:
@@ -170,9 +126,9 @@ def _beside_pods(
     selector = selector_labels(component, owner.name)
     labels = selector | belonging_labels(owner.name)
     return (
-        pods.headless_service(owner, name, labels, selector, ports),
+        parts.headless_service(owner, name, labels, selector, ports),
         *_pod_services(owner, name, count, labels, ports),
-        pods.budget(owner, name, labels, selector),
+        parts.budget(owner, name, labels, selector),
         child(owner, "ConfigMap", name, labels=labels, data=dict(files)),
     )
 
@@ -190,7 +146,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     selector = selector_labels(CONTROLLER, owner.name)
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
-    pod["hostAliases"] = pods.host_aliases(hosts)
+    pod["hostAliases"] = parts.host_aliases(hosts)
     template_ = template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
     return child(
         owner,
@@ -207,7 +163,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
             "selector": {"matchLabels": selector},
             "template": template_,
             "volumeClaimTemplates": [
-                pods.claim_template(
+                parts.claim_template(
                     spec.controllers.storage.size,
                     spec.controllers.storage.storage_class_name,
                     belonging_labels(owner.name),
@@ -222,38 +178,38 @@ def _pod_services(
 ) -> tuple[Json, ...]:
     """Return a Service for each pod of a set, by which the others reach it without DNS."""
     return tuple(
-        pods.pod_service(owner, names.member(set_name, ordinal), labels, ports) for ordinal in range(count)
+        parts.pod_service(owner, names.member(set_name, ordinal), labels, ports) for ordinal in range(count)
     )
 
 
 def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector: dict[str, str]) -> Json:
     http = names.CONTROLLER_HTTP_PORT
-    container = pods.container(
+    container = parts.container(
         "controller",
         spec.images.controller,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CONTROLLER_PORTS,
-        env=pods.pod_name_environment(),
-        resources=pods.resources(spec.controllers.resources),
-        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1),
-        livenessProbe=pods.http_probe("/livez", http, period_s=5),
-        readinessProbe=pods.http_probe("/readyz", http),
+        env=parts.pod_name_environment(),
+        resources=parts.resources(spec.controllers.resources),
+        startupProbe=parts.http_probe("/livez", http, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
+        livenessProbe=parts.http_probe("/livez", http, period_s=5),
+        readinessProbe=parts.http_probe("/readyz", http),
         volumeMounts=[
-            *pods.mounts(data=True),
+            *parts.mounts(data=True),
             {"name": "token", "mountPath": names.TOKEN_PATH, "readOnly": True},
         ],
     )
     pod: Json = {
         "automountServiceAccountToken": False,
-        "securityContext": pods.pod_security(pods.OUR_USER),
+        "securityContext": parts.pod_security(parts.OUR_USER),
         "terminationGracePeriodSeconds": 30,
         "containers": [container],
         "volumes": [
-            *pods.volumes(name),
+            *parts.volumes(name),
             {"name": "token", "secret": {"secretName": secret, "defaultMode": 0o440}},
         ],
     }
-    return pods.placed(pod, Placement(), selector)
+    return parts.placed(pod, Placement(), selector)
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
@@ -262,26 +218,26 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
     labels = selector | belonging_labels(owner.name)
     ports = {"remoting": names.NAME_SERVER_PORT}
     conf = f"listenPort={names.NAME_SERVER_PORT}\n"
-    container = pods.container(
+    container = parts.container(
         "nameserver",
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         ports,
         env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.name_servers.resources)}],
-        resources=pods.resources(spec.name_servers.resources),
-        startupProbe=pods.tcp_probe(
-            names.NAME_SERVER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1
+        resources=parts.resources(spec.name_servers.resources),
+        startupProbe=parts.tcp_probe(
+            names.NAME_SERVER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1
         ),
-        livenessProbe=pods.tcp_probe(names.NAME_SERVER_PORT, period_s=10),
-        readinessProbe=pods.tcp_probe(names.NAME_SERVER_PORT),
-        volumeMounts=pods.mounts(data=False),
+        livenessProbe=parts.tcp_probe(names.NAME_SERVER_PORT, period_s=10),
+        readinessProbe=parts.tcp_probe(names.NAME_SERVER_PORT),
+        volumeMounts=parts.mounts(data=False),
     )
     pod: Json = {
         "automountServiceAccountToken": False,
-        "securityContext": pods.pod_security(pods.ROCKETMQ_USER),
+        "securityContext": parts.pod_security(parts.ROCKETMQ_USER),
         "terminationGracePeriodSeconds": 30,
         "containers": [container],
-        "volumes": pods.volumes(name),
+        "volumes": parts.volumes(name),
     }
     stateful_set = child(
         owner,
@@ -294,7 +250,7 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": selector},
             "template": template(
-                labels, digest(conf, _NAME_SERVER_START), pods.placed(pod, Placement(), selector)
+                labels, digest(conf, _NAME_SERVER_START), parts.placed(pod, Placement(), selector)
             ),
         },
     )
@@ -303,8 +259,3 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
         *_beside_pods(owner, NAME_SERVER, name, spec.name_servers.replicas, ports, files),
         stateful_set,
     )
-
-
-def template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
-    """Return a pod template that changes with the configuration."""
-    return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}

@@ -32,10 +32,10 @@ from typing import Final
 
 from rocketmq_operator.plan.cluster.children import peer
 from rocketmq_operator.plan.cluster.controllers_observed import ControllerSeen, ControllersSeen, Role
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import NOTHING, ChangeMembers, Plan, Wait
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
-from rocketmq_operator.plan.group.observed import ObservedCluster
 
 LAG_MAX_ENTRIES: Final = 1_000
 """How far behind a learner may be when it is promoted; the controllers themselves hold the same bound."""

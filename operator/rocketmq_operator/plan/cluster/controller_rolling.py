@@ -14,11 +14,11 @@ and its volume stays. In the fourth line one of an older revision that votes nee
 from typing import Final
 
 from rocketmq_operator.plan.cluster.controllers_observed import Role
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Wait
 from rocketmq_operator.plan.common.objects import ObjectKey
-from rocketmq_operator.plan.group.observed import OVERDUE, ObservedCluster, PodSeen
-from rocketmq_operator.plan.group.rolling import of_older_revision
+from rocketmq_operator.plan.pods.observed import OVERDUE, PodSeen, of_older_revision
 
 _WHY: Final = "older revision"
 

@@ -10,9 +10,9 @@ from rocketmq_operator.api.cluster import ControllerStatus
 from rocketmq_operator.api.conditions import Finding, found
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
 from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, Role
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import Plan
-from rocketmq_operator.plan.group.observed import ObservedCluster
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import because
 

@@ -13,7 +13,6 @@ for routes. Never here: TLS with certificates of one's own; a proxy takes plain 
 Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java, AbstractSystemMessageSyncer.java.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,16 +20,21 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Placement
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.cluster.children import BROKER, JAVA_RUN, digest, java_options, template
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
-from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
+from rocketmq_operator.plan.common.objects import (
+    BROKER,
+    Json,
+    Owner,
+    belonging_labels,
+    child,
+    selector_labels,
+)
+from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 
 PROXY: Final = "proxy"
 """Component of the proxies' objects."""
-CONF_FILE: Final = "rmq-proxy.json"
-LOCAL_PORTS: Final = {"grpc": names.PROXY_GRPC_PORT}
-"""Of a proxy in a broker: for remoting there is the broker."""
 _CLUSTER_PORTS: Final = LOCAL_PORTS | {"remoting": names.PROXY_REMOTING_PORT}
 _START: Final = f"""#!/bin/sh
 set -eu
@@ -38,42 +42,6 @@ program=mqproxy
 set -- -pc {names.CONFIG_PATH}/{CONF_FILE}
 {JAVA_RUN}exit "$code"
 """
-
-_TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
-    ProxyMode.CLUSTER: {
-        # Why the host: the exporter would listen at one address of the pod's.
-        "metricsExporterType": "PROM",
-        "metricsPromExporterHost": "0.0.0.0",  # noqa: S104 - inside the pod
-        "metricsPromExporterPort": str(names.PROXY_METRICS_PORT),
-        # A client that came through a load balancer or a forwarded port goes on by the port that it knows.
-        "useEndpointPortFromRequest": "true",
-    },
-    ProxyMode.LOCAL: {
-        # The process ends when its proxy too has let its clients go, and the broker's handover comes before that, all in a pod's grace
-        # period. RocketMQ's default is 30.
-        "grpcShutdownTimeSeconds": "5",
-    },
-}
-"""What `proxy.config` may change."""
-
-
-def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
-    """Return rmq-proxy.json of all proxies of a cluster; keys in order of their names.
-
-    Values are texts: RocketMQ's reader makes of them what the field is.
-    """
-    owned = {
-        "grpcServerPort": str(names.PROXY_GRPC_PORT),
-        "namesrvAddr": names.name_server_addresses(cluster, namespace, spec.name_servers.replicas),
-        "proxyMode": str(spec.proxy.mode).lower(),
-        "remotingListenPort": str(names.PROXY_REMOTING_PORT),
-        "rocketMQClusterName": cluster,
-    }
-    tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}
-    if spec.proxy.mode is ProxyMode.CLUSTER:
-        # What clients that speak remoting are told instead of brokers: by the Service another proxy answers when one has gone.
-        tuned["remotingAccessAddr"] = f"{names.proxies(cluster)}.{namespace}.svc"
-    return json.dumps(tuned | spec.proxy.config | owned, indent=2, sort_keys=True) + "\n"
 
 
 def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
@@ -84,13 +52,13 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             return ()
         case ProxyMode.LOCAL:
             selector = {COMPONENT_LABEL: BROKER} | belonging_labels(owner.name)
-            return (pods.client_service(owner, name, labels, selector, LOCAL_PORTS),)
+            return (parts.client_service(owner, name, labels, selector, LOCAL_PORTS),)
         case ProxyMode.CLUSTER:
             selector = selector_labels(PROXY, owner.name)
             files = {CONF_FILE: proxy_conf(owner.name, owner.namespace, spec), "start.sh": _START}
             return (
-                pods.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
-                pods.budget(owner, name, labels, selector),
+                parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
+                parts.budget(owner, name, labels, selector),
                 child(owner, "ConfigMap", name, labels=labels, data=files),
             )
 
@@ -111,7 +79,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     name, labels = names.proxies(owner.name), _labels(owner)
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
-    pod = pods.placed(_pod(spec, name, hosts), Placement(), selector)
+    pod = parts.placed(_pod(spec, name, hosts), Placement(), selector)
     return child(
         owner,
         "Deployment",
@@ -129,26 +97,26 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
 
 def _pod(spec: RocketMQClusterSpec, name: str, hosts: Mapping[str, str]) -> Json:
     port = names.PROXY_GRPC_PORT
-    container = pods.container(
+    container = parts.container(
         "proxy",
         spec.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start.sh"],
         _CLUSTER_PORTS | {"metrics": names.PROXY_METRICS_PORT},
         env=[{"name": "JAVA_OPT_EXT", "value": java_options(spec.proxy.resources)}],
-        resources=pods.resources(spec.proxy.resources),
-        startupProbe=pods.tcp_probe(port, failures_max=pods.STARTUP_FAILURES_MAX, period_s=1),
-        livenessProbe=pods.tcp_probe(port, period_s=10),
-        readinessProbe=pods.tcp_probe(port),
-        volumeMounts=pods.mounts(data=False),
+        resources=parts.resources(spec.proxy.resources),
+        startupProbe=parts.tcp_probe(port, failures_max=parts.STARTUP_FAILURES_MAX, period_s=1),
+        livenessProbe=parts.tcp_probe(port, period_s=10),
+        readinessProbe=parts.tcp_probe(port),
+        volumeMounts=parts.mounts(data=False),
     )
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.pod_security(pods.ROCKETMQ_USER),
-        "terminationGracePeriodSeconds": pods.GRACE_S,
-        "dnsConfig": pods.QUICK_DNS,
-        "hostAliases": pods.host_aliases(hosts),
+        "securityContext": parts.pod_security(parts.ROCKETMQ_USER),
+        "terminationGracePeriodSeconds": parts.GRACE_S,
+        "dnsConfig": parts.QUICK_DNS,
+        "hostAliases": parts.host_aliases(hosts),
         "containers": [container],
-        "volumes": pods.volumes(name),
+        "volumes": parts.volumes(name),
     }
 
 

@@ -5,26 +5,24 @@ replaced before anything that may have to wait (`controller_rolling.mend`). Who 
 (`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
 from rocketmq_operator.plan.cluster.controller_members import course, peers_listed, why_needed
 from rocketmq_operator.plan.cluster.controller_rolling import mend, roll
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Wait, child_steps, first_of
+from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, child_steps, first_of
 from rocketmq_operator.plan.common.claimed_names import cluster_claim
-from rocketmq_operator.plan.common.objects import Json, Live, ObjectKey, belongs_to, key_of
+from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, cluster_ip, key_of
 from rocketmq_operator.plan.common.ownership import taken
-from rocketmq_operator.plan.group.observed import ObservedCluster, cluster_ip
-from rocketmq_operator.plan.group.rolling import of_older_revision
+from rocketmq_operator.plan.common.parts import keeping_claims
+from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
-
-_CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
-PAUSED = Wait("Paused", "spec.paused is true: nothing is changed")
+from rocketmq_operator.plan.pods.observed import of_older_revision
 
 
 def cluster_plan(observed: ObservedCluster) -> Plan:
@@ -100,21 +98,6 @@ def _proxies(observed: ObservedCluster) -> Plan:
     return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
 
 
-def unknown_address(hosts: Mapping[str, str]) -> Wait | None:
-    """Say which Service is waited for, None if the address of every host is known.
-
-    Args:
-        hosts: address by DNS name of a pod; empty where it is not known.
-    """
-    unknown = [names.pod_of(host) for host, address in hosts.items() if not address]
-    return no_address(unknown[0]) if unknown else None
-
-
-def no_address(service: str) -> Wait:
-    """Say that a Service is waited for."""
-    return Wait("NoAddress", f"Service {service} has no ClusterIP yet")
-
-
 def _known(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
     """Return ClusterIP by DNS name of a pod; empty where there is none yet."""
     services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
@@ -132,25 +115,3 @@ def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> Plan:
             why = "no proxy needs it" if is_proxys else "member is gone"
             gone.append(Delete(key, live["metadata"].get("uid", ""), why))
     return Plan(tuple(gone))
-
-
-def keeping_claims(body: Json, live: Live | None) -> Json:
-    """Return a StatefulSet with the claims that it was made with, which Kubernetes does not let change.
-
-    Volumes grow by their own claims; only claims of later members follow the first template.
-    """
-    if live is None or "volumeClaimTemplates" not in body.get("spec", {}):
-        return body
-    templates = [
-        {
-            "metadata": _picked(claim["metadata"], "name", "labels"),
-            "spec": _picked(claim["spec"], *_CLAIM_KEYS),
-        }
-        for claim in live["spec"]["volumeClaimTemplates"]
-    ]
-    return body | {"spec": body["spec"] | {"volumeClaimTemplates": templates}}
-
-
-def _picked(value: Live, *keys: str) -> Json:
-    """Return these keys only, without what the API server added."""
-    return {key: value[key] for key in keys if key in value}

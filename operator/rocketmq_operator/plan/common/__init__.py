@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""What all plans share: steps, Kubernetes objects, names, and parts of children."""

@@ -5,7 +5,7 @@ API server added is theirs. So a second look after a crash finds the same as the
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,8 @@ Json = dict[str, Any]
 Live = Mapping[str, Any]
 MANAGED_BY: Final = "rocketmq-ha-operator"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+BROKER: Final = "broker"
+"""Component of what belongs to the brokers of groups."""
 INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 IDENTITY_LABELS: Final = (INSTANCE_LABEL, CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL)
 """Labels that tell of which resource a child is."""
@@ -201,3 +203,13 @@ def _equal_quantities(live: object, wanted: object) -> bool:
 def by_key_added(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
     """Return the children with what was written in the place of what was there."""
     return dict(children) | {key_of(body): body for body in written}
+
+
+def cluster_ip(service: Live) -> str:
+    """Return a Service's ClusterIP, empty while it has none."""
+    return str(service["spec"].get("clusterIP", ""))
+
+
+def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:
+    """Return objects by kind and name."""
+    return {key_of(value): value for value in values}

@@ -6,13 +6,15 @@ emptyDir. Probes ask a port; none starts a program, because a program that hangs
 Source: Kubernetes "Pod Security Standards", restricted.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
 from rocketmq_operator.api.common import Placement, Resources, Spread
+from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
 from rocketmq_operator.plan.common.names import CONFIG_PATH, DATA_VOLUME, SCRATCH_PATH, STORE_PATH
-from rocketmq_operator.plan.common.objects import Json, Owner, child, quantity
+from rocketmq_operator.plan.common.objects import Json, Live, Owner, child, quantity
 
 ROCKETMQ_USER: Final = 3000
 """User and group of the public RocketMQ images."""
@@ -25,6 +27,7 @@ QUICK_DNS: Final[Json] = {
 }
 """For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections, heartbeats too. With DNS out
 of reach that takes 20 s by the resolver's defaults. What a broker always needs it finds among its `host_aliases`."""
+_CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 
 
 def pod_security(user: int) -> Json:
@@ -220,3 +223,35 @@ def service_ports(ports: Mapping[str, int]) -> list[Json]:
         {"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
         for name, number in ports.items()
     ]
+
+
+def digest(*texts: str) -> str:
+    """Return a short digest by which pods see that their configuration changed."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
+    """Return a pod template that changes with the configuration."""
+    return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}
+
+
+def keeping_claims(body: Json, live: Live | None) -> Json:
+    """Return a StatefulSet with the claims that it was made with, which Kubernetes does not let change.
+
+    Volumes grow by their own claims; only claims of later members follow the first template.
+    """
+    if live is None or "volumeClaimTemplates" not in body.get("spec", {}):
+        return body
+    templates = [
+        {
+            "metadata": _picked(claim["metadata"], "name", "labels"),
+            "spec": _picked(claim["spec"], *_CLAIM_KEYS),
+        }
+        for claim in live["spec"]["volumeClaimTemplates"]
+    ]
+    return body | {"spec": body["spec"] | {"volumeClaimTemplates": templates}}
+
+
+def _picked(value: Live, *keys: str) -> Json:
+    """Return these keys only, without what the API server added."""
+    return {key: value[key] for key in keys if key in value}

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The plan of a BrokerGroup: its members, who is master, and the record of its failovers."""

@@ -20,11 +20,18 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import DeletionPolicy
 from rocketmq_operator.api.proxy import ProxyMode
-from rocketmq_operator.plan.cluster.children import BROKER, JAVA_RUN, digest, java_options, template
-from rocketmq_operator.plan.cluster.proxies import CONF_FILE, LOCAL_PORTS, proxy_conf
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
-from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
+from rocketmq_operator.plan.common import names, parts
+from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
+from rocketmq_operator.plan.common.objects import (
+    BROKER,
+    Json,
+    Owner,
+    belonging_labels,
+    child,
+    selector_labels,
+)
+from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
     companion,
@@ -180,8 +187,8 @@ def member_service(
     """Return the Service whose ClusterIP is a member's address for as long as the group lives."""
     labels = _labels(owner, spec, "log-replica" if _is_log(owner, name) else BROKER)
     if _is_log(owner, name):
-        return pods.pod_service(owner, name, labels, _REPLICA_PORTS)
-    ports = pods.service_ports(broker_ports(cluster))
+        return parts.pod_service(owner, name, labels, _REPLICA_PORTS)
+    ports = parts.service_ports(broker_ports(cluster))
     return child(owner, "Service", name, labels=labels, spec={"ports": ports})
 
 
@@ -209,9 +216,9 @@ def fixed_children(
         **_proxy_file(owner, spec, cluster),
     }
     return (
-        pods.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
+        parts.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
-        pods.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        parts.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),
     )
 
@@ -240,20 +247,20 @@ def broker_set(
         replicas: how many.
         hosts: ClusterIP by DNS name, of `hosts_needed`.
     """
-    container = pods.container(
+    container = parts.container(
         "broker",
         cluster.rocketmq_image,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-broker.sh"],
         broker_ports(cluster) | {"ha": names.BROKER_HA_PORT, "metrics": names.BROKER_METRICS_PORT},
         env=[
-            *pods.pod_name_environment(),
+            *parts.pod_name_environment(),
             {"name": "JAVA_OPT_EXT", "value": f"{java_options(spec.resources)} {_CONNECT_OPTION}"},
         ],
-        resources=pods.resources(spec.resources),
-        startupProbe=pods.tcp_probe(names.BROKER_PORT, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
-        livenessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
-        readinessProbe=pods.tcp_probe(names.BROKER_PORT, period_s=1),
-        volumeMounts=pods.mounts(data=True),
+        resources=parts.resources(spec.resources),
+        startupProbe=parts.tcp_probe(names.BROKER_PORT, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=parts.tcp_probe(names.BROKER_PORT, period_s=10, failures_max=6),
+        readinessProbe=parts.tcp_probe(names.BROKER_PORT, period_s=1),
+        volumeMounts=parts.mounts(data=True),
         **leave_before_stop(spec),
     )
     configuration = digest(
@@ -263,7 +270,7 @@ def broker_set(
         _seed_conf(owner, spec),
         *_proxy_file(owner, spec, cluster).values(),
     )
-    pod = _pod(owner, container, pods.ROCKETMQ_USER, hosts) | {
+    pod = _pod(owner, container, parts.ROCKETMQ_USER, hosts) | {
         "initContainers": [companion(cluster, spec.resources), seed(cluster, spec.resources)]
     }
     return _stateful_set(owner, spec, owner.name, BROKER, replicas, (pod, configuration))
@@ -282,33 +289,33 @@ def log_replica_set(
 ) -> Json:
     """Return the log replicas' StatefulSet; arguments as of `broker_set`."""
     http = names.REPLICA_HTTP_PORT
-    container = pods.container(
+    container = parts.container(
         "log-replica",
         cluster.images.replica,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-replica.sh"],
         _REPLICA_PORTS | {"ha": names.REPLICA_HA_PORT},
-        env=pods.pod_name_environment(),
-        resources=pods.resources(spec.log_resources),
-        startupProbe=pods.http_probe("/livez", http, failures_max=pods.STARTUP_FAILURES_MAX, period_s=5),
-        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
-        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
-        volumeMounts=pods.mounts(data=True),
+        env=parts.pod_name_environment(),
+        resources=parts.resources(spec.log_resources),
+        startupProbe=parts.http_probe("/livez", http, failures_max=parts.STARTUP_FAILURES_MAX, period_s=5),
+        livenessProbe=parts.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=parts.http_probe("/readyz", http, period_s=1),
+        volumeMounts=parts.mounts(data=True),
     )
     configuration = digest(replica_conf(owner, spec), _REPLICA_START)
     name = names.log_set(owner.name)
-    pod = _pod(owner, container, pods.OUR_USER, hosts)
+    pod = _pod(owner, container, parts.OUR_USER, hosts)
     return _stateful_set(owner, spec, name, "log-replica", replicas, (pod, configuration))
 
 
 def _pod(owner: Owner, container: Json, user: int, hosts: Mapping[str, str]) -> Json:
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.pod_security(user),
-        "terminationGracePeriodSeconds": pods.GRACE_S,
-        "dnsConfig": pods.QUICK_DNS,
-        "hostAliases": pods.host_aliases(hosts),
+        "securityContext": parts.pod_security(user),
+        "terminationGracePeriodSeconds": parts.GRACE_S,
+        "dnsConfig": parts.QUICK_DNS,
+        "hostAliases": parts.host_aliases(hosts),
         "containers": [container],
-        "volumes": pods.volumes(owner.name),
+        "volumes": parts.volumes(owner.name),
     }
 
 
@@ -337,9 +344,9 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
-            "template": template(labels, configuration, pods.placed(pod, spec.placement, apart_from)),
+            "template": template(labels, configuration, parts.placed(pod, spec.placement, apart_from)),
             "volumeClaimTemplates": [
-                pods.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
+                parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
             ],
         },
     )

@@ -12,8 +12,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 
 CONTAINER: Final = "companion"
@@ -72,17 +71,17 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
 def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
     """Return the companion's container, beside a broker with these resources."""
     http = names.COMPANION_HTTP_PORT
-    return pods.container(
+    return parts.container(
         CONTAINER,
         cluster.images.replica,
         ["ha-sidecar", "companion", "-c", f"{names.CONFIG_PATH}/companion.conf"],
         {"companion": http, names.HOLD: names.BROKER_HOLD_PORT},
         restartPolicy="Always",
-        resources=pods.resources(RESOURCES, broker),
-        startupProbe=pods.http_probe("/livez", http, failures_max=60, period_s=1),
-        livenessProbe=pods.http_probe("/livez", http, period_s=10, failures_max=6),
-        readinessProbe=pods.http_probe("/readyz", http, period_s=1),
-        volumeMounts=pods.mounts(data=False),
+        resources=parts.resources(RESOURCES, broker),
+        startupProbe=parts.http_probe("/livez", http, failures_max=60, period_s=1),
+        livenessProbe=parts.http_probe("/livez", http, period_s=10, failures_max=6),
+        readinessProbe=parts.http_probe("/readyz", http, period_s=1),
+        volumeMounts=parts.mounts(data=False),
     )
 
 

@@ -4,59 +4,21 @@ Reading JSON happens here, once. What a controller or the API server left out is
 not of the expected shape raises `ObservationError`, which is the peer's fault and not ours.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
-from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
-from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen
-from rocketmq_operator.plan.common.names import HOLD
-from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKey, Owner, key_of
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKey, Owner, cluster_ip
+from rocketmq_operator.plan.common.observation import ObservationError, time_of_ns
 from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
+from rocketmq_operator.plan.common.report_servers import ServerSeen
 from rocketmq_operator.plan.pods.events import EventSeen
-from rocketmq_operator.plan.pods.trouble import PodTrouble, main_answers, main_runs, trouble_of
-from rocketmq_operator.plan.report.observed import ServerSeen
-
-OVERDUE: Final = timedelta(seconds=30)
-"""A node that answers says within this after a pod's grace period that the pod has ended."""
-
-
-class ObservationError(ValueError):
-    """What a peer said has not the shape that it must have."""
-
+from rocketmq_operator.plan.pods.observed import PodSeen
 
 Lacking = Mapping[str, tuple[str, ...]]
 """Names by file."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSeen:
-    """One pod.
-
-    Attributes:
-        gone_by: when it should have ended, if it is to go; None otherwise.
-        stranded_since: since when no node can take it for its volume's sake; None where that is not so.
-        hold_port: where who dials it can wait for its end; None where its companion has no such port, as an older one's.
-        runs: whether the process of its main container may run; False only where its status excludes it.
-        answers: whether its main container passes its own readiness probe, whatever its companion says.
-        trouble: why it does not become ready; None where it is ready or no cause is known.
-    """
-
-    name: str
-    uid: str
-    ip: str
-    ready: bool
-    deleting: bool
-    revision: str
-    gone_by: datetime | None = None
-    stranded_since: datetime | None = None
-    hold_port: int | None = None
-    runs: bool = True
-    answers: bool = False
-    trouble: PodTrouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,37 +82,6 @@ class FailoverSeen:
     def proposed(self) -> datetime:
         """When the election was proposed."""
         return self.times["proposed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedCluster:
-    """A RocketMQCluster and all that belongs to it.
-
-    Attributes:
-        pods: of its controllers, by name.
-        name_server_pods: of its name servers, by name.
-        claims: its controllers' PersistentVolumeClaims, by name.
-        brokers_ready: ready brokers of all its groups.
-        looked_up: what has names that its children will have.
-        proxy_pods: of its proxies, by name; asked for only where some are not ready.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
-    """
-
-    now: datetime
-    owner: Owner
-    generation: int
-    spec: RocketMQClusterSpec
-    status: RocketMQClusterStatus
-    children: Children
-    token: str
-    controllers: ControllersSeen | None
-    pods: Mapping[str, PodSeen]
-    claims: Mapping[str, Live]
-    brokers_ready: int
-    name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
-    looked_up: LookedUp = NOTHING_ASKED
-    proxy_pods: Mapping[str, PodSeen] = field(default_factory=dict)
-    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,65 +154,6 @@ class ObservedGroup:
         return self.member_at(self.group.master_address)
 
 
-def cluster_ip(service: Live) -> str:
-    """Return a Service's ClusterIP, empty while it has none."""
-    return str(service["spec"].get("clusterIP", ""))
-
-
-def by_key(values: Iterable[Live]) -> dict[ObjectKey, Live]:
-    """Return objects by kind and name."""
-    return {key_of(value): value for value in values}
-
-
-def pod_seen(pod: Live) -> PodSeen:
-    """Read a pod of the API server."""
-    metadata, status = pod["metadata"], pod.get("status", {})
-    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
-    return PodSeen(
-        name=metadata["name"],
-        uid=metadata.get("uid", ""),
-        ip=status.get("podIP", ""),
-        ready=conditions.get("Ready") == "True",
-        deleting="deletionTimestamp" in metadata,
-        revision=metadata.get("labels", {}).get("controller-revision-hash", ""),
-        gone_by=_moment(metadata.get("deletionTimestamp")),
-        stranded_since=_stranded_since(status.get("conditions", [])),
-        hold_port=_hold_port(pod.get("spec", {})),
-        runs=main_runs(pod),
-        answers=main_answers(pod),
-        trouble=trouble_of(pod),
-    )
-
-
-def _hold_port(spec: Json) -> int | None:
-    ports = (port for one in spec.get("initContainers", []) for port in one.get("ports", []))
-    return next((port["containerPort"] for port in ports if port.get("name") == HOLD), None)
-
-
-_VOLUME_ELSEWHERE: Final = (
-    "volume node affinity conflict",
-    "persistentvolume's node affinity",
-    "bound to non-existent pv",
-)
-"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. There is no field that says it."""
-_CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
-"""What it says of a pod whose claim was given up, until the pod is made anew."""
-
-
-def _stranded_since(conditions: Sequence[Json]) -> datetime | None:
-    """Return since when the scheduler finds no node that has the pod's volume, or no volume."""
-    for one in conditions:
-        if one["type"] == "PodScheduled" and one["status"] == "False":
-            words = str(one.get("message", "")).lower()
-            if any(text in words for text in _VOLUME_ELSEWHERE) or _CLAIM_GONE.search(words):
-                return _moment(one.get("lastTransitionTime"))
-    return None
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
 def lacking_seen(value: Json) -> Lacking | None:
     """Read what a companion's `GET /v1/status` says that its broker lacks; None while it has nothing to say."""
     try:
@@ -339,13 +211,11 @@ def failover_seen(value: Json) -> FailoverSeen:
             sync_state_set_before=tuple(value["sync_state_set_before"]),
             sync_state_set_after=tuple(value["sync_state_set_after"]),
             unclean=value["unclean"],
-            times={name: _utc(value[f"{name}_ns"]) for name in _TIMES if value[f"{name}_ns"] is not None},
+            times={
+                name: time_of_ns(value[f"{name}_ns"]) for name in _TIMES if value[f"{name}_ns"] is not None
+            },
             old_master_id=value["old_master_id"],
             new_master_id=value["new_master_id"],
         )
     except (KeyError, TypeError) as error:
         raise ObservationError(f"not a change of master of a controller: {error!r}") from error
-
-
-def _utc(nanoseconds: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1_000)

@@ -23,9 +23,10 @@ from typing import Final
 
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import NOTHING, Delete, Designate, Plan, Wait
-from rocketmq_operator.plan.common.objects import Live, ObjectKey
+from rocketmq_operator.plan.common.objects import ObjectKey
 from rocketmq_operator.plan.group.children import member_names
-from rocketmq_operator.plan.group.observed import ObservedGroup, PodSeen
+from rocketmq_operator.plan.group.observed import ObservedGroup
+from rocketmq_operator.plan.pods.observed import PodSeen, of_older_revision
 
 _WHY: Final = "older revision"
 
@@ -115,16 +116,6 @@ def _outdated(observed: ObservedGroup) -> list[PodSeen]:
         pods = [pod for name, pod in sorted(observed.pods.items()) if names.is_member(name, set_name)]
         found += of_older_revision(observed.child("StatefulSet", set_name), pods)
     return found
-
-
-def of_older_revision(live: Live | None, pods: Iterable[PodSeen]) -> list[PodSeen]:
-    """Return which of a StatefulSet's pods are not of its newest revision; none while that is not known."""
-    status = live.get("status", {}) if live is not None else {}
-    revision = status.get("updateRevision", "")
-    # Why the generation: an older status may still name the former revision.
-    if live is None or status.get("observedGeneration") != live["metadata"].get("generation") or not revision:
-        return []
-    return [pod for pod in pods if pod.revision != revision]
 
 
 def _broken(observed: ObservedGroup, outdated: Iterable[PodSeen]) -> list[PodSeen]:

@@ -10,8 +10,7 @@ from typing import Final
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
 
 CONTAINER: Final = "seed"
@@ -48,12 +47,12 @@ if [ ! -e "$store/seed.json" ] && [ -n "$(ls "$store/commitlog" 2>/dev/null)" ];
 
 def seed(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
     """Return the seed's container, beside a broker with these resources."""
-    return pods.container(
+    return parts.container(
         CONTAINER,
         cluster.images.replica,
         ["/bin/sh", f"{names.CONFIG_PATH}/start-seed.sh"],
         {},
-        env=pods.pod_name_environment(),
-        resources=pods.resources(RESOURCES, broker),
-        volumeMounts=pods.mounts(data=True),
+        env=parts.pod_name_environment(),
+        resources=parts.resources(RESOURCES, broker),
+        volumeMounts=parts.mounts(data=True),
     )

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rocketmq_operator.api.broker_group import Durability
-from rocketmq_operator.plan.cluster.steps import PAUSED, keeping_claims, no_address, unknown_address
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import (
     NOTHING,
@@ -37,6 +36,8 @@ from rocketmq_operator.plan.common.actions import (
 from rocketmq_operator.plan.common.claimed_names import group_claim
 from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to, key_of, quantity
 from rocketmq_operator.plan.common.ownership import is_ours, taken
+from rocketmq_operator.plan.common.parts import keeping_claims
+from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
 from rocketmq_operator.plan.group import takeover
 from rocketmq_operator.plan.group.children import (
     REMOTING,

@@ -27,6 +27,7 @@ from typing import Final
 from rocketmq_operator.api.failover import FailoverStatus
 from rocketmq_operator.plan.common.actions import ApplyStatus
 from rocketmq_operator.plan.common.objects import Json
+from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.failovers import (
     failover_status,
     milliseconds,
@@ -34,7 +35,7 @@ from rocketmq_operator.plan.group.failovers import (
     status_step,
     taken_at,
 )
-from rocketmq_operator.plan.group.observed import FailoverSeen, ObservationError, ObservedGroup
+from rocketmq_operator.plan.group.observed import FailoverSeen, ObservedGroup
 
 MARGIN: Final = timedelta(seconds=1)
 """How far the canary's clock may be from the controllers'."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Which operator acts, among the pods of one release and among releases."""

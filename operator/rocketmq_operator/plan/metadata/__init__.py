@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The plan of a Topic or a ConsumerGroup."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The plan that turns a broker group without controllers into a BrokerGroup."""

@@ -12,7 +12,7 @@ from typing import Final
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.names import COMPONENT_LABEL
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.common.objects import MANAGED_BY, Json
 from rocketmq_operator.plan.migration.observed import Note, ObservedMigration, OldMember
 
@@ -80,14 +80,14 @@ def _pod(
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 1,
-            "securityContext": pods.pod_security(pods.ROCKETMQ_USER if claim else pods.OUR_USER),
+            "securityContext": parts.pod_security(parts.ROCKETMQ_USER if claim else parts.OUR_USER),
             "containers": [
-                pods.container(
+                parts.container(
                     CONTAINER,
                     cluster.images.replica,
                     ["/bin/sh", "-c", f"exec {shlex.join(words)} >{ANSWER_PATH}"],
                     {},
-                    resources=pods.resources(RESOURCES),
+                    resources=parts.resources(RESOURCES),
                     volumeMounts=mounts,
                 )
             ],

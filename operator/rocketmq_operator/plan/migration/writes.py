@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import MANAGED_BY, Json, Live, belonging_labels
 from rocketmq_operator.plan.migration.observed import (
     LOG_ANNOTATION,
@@ -189,7 +188,7 @@ def claim_writes(observed: ObservedMigration, member: OldMember) -> tuple[Write,
         return ()
     volume = member.volume
     labels = belonging_labels(observed.wish.spec.cluster, observed.wish.group)
-    template = pods.claim_template(
+    template = parts.claim_template(
         volume["spec"]["capacity"]["storage"], volume["spec"].get("storageClassName", ""), labels
     )
     body = {

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""Pods of any resource: what was observed of them, why they are not ready, and what to do with lost ones."""

@@ -27,7 +27,7 @@ from rocketmq_operator.api.common import LostMembers, LostPolicy
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Step, Wait
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
-from rocketmq_operator.plan.group.observed import PodSeen
+from rocketmq_operator.plan.pods.observed import PodSeen
 
 Needed = Callable[[str], str]
 """Says of a member's name why its volume is needed; empty where the others have all of it."""

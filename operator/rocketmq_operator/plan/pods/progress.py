@@ -80,3 +80,14 @@ def _others(troubles: Iterable[MemberTrouble], told: Sequence[MemberTrouble]) ->
 
 def _noted(notes: Iterable[Wait]) -> str:
     return "; ".join(note.message for note in notes)
+
+
+def observed_generation(before: int, now: int, plan: Plan) -> int:
+    """Return the generation that was acted on: the new one only when nothing is left to write."""
+    return before if plan.steps else now
+
+
+def paused_finding(*, paused: bool) -> Finding:
+    """Return the finding for `Paused`."""
+    text = "spec.paused is true: nothing is changed" if paused else ""
+    return found("Paused", holds=paused, reason="Asked" if paused else "NotAsked", message=text)

@@ -1,1 +1,1 @@
-"""TODO: what is in this folder."""
+"""The plan of an SLOReport: its jobs, and what their runs came to."""

@@ -16,10 +16,9 @@ import yaml
 
 from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION, REPORT_LABEL
 from rocketmq_operator.api.slo_report import Engine, SLOReportSpec
-from rocketmq_operator.plan.cluster.children import digest
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner, child, selector_labels
+from rocketmq_operator.plan.common.parts import digest
 from rocketmq_operator.plan.report import executors as report_executors
 
 REPORT: Final = "report"
@@ -118,7 +117,7 @@ def _pod(owner: Owner, spec: SLOReportSpec, claim: str, holders: Mapping[str, st
         "restartPolicy": "Never",
         **({"serviceAccountName": account} if asks else {}),
         "automountServiceAccountToken": asks,
-        "securityContext": pods.pod_security(pods.OUR_USER),
+        "securityContext": parts.pod_security(parts.OUR_USER),
         **({"initContainers": [_daily(owner, spec)]} if spec.daily else {}),
         "containers": [_container(owner, spec)],
         "volumes": [
@@ -144,8 +143,8 @@ def _container(owner: Owner, spec: SLOReportSpec) -> Json:
         "image": spec.image,
         "args": arguments(owner, spec),
         **({"env": report_executors.driver_environment()} if spec.engine is Engine.KUBERNETES else {}),
-        "resources": pods.resources(spec.resources),
-        "securityContext": pods.container_security(),
+        "resources": parts.resources(spec.resources),
+        "securityContext": parts.container_security(),
         "terminationMessagePath": SUMMARY_PATH,
         # A run that fails says why as the last of its output.
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -17,8 +17,7 @@ import yaml
 
 from rocketmq_operator.api.names import REPORT_LABEL
 from rocketmq_operator.api.slo_report import SLOReportSpec
-from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common import parts as pods
+from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner, quantity, selector_labels
 
 SPARK: Final = "spark"
@@ -71,12 +70,12 @@ def affinity(holders: Mapping[str, str]) -> Json:
 
 def threads(spec: SLOReportSpec) -> int:
     """Return how many processors a pod of the report has, rounded up: not all of the node, whose memory it has not."""
-    cpu = quantity(pods.resources(spec.resources)["requests"]["cpu"])
+    cpu = quantity(parts.resources(spec.resources)["requests"]["cpu"])
     return 1 if cpu is None else max(1, int(cpu.to_integral_value(ROUND_CEILING)))
 
 
 def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
-    asked = pods.resources(spec.resources)
+    asked = parts.resources(spec.resources)
     limit = asked["limits"].get("cpu")
     memory_mebibytes = int((quantity(spec.resources.memory) or _MEMORY_DEFAULT) / _MEBIBYTE)
     heap_mebibytes = int(memory_mebibytes * _HEAP_SHARE)
@@ -111,11 +110,11 @@ def _template(owner: Owner, claim: str, holders: Mapping[str, str]) -> Json:
         "metadata": {"labels": spark_labels(owner.name)},
         "spec": {
             "automountServiceAccountToken": False,
-            "securityContext": pods.pod_security(pods.OUR_USER),
+            "securityContext": parts.pod_security(parts.OUR_USER),
             "containers": [
                 {
                     "name": _CONTAINER,
-                    "securityContext": pods.container_security(),
+                    "securityContext": parts.container_security(),
                     "volumeMounts": [
                         {"name": names.DATA_VOLUME, "mountPath": names.MEASURED_PATH, "readOnly": True},
                         {"name": "scratch", "mountPath": names.SCRATCH_PATH},

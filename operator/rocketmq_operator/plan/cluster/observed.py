@@ -1,0 +1,43 @@
+"""A RocketMQCluster and all that belongs to it, as one look found it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen
+from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner
+from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
+from rocketmq_operator.plan.pods.events import EventSeen
+from rocketmq_operator.plan.pods.observed import PodSeen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """A RocketMQCluster and all that belongs to it.
+
+    Attributes:
+        pods: of its controllers, by name.
+        name_server_pods: of its name servers, by name.
+        claims: its controllers' PersistentVolumeClaims, by name.
+        brokers_ready: ready brokers of all its groups.
+        looked_up: what has names that its children will have.
+        proxy_pods: of its proxies, by name; asked for only where some are not ready.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+    """
+
+    now: datetime
+    owner: Owner
+    generation: int
+    spec: RocketMQClusterSpec
+    status: RocketMQClusterStatus
+    children: Children
+    token: str
+    controllers: ControllersSeen | None
+    pods: Mapping[str, PodSeen]
+    claims: Mapping[str, Live]
+    brokers_ready: int
+    name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    looked_up: LookedUp = NOTHING_ASKED
+    proxy_pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
