@@ -7,8 +7,10 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from rocketmq_operator.handlers.carry_out import Shell
+from rocketmq_operator.handlers.kinds import RECHECK_S
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.handlers.reconcile import RECHECK_S, Shell, reconcile
+from rocketmq_operator.handlers.reconcile import reconcile
 from testkit.brokers_memory import MemoryBrokers
 from testkit.canaries_memory import MemoryCanaries
 from testkit.companions_memory import MemoryCompanions

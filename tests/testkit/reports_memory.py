@@ -4,8 +4,9 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rocketmq_operator.handlers.carry_out import Shell
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.handlers.reconcile import Shell, reconcile
+from rocketmq_operator.handlers.reconcile import reconcile
 from testkit.brokers_memory import MemoryBrokers
 from testkit.canaries_memory import MemoryCanaries
 from testkit.companions_memory import MemoryCompanions

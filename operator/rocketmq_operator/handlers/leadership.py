@@ -29,6 +29,10 @@ HEARD_MAX_S: Final = 60.0
 _LOG: Final = logging.getLogger(__name__)
 
 
+class NotLeadingError(Exception):
+    """This operator does not hold the Lease any more: it must stop before the next write."""
+
+
 class Leadership:
     """One operator's hold on the Lease."""
 

@@ -24,12 +24,14 @@ from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
 from rocketmq_operator.clients.reflection import OURS, SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.clients.stream import HttpStream, Stream
+from rocketmq_operator.handlers.carry_out import Shell
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
 from rocketmq_operator.handlers.operator import Changes, Watched, registry_for
 from rocketmq_operator.handlers.other_operators import OtherOperators
-from rocketmq_operator.handlers.reconcile import Shell, quiet, reconcile
+from rocketmq_operator.handlers.quiet import quiet
+from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan.common import names

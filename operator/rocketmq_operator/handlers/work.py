@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from rocketmq_operator.clients.api import BusyError, UnavailableError
-from rocketmq_operator.handlers.reconcile import NotLeadingError
+from rocketmq_operator.handlers.leadership import NotLeadingError
 
 PASSES_AT_ONCE_MAX: Final = 4
 """Of one kind: a thousand topics do not stand in the way of a group."""

@@ -12,9 +12,10 @@ import pytest
 
 from rocketmq_operator.clients.api import BusyError, KubeConflictError, UnavailableError
 from rocketmq_operator.clients.reflection import KINDS, Reflections, StaleError
+from rocketmq_operator.handlers.kinds import RESYNC_S
 from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.handlers.quiet import nothing_to_do
-from rocketmq_operator.handlers.reconcile import RESYNC_S, quiet, reconcile
+from rocketmq_operator.handlers.quiet import nothing_to_do, quiet
+from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.handlers.run import DEAF_S, is_deaf
 from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work
 from testkit.controllers_memory import NAMESPACE

@@ -4,7 +4,7 @@ import pytest
 
 from rocketmq_operator.api.names import BROKERS_FINALIZER
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.handlers.reconcile import METADATA_RESYNC_S, RESYNC_S
+from rocketmq_operator.handlers.kinds import METADATA_RESYNC_S, RESYNC_S
 from testkit.kube_memory import CrashError
 from testkit.metadata_world import NAMESPACE, ORDERS, PAY, SPARE, TOPIC, MetadataWorld, made_topic
 

@@ -1,6 +1,6 @@
 """Topics that are deleted: kept or forgotten by policy, and never held for ever."""
 
-from rocketmq_operator.handlers.reconcile import RESYNC_S
+from rocketmq_operator.handlers.kinds import RESYNC_S
 from testkit.metadata_world import NAMESPACE, ORDERS, PAY, TOPIC, made_topic
 
 FOREVER_MINUTES = 60

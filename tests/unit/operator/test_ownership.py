@@ -6,7 +6,8 @@ import pytest
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.handlers.reconcile import RESYNC_S, reconcile
+from rocketmq_operator.handlers.kinds import RESYNC_S
+from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim
 from rocketmq_operator.plan.common.objects import ObjectKey
 from testkit.kube_memory import MemoryKube

@@ -8,7 +8,7 @@ import yaml
 
 from rocketmq_operator.api.objectives import INDICATORS
 from rocketmq_operator.api.slo_report import window_days
-from rocketmq_operator.handlers.reconcile import REPORT_RESYNC_S
+from rocketmq_operator.handlers.kinds import REPORT_RESYNC_S
 from rocketmq_operator.plan.report.status import percent
 from slo_pipeline import cli
 from slo_pipeline.objectives import catalogue
