@@ -8,8 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
-from rocketmq_operator.plan.leadership.other_operators import OPERATOR_LABELS, earlier_operator, operators_inside
-from rocketmq_operator.plan.report.observed import servers_seen
+from rocketmq_operator.plan.common.report_servers import servers_seen
+from rocketmq_operator.plan.leadership.other_operators import (
+    OPERATOR_LABELS,
+    earlier_operator,
+    operators_inside,
+)
 from slo_pipeline.collect.kubernetes import pods as pods_of_clusters
 from slo_pipeline.collect.kubernetes.discovery import targets_of
 from slo_pipeline.collect.kubernetes.pods import pod_of

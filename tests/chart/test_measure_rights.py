@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_operator.plan.report.observed import servers_seen
+from rocketmq_operator.plan.common.report_servers import servers_seen
 from slo_pipeline.cli import _parser
 from testkit.helm import Json, rendered
 from testkit.kube.kubectl import KubeError, program

@@ -21,8 +21,8 @@ from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion.leaving import Ending, LeaveResult
 from ha_sidecar.replica import config as replica_config
-from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.cluster.children import JAVA_RUN
+from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, until_port_is_free
 from testkit.operator_world import OperatorWorld
 from testkit.ports import free_port
