@@ -17,6 +17,7 @@ COPY ha_sidecar/pyproject.toml ha_sidecar/
 COPY operator/pyproject.toml operator/
 COPY spark/pyproject.toml spark/
 COPY tests/pyproject.toml tests/
+COPY tools/pyproject.toml tools/
 
 # Each member's dependencies come before its sources: a change of the sources does not fetch them again.
 FROM tools AS build-operator

@@ -26,7 +26,7 @@ ROUNDS ?= 30
 SEED ?=
 ORDER ?= 1
 WORKERS ?= 2
-PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit
+PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
 .PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
 .DEFAULT_GOAL := help
@@ -118,8 +118,8 @@ conformance: .venv/.ready ## compare our answers with a recording of Java's cont
 
 chart: .venv/.ready ## generate CRDs, the chart's Prometheus rules, the pages about its values and about the kinds
 	@.venv/bin/rocketmq-operator crds --directory crds
-	@$(PYTHON) -m testkit.chart_files
-	@$(PYTHON) -m testkit.kind_page
+	@$(PYTHON) -m project_tools.chart_files
+	@$(PYTHON) -m project_tools.kind_page
 
 docs: .venv/.ready ## check every command and link in the documents
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py

@@ -1,7 +1,7 @@
 """What a collector costs that scrapes so many pods every second: processor, memory, samples a second.
 
 Run it: `python tests/bench/bench_collector.py [--pods 100] [--seconds 60]`, or `make bench-collector`. The pods are played by a process
-beside (`testkit.many_pods`), which shares the machine; the collector is the real one, found by labels, with segments of 10 s.
+beside (`testkit.fakes.many_pods`), which shares the machine; the collector is the real one, found by labels, with segments of 10 s.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from testkit.collector_run import CollectorRun, peak_bytes
+from testkit.products.collector import CollectorRun, peak_bytes
 
 MIB = 1 << 20
 SEGMENT_S = 10

@@ -31,11 +31,11 @@ from typing import Any
 
 from controller_core.channel import ChannelError
 from controller_core.server.cli.load_generator import WORKLOADS
-from testkit.controllers import ControllerCluster, command_path
-from testkit.fleet import Fleet, FleetError, wait_for_read
-from testkit.jars import jars
-from testkit.java_controllers import JavaControllers, Kind
-from testkit.process import ManagedProcess
+from testkit.fakes.fleet import Fleet, FleetError, wait_for_read
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import ControllerCluster, command_path
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.java_controllers import JavaControllers, Kind
 
 OURS = "ours"
 SUBJECTS = (OURS, Kind.DLEDGER, Kind.JRAFT)

@@ -34,16 +34,16 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.address import host_port
 from ha_sidecar.commitlog.store import ReplicaStore
-from testkit import ha_ends
-from testkit.controllers import command_path
-from testkit.fake_broker import FakeBroker
-from testkit.ha_ends import End, Transfer
-from testkit.ha_java_group import BOOT_TIMEOUT_S, CLUSTER, GROUP, JavaGroup
-from testkit.jars import jars
-from testkit.one_node import one_node
-from testkit.replica import LogReplica
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
-from testkit.stores import fill
+from testkit.fakes.broker import FakeBroker
+from testkit.ha import end_processes as ha_ends
+from testkit.ha.end_processes import End, Transfer
+from testkit.ha.java_group import BOOT_TIMEOUT_S, CLUSTER, GROUP, JavaGroup
+from testkit.ha.stores import fill
+from testkit.products.controllers import command_path
+from testkit.products.one_controller import one_node
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 FILE_BYTES = 1 << 28
 BODY_BYTES = 4_000

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from testkit.nodes import ListMachine, NodeCluster
+from testkit.raft.nodes import ListMachine, NodeCluster
 
 
 class CountingMachine(ListMachine):

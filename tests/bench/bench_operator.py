@@ -1,7 +1,7 @@
 """Many broker groups under one operator: the real process against a real API server, etcd, StatefulSets and a real controller; no node.
 
 Run it: `make bench-operator GROUPS=200`, as root. Pods are said to be ready by a stand-in for kubelets, brokers are registered with
-the controller by their Services' addresses, and companions answer that nothing is missing (`testkit.kube.bare`, `testkit.fleet`).
+the controller by their Services' addresses, and companions answer that nothing is missing (`testkit.kube.bare`, `testkit.fakes.fleet`).
 
 - *settled*: from the first of the BrokerGroups, all made at once, until each of them is Ready.
 - *idle*: nothing changes for a minute; what the operator asks of the API server (its audit log), processor and memory. Calls for
@@ -32,12 +32,12 @@ from aiohttp import web
 
 from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
-from testkit.controllers import command_path
-from testkit.fleet import CLUSTER, Fleet, find_leader
+from testkit.fakes.fleet import CLUSTER, Fleet, find_leader
 from testkit.kube.bare import BareKube, Json, Pods, enter_own_network, sent, watched, why_not
 from testkit.kube.kubectl import until
-from testkit.process import ManagedProcess
-from testkit.rocketmq import write_properties
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import command_path
+from testkit.rocketmq.processes import write_properties
 
 NAMESPACE: Final = "bench"
 OPERATOR: Final = "operator"

@@ -22,7 +22,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.remoting.header import Header
-from testkit.one_node import OneNode, one_node
+from testkit.products.one_controller import OneNode, one_node
 
 GROUPS = 100
 REQUESTS = 1_000

@@ -26,23 +26,30 @@ from typing import NamedTuple
 
 import pyspark
 
-from testkit.many_samples import FIRST_DAY, METRIC, S_PER_DAY, write_day, write_operations, write_text
-from testkit.measured import CommandFailedError, Cost, measure
-from testkit.prometheus import blocks_command
-from testkit.sizes import sizes_on_disk
+from project_tools.row_sizes import sizes_on_disk
+from testkit.generators.many_samples import (
+    FIRST_DAY,
+    METRIC,
+    S_PER_DAY,
+    write_day,
+    write_operations,
+    write_text,
+)
+from testkit.processes.measured import CommandFailedError, Cost, measure
+from testkit.processes.prometheus import blocks_command
 
 WINDOW = "5m"
 TIMEOUT_S = 1_800.0
 DUCKDB = """
 import sys
 from pathlib import Path
-from testkit.second_opinion import increases
+from testkit.generators.second_opinion import increases
 print(sum(increases(Path(sys.argv[1]), sys.argv[2], 300_000_000).values()))
 """
 PROMETHEUS = """
 import sys
 from pathlib import Path
-from testkit.prometheus import asked, serving_blocks
+from testkit.processes.prometheus import asked, serving_blocks
 data, begin_s, end_s, metric = Path(sys.argv[1]), *sys.argv[2:]
 with serving_blocks(data, data.parent) as address:
     query = f"sum(increase({metric}[5m]))"

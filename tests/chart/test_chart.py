@@ -20,9 +20,9 @@ from slo_pipeline.collect.kubernetes.pods import pod_of
 from slo_pipeline.collect.scraping.targets import read_targets
 from slo_pipeline.jobs.daily import add_arguments
 from slo_pipeline.mirror import command as mirror_command
-from testkit.helm import Json, of, pods, rendered
 from testkit.kube.kubectl import KubeError, program
-from testkit.operator_world import pod_templates
+from testkit.products.helm import Json, of, pods, rendered
+from testkit.worlds.operator import pod_templates
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "rocketmq-ha"

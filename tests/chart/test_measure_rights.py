@@ -4,8 +4,8 @@ import pytest
 
 from rocketmq_operator.plan.common.report_servers import servers_seen
 from slo_pipeline.cli import _parser
-from testkit.helm import Json, rendered
 from testkit.kube.kubectl import KubeError, program
+from testkit.products.helm import Json, rendered
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 

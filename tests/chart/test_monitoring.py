@@ -15,15 +15,15 @@ from controller_core.server.common.metrics import Metrics as ControllerMetrics
 from ha_sidecar.companion.metrics import CompanionMetrics, Known
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
 from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
+from project_tools import chart_files
 from rocketmq_operator.handlers.metrics import Metrics as OperatorMetrics
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.cli import main
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
-from testkit import chart_files
-from testkit.helm import Json, named, of, pods, rendered
 from testkit.kube.kubectl import program
-from testkit.operator_world import pod_templates
-from testkit.prometheus import PrometheusUnavailableError, programs
+from testkit.processes.prometheus import PrometheusUnavailableError, programs
+from testkit.products.helm import Json, named, of, pods, rendered
+from testkit.worlds.operator import pod_templates
 
 needs_helm = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 ALL = tuple(f"monitoring.{one}.enabled=true" for one in ("podMonitor", "prometheusRule", "dashboard"))

@@ -5,9 +5,9 @@ import pytest
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.report import children as report_children
 from rocketmq_operator.plan.report import executors as report_executors
-from testkit.helm import Json, named, of, pods, rendered
 from testkit.kube.kubectl import program
-from testkit.operator_world import pod_templates
+from testkit.products.helm import Json, named, of, pods, rendered
+from testkit.worlds.operator import pod_templates
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 ON = ("networkPolicies.enabled=true",)

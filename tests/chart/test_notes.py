@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from project_tools.chart_files import CHART
 from rocketmq_operator.api.names import (
     CONSUMER_GROUP_KIND,
     FAILOVER_KIND,
@@ -13,10 +14,9 @@ from rocketmq_operator.api.names import (
     OUR_KINDS,
     TOPIC_KIND,
 )
-from testkit.chart_files import CHART
-from testkit.helm import named, rendered
 from testkit.kube.kubectl import program
 from testkit.kube.release import ROOT
+from testkit.products.helm import named, rendered
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 OBJECTS = {kind.plural for kind in OUR_KINDS} - {FAILOVER_KIND.plural}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from testkit.helm import Json, named, of, pods, rendered
 from testkit.kube.kubectl import program
+from testkit.products.helm import Json, named, of, pods, rendered
 
 pytestmark = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 COMPONENTS = {

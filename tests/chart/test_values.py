@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testkit import chart_files
-from testkit.chart_files import Json
-from testkit.helm import rendered
+from project_tools import chart_files
+from project_tools.chart_files import Json
 from testkit.kube.kubectl import KubeError, program
+from testkit.products.helm import rendered
 
 needs_helm = pytest.mark.skipif(program("helm") is None, reason="helm is not installed")
 FREE = {"global"}

@@ -11,7 +11,7 @@ from testkit.kube import audit
 from testkit.kube.kubectl import Cluster, KubeError
 from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, install, remove
-from testkit.load import LoadSettings
+from testkit.rocketmq.load import LoadSettings
 
 SENDS_A_SECOND = 200
 # The rights are judged by what the whole run asked for; the last test removes what the first one installed.

@@ -11,7 +11,7 @@ import pytest
 
 from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
-from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
 KUBECONFIG = os.environ.get("RMQHA_KUBECONFIG", "")
 Json = dict[str, Any]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from testkit.faults import FaultLog
 from testkit.kube.faulting import CUT, DELETE, FREEZE, KILL, NODE_FAULT_S, inject, nodes_of_pods
 from testkit.kube.group import Group, GroupView
 from testkit.kube.kubectl import Cluster
@@ -18,6 +17,7 @@ from testkit.kube.measurements import US_PER_S, bad_seconds, put_aside, sends, u
 from testkit.kube.release import Release, measure
 from testkit.kube.reports import Report, Row
 from testkit.kube.stack import tool, without_provisioner
+from testkit.processes.fault_log import FaultLog
 
 pytestmark = [
     pytest.mark.full,

@@ -15,7 +15,7 @@ from testkit.kube.kubectl import Cluster, KubeError, until
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.old_group import GROUP, MASTER, NAME_SERVERS, SLAVE, OldGroup
 from testkit.kube.release import ROCKETMQ_IMAGE, ROOT, Release, as_shown, described
-from testkit.load import LoadSettings
+from testkit.rocketmq.load import LoadSettings
 
 pytestmark = [
     pytest.mark.full,

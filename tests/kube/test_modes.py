@@ -13,7 +13,7 @@ from testkit.kube.grpc_pod import GrpcPod
 from testkit.kube.kubectl import Cluster, KubeError, until
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
-from testkit.load import LoadSettings
+from testkit.rocketmq.load import LoadSettings
 
 pytestmark = [
     pytest.mark.full,

@@ -14,7 +14,7 @@ from testkit.kube.group import Group
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
 from testkit.kube.load_pod import ONE_OF_EACH_THREAD, LoadPod
 from testkit.kube.release import NAMESPACE, ROCKETMQ_IMAGE, Release, as_shown, described, shown_commands
-from testkit.load import LoadSettings
+from testkit.rocketmq.load import LoadSettings
 
 pytestmark = [
     pytest.mark.full,

@@ -13,7 +13,7 @@ from testkit.kube.faulting import nodes_of_pods
 from testkit.kube.kubectl import until
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.release import ROCKETMQ_IMAGE, Release, as_shown, shown_commands
-from testkit.load import LoadSettings
+from testkit.rocketmq.load import LoadSettings
 
 pytestmark = [
     pytest.mark.full,

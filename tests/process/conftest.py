@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from testkit.jars import jars
-from testkit.rocketmq import NameServer
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import NameServer
 
 
 @pytest_asyncio.fixture

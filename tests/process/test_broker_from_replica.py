@@ -14,14 +14,14 @@ import pytest
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.metadata_comparison import TOPICS, names
 from ha_sidecar.decisions.metadata_kinds import KINDS, Snapshot
-from testkit.broker_metadata import asking, create, has_all_made, made_in, wait_known
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, Send, read_back
-from testkit.ports import free_port
-from testkit.replica import LogReplica, log_prefix_equal
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
-from testkit.store_commands import printed_by, seed_command
+from testkit.processes.ports import free_port
+from testkit.products.controllers import ControllerCluster
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.store_commands import printed_by, seed_command
+from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 import pytest_asyncio
 
-from testkit.jars import jars
-from testkit.ports import free_port
-from testkit.process import ManagedProcess
-from testkit.rocketmq import Broker, BrokerPlace, NameServer
+from testkit.processes.ports import free_port
+from testkit.processes.process import ManagedProcess
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

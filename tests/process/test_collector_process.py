@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from testkit.collecting import Stream, as_line, serving, write_targets
-from testkit.process import ManagedProcess
+from testkit.processes.process import ManagedProcess
+from testkit.products.collector_in_process import Stream, as_line, serving, write_targets
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

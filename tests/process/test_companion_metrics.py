@@ -18,14 +18,14 @@ from controller_core.groups.keys import GroupKey
 from controller_core.remoting.bodies import EpochEntryCache, HARuntimeInfo
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
-from testkit.controllers import command_path
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings
-from testkit.one_node import OneNode, one_node
-from testkit.ports import free_port
-from testkit.process import ManagedProcess
-from testkit.replica import LogReplica
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.processes.ports import free_port
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import command_path
+from testkit.products.one_controller import OneNode, one_node
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(500)]
 

@@ -16,8 +16,8 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from testkit.controllers import ControllerCluster
-from testkit.fake_broker import FakeBroker
+from testkit.fakes.broker import FakeBroker
+from testkit.products.controllers import ControllerCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

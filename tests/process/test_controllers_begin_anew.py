@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, Send, read_back
-from testkit.replica import LogReplica
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.products.controllers import ControllerCluster
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

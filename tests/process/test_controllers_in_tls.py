@@ -10,8 +10,8 @@ from controller_core.channel.errors import ChannelError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
-from testkit.certificates import Authority
-from testkit.controllers import ControllerCluster
+from testkit.processes.certificates import Authority
+from testkit.products.controllers import ControllerCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.process import ManagedProcess
+from testkit.processes.process import ManagedProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY
 from testkit.demo.cluster import DemoCluster
 from testkit.demo.story import Story, wait_whole
 from testkit.demo.under_load import under_load
-from testkit.replica import LogReplica, log_prefix_equal
+from testkit.products.replica import LogReplica, log_prefix_equal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

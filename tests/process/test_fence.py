@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from ha_sidecar.companion.fencing import CLOSED_BASE
-from testkit.controllers import ControllerCluster
 from testkit.demo.story import is_whole, wait_whole
 from testkit.demo.under_load import under_load
-from testkit.far_side import FarSide, far_side, lacking
-from testkit.fenced import FENCE_AFTER_S, FencedBroker, watched
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, read_back
-from testkit.replica import LogReplica
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.processes.far_side import FarSide, far_side, lacking
+from testkit.products.controllers import ControllerCluster
+from testkit.products.fenced_brokers import FENCE_AFTER_S, FencedBroker, watched
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from testkit.controllers import command_path
 from testkit.demo.cluster import CLUSTER, GROUP
 from testkit.demo.story import wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
-from testkit.process import ManagedProcess
-from testkit.rocketmq import Broker
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import command_path
+from testkit.rocketmq.processes import Broker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

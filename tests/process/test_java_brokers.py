@@ -10,9 +10,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer, mqadmin
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import (
+    QUICK_SETTINGS,
+    ZERO_LOSS_SETTINGS,
+    Broker,
+    BrokerPlace,
+    NameServer,
+    mqadmin,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ import testkit
 from controller_core.remoting.codes import LanguageCode, SerializeType
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
-from testkit.jars import jars
+from testkit.rocketmq.jars import jars
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 

@@ -9,7 +9,7 @@ import pytest
 import testkit
 from controller_core.remoting import client_headers, headers
 from controller_core.remoting.header import Header, JavaInt, JavaLong
-from testkit.jars import jars
+from testkit.rocketmq.jars import jars
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 

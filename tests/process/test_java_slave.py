@@ -20,12 +20,12 @@ from ha_sidecar.decisions.broker_facts import BrokerFacts
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.slave_server import HaServer, ServedSlave
 from ha_sidecar.transfer.served_log import MasterConfig
-from testkit.fake_broker import FakeBroker
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings
-from testkit.one_node import one_node
-from testkit.replica import log_prefix_equal
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import one_node
+from testkit.products.replica import log_prefix_equal
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

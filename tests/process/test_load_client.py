@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, first_acknowledged_after, read_back
-from testkit.rocketmq import Broker, BrokerPlace, NameServer
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, first_acknowledged_after, read_back
+from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

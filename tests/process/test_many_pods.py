@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from testkit import sizing
-from testkit.collector_run import START_S_MAX, CollectorRun, peak_bytes
+from project_tools import sizing
+from testkit.products.collector import START_S_MAX, CollectorRun, peak_bytes
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -16,8 +16,8 @@ from controller_core.channel.errors import ChannelError
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
-from testkit.controllers import ControllerCluster, command_path
-from testkit.process import ProcessFailedError
+from testkit.processes.process import ProcessFailedError
+from testkit.products.controllers import ControllerCluster, command_path
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

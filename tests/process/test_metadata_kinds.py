@@ -14,9 +14,9 @@ from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
-from testkit.jars import jars
-from testkit.metadata_world import MetadataWorld
-from testkit.rocketmq import Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer, mqadmin
+from testkit.worlds.metadata import MetadataWorld
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

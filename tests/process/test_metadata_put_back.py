@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, lacking
-from testkit.broker_metadata import (
+from testkit.products.companion import BrokerCompanion
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.broker_metadata import (
     CONSUMERS,
     FIFO,
     OFFSETS_MADE,
@@ -18,10 +20,8 @@ from testkit.broker_metadata import (
     made_in,
     wait_known,
 )
-from testkit.companion import BrokerCompanion
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

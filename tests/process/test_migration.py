@@ -12,12 +12,20 @@ import pytest
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.commitlog.store import read_epochs
 from ha_sidecar.decisions.metadata_comparison import OFFSETS, TOPICS, UpdateConsumerOffsetRequestHeader, names
-from testkit.broker_metadata import CONSUMERS, asking, create, has_all_made, must, wait_known
-from testkit.jars import jars
-from testkit.load import Send, read_back
-from testkit.old_group import FILE_BYTES, MASTER, OLD_STORE, SLAVE, TOPIC, OldGroup, dledger
-from testkit.replica import log_prefix_equal
-from testkit.rocketmq import NameServer
+from testkit.products.replica import log_prefix_equal
+from testkit.rocketmq.broker_metadata import CONSUMERS, asking, create, has_all_made, must, wait_known
+from testkit.rocketmq.group_without_controllers import (
+    FILE_BYTES,
+    MASTER,
+    OLD_STORE,
+    SLAVE,
+    TOPIC,
+    OldGroup,
+    dledger,
+)
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import Send, read_back
+from testkit.rocketmq.processes import NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit.bucket import NAME, Bucket, served
-from testkit.process import ManagedProcess
-from testkit.segments_in_bulk import contents, segment
+from testkit.generators.segments_in_bulk import contents, segment
+from testkit.processes.bucket import NAME, Bucket, served
+from testkit.processes.process import ManagedProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

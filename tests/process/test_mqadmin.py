@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from controller_core.remoting import headers
-from testkit.controllers import ControllerCluster
-from testkit.fake_broker import FakeBroker
-from testkit.jars import jars
-from testkit.replica import LogReplica
-from testkit.rocketmq import mqadmin
+from testkit.fakes.broker import FakeBroker
+from testkit.products.controllers import ControllerCluster
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import mqadmin
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

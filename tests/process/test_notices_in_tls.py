@@ -14,10 +14,10 @@ from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters.notifier import Notifier
-from testkit.certificates import Authority
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace
+from testkit.processes.certificates import Authority
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from testkit.membership_memory import NAMESPACE, SET
-from testkit.operated_controllers import OperatedControllers
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.membership import NAMESPACE, SET
+from testkit.products.operated_controllers import OperatedControllers
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from testkit.controllers import ControllerCluster, command_path
-from testkit.fake_broker import FakeBroker
-from testkit.poisoned import POISON_INDEX, write_poisoned_store
+from testkit.fakes.broker import FakeBroker
+from testkit.products.controllers import ControllerCluster, command_path
+from testkit.raft.poisoned_stores import POISON_INDEX, write_poisoned_store
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

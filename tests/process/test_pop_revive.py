@@ -15,11 +15,11 @@ import pytest
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
-from testkit.companion import BrokerCompanion
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.popping import PopConsumer
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.products.companion import BrokerCompanion
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.pop_consumer import PopConsumer
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from rocketmq_operator.api.proxy import ProxyMode
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings
-from testkit.process import ManagedProcess
-from testkit.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer, mqadmin
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer, mqadmin
+from testkit.rocketmq.proxy import BOOT_TIMEOUT_S, STARTED, ProxyFile, proxy_process, send_and_read
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

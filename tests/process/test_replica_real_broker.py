@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, read_back
-from testkit.replica import LogReplica, log_prefix_equal
-from testkit.rocketmq import (
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.store_commands import printed_by, verify_command
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, read_back
+from testkit.rocketmq.processes import (
     QUICK_SETTINGS,
     ZERO_LOSS_SETTINGS,
     Broker,
@@ -20,8 +21,7 @@ from testkit.rocketmq import (
     JavaController,
     NameServer,
 )
-from testkit.store_commands import printed_by, verify_command
-from testkit.witness import Witness
+from testkit.rocketmq.witness import Witness
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slo_pipeline.reports.files.folder import write_pages
-from testkit.chromium import Page, browser_path, browsing
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
+from testkit.processes.chromium import Page, browser_path, browsing
 
 pytestmark = [
     pytest.mark.process,

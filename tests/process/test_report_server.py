@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from slo_pipeline.reports.files.folder import write_pages
-from testkit.process import ManagedProcess
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
+from testkit.processes.process import ManagedProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 START_S_MAX = 60.0

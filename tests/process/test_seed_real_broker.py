@@ -13,14 +13,14 @@ import pytest
 from controller_core.channel.asking import AskError
 from ha_sidecar.common.questions import ask_broker
 from ha_sidecar.decisions.broker_facts import BrokerFacts
-from testkit.broker_metadata import asking
-from testkit.controllers import ControllerCluster
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings
-from testkit.process import ManagedProcess
-from testkit.replica import log_prefix_equal
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
-from testkit.store_commands import printed_by, seed_command, verify_command
+from testkit.processes.process import ManagedProcess
+from testkit.products.controllers import ControllerCluster
+from testkit.products.replica import log_prefix_equal
+from testkit.products.store_commands import printed_by, seed_command, verify_command
+from testkit.rocketmq.broker_metadata import asking
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

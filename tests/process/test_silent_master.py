@@ -10,7 +10,7 @@ import pytest
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
-from testkit.rocketmq import Broker
+from testkit.rocketmq.processes import Broker
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

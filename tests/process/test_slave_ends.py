@@ -8,7 +8,7 @@ import pytest
 
 from testkit.demo.story import wait_whole
 from testkit.demo.under_load import UnderLoad, under_load
-from testkit.load import summarise
+from testkit.rocketmq.load import summarise
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from testkit.fake_broker import FakeBroker
-from testkit.ha_peers import OurMaster
-from testkit.one_node import one_node
-from testkit.process import ProcessFailedError
-from testkit.replica import LogReplica
+from testkit.fakes.broker import FakeBroker
+from testkit.ha.peers import OurMaster
+from testkit.processes.process import ProcessFailedError
+from testkit.products.one_controller import one_node
+from testkit.products.replica import LogReplica
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from testkit.demo.story import Story, wait_whole
 from testkit.demo.under_load import under_load
-from testkit.load import LoadClient, LoadSettings
+from testkit.rocketmq.load import LoadClient, LoadSettings
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

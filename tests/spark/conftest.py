@@ -16,7 +16,7 @@ from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.reports.values.model import Report
 from slo_pipeline.sources.segments import read_inputs
-from testkit import synthetic
+from testkit.generators import synthetic
 
 # Spark's Python side leaves sockets to its gateway for the collector to close, which says nothing about our code.
 IGNORED = (

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from slo_pipeline.cli import main
 from slo_pipeline.mirror.copying import Mirror
 from slo_pipeline.mirror.places import DirectoryPlace, place
-from testkit import bucket as buckets
-from testkit.bucket import NAME, Bucket
-from testkit.segment_rows import sample
-from testkit.segments_in_bulk import contents
-from testkit.synthetic import write_rows
+from testkit.generators.segment_rows import sample
+from testkit.generators.segments_in_bulk import contents
+from testkit.generators.synthetic import write_rows
+from testkit.processes import bucket as buckets
+from testkit.processes.bucket import NAME, Bucket
 
 S_PER_DAY = 86_400
 DAYS = [dt.date(2026, 11, 20) + dt.timedelta(days=number) for number in range(4)]

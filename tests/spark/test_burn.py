@@ -13,7 +13,7 @@ from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.transforms import burn, sli
 from slo_pipeline.transforms.timing import US_PER_S
-from testkit.segment_rows import Row, inputs, sample, us
+from testkit.generators.segment_rows import Row, inputs, sample, us
 
 MINUTE_US = 60 * US_PER_S
 

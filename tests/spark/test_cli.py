@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.cli import main
 from slo_pipeline.schemas.tables import FAILOVERS
-from testkit.segment_rows import sample, send
-from testkit.synthetic import write_rows
+from testkit.generators.segment_rows import sample, send
+from testkit.generators.synthetic import write_rows
 
 
 def test_a_missing_directory_is_one_line_with_its_path(

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.transforms.counters import births, increase, increments
 from slo_pipeline.transforms.timing import US_PER_S
-from testkit.segment_rows import Row, inputs, sample, us
+from testkit.generators.segment_rows import Row, inputs, sample, us
 
 WINDOW_S = 60
 

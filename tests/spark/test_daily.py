@@ -22,9 +22,9 @@ from slo_pipeline.jobs.report import WRITTEN
 from slo_pipeline.jobs.survey import surveyed
 from slo_pipeline.objectives.file import load
 from slo_pipeline.sources.segments import read_inputs
-from testkit import synthetic
-from testkit.segment_rows import event, send, us
-from testkit.synthetic import write_rows
+from testkit.generators import synthetic
+from testkit.generators.segment_rows import event, send, us
+from testkit.generators.synthetic import write_rows
 
 US_PER_S = 1_000_000
 MIDNIGHT_US = 1_795_219_200 * US_PER_S  # 2026-11-21

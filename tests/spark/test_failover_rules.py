@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.jobs.gold import closeup_marks
 from slo_pipeline.transforms import budget, elections, failovers, phases, rollouts, slices
-from testkit.segment_rows import Row, elected, event, inputs, send, us
+from testkit.generators.segment_rows import Row, elected, event, inputs, send, us
 
 
 def _timed(spark: Any, directory: Any, events: list[Row], ops: list[Row]) -> Any:

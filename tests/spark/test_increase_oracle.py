@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.cli import main
 from slo_pipeline.jobs.gather import iso_utc
-from testkit import prometheus, second_opinion
-from testkit.counter_history import METRIC, History, history
+from testkit.generators import second_opinion
+from testkit.generators.counter_history import METRIC, History, history
+from testkit.processes import prometheus
 
 WINDOW_S = 300
 RELATIVE_ERROR_MAX = 1e-9

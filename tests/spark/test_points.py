@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from slo_pipeline.jobs.gold import CLOSEUP_US, POINTS_MAX, STRETCHES_MAX, closeup_points
 from slo_pipeline.reports.drawing.charts import REPLICAS_MAX
 from slo_pipeline.schemas.segments import RESULTS
-from testkit.segment_rows import us
+from testkit.generators.segment_rows import us
 
 SENDS = 60_000
 MINUTE_US = 60_000_000

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from slo_pipeline.jobs.gather import rows
 from slo_pipeline.transforms import durability, latency, quality, slices
-from testkit.segment_rows import inputs, read, sample, send, us
+from testkit.generators.segment_rows import inputs, read, sample, send, us
 
 
 def test_a_send_counts_in_the_second_in_which_it_was_intended(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from slo_pipeline.cli import main
 from slo_pipeline.formats.openmetrics import timed_samples
 from slo_pipeline.sources.prometheus_raw import PrometheusRaw
-from testkit import prometheus
-from testkit.counter_history import BEGIN_S, METRIC, History, history
+from testkit.generators.counter_history import BEGIN_S, METRIC, History, history
+from testkit.processes import prometheus
 
 MADE = history(series=12, hours=4)
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from slo_pipeline.schemas import tables
 from slo_pipeline.schemas.frames import SchemaMismatchError, assert_schema, conform, struct_type
 from slo_pipeline.schemas.segments import PROBE_OPS, SEGMENTS
-from testkit.segment_rows import inputs, send
+from testkit.generators.segment_rows import inputs, send
 
 
 @pytest.mark.parametrize("kind", sorted(SEGMENTS))

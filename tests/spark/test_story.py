@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from testkit.synthetic import Change, Story
+from testkit.generators.synthetic import Change, Story
 
 MS_OF_A_SEND = 120  # one period of the canary and the slowest of its usual sends
 CHANGES = (0, 1, 2)

@@ -19,7 +19,7 @@ from slo_pipeline.objectives.file import load
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.reports.page.states import verdict
 from slo_pipeline.sources.segments import InputError
-from testkit.segment_rows import event, inputs, sample, send, us
+from testkit.generators.segment_rows import event, inputs, sample, send, us
 
 DAY_MS = 86_400_000
 SECONDS = 70

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from project_tools import sizing
+from project_tools.row_sizes import sizes_on_disk
 from slo_pipeline.formats.exposition import Sample, Series
 from slo_pipeline.writing.buffers import SampleBuffer
-from testkit import sizing
-from testkit.sizes import sizes_on_disk
 
 TEXT = sizing.PAGE.read_text()
 ROWS = {
@@ -19,7 +19,7 @@ ROWS = {
 
 
 def test_the_results_are_those_of_the_inputs() -> None:
-    assert sizing.with_results(TEXT) == TEXT, "run: python -m testkit.sizing"
+    assert sizing.with_results(TEXT) == TEXT, "run: python -m project_tools.sizing"
 
 
 def test_an_input_that_is_changed_changes_what_follows_from_it() -> None:

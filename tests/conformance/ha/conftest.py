@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.ha_peers import OurSlave
-from testkit.ha_stores import JavaStore, JavaStores
+from testkit.ha.java_stores import JavaStore, JavaStores
+from testkit.ha.peers import OurSlave
 
 FILE_BYTES = 1 << 16
 MASTER_ID = 1

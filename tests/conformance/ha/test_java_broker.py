@@ -13,13 +13,13 @@ import pytest
 
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.transfer.served_log import MasterConfig
-from testkit.fake_broker import FakeBroker
-from testkit.ha_peers import OurMaster
-from testkit.ha_stores import QUICK_TIMES, JavaStores
-from testkit.jars import jars
-from testkit.one_node import OneNode, one_node
-from testkit.replica import LogReplica, log_prefix_equal
-from testkit.rocketmq import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.fakes.broker import FakeBroker
+from testkit.ha.java_stores import QUICK_TIMES, JavaStores
+from testkit.ha.peers import OurMaster
+from testkit.products.one_controller import OneNode, one_node
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 

@@ -13,11 +13,11 @@ import pytest
 from ha_sidecar.epoch import EpochList, truncation_point
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import Handshake, HandshakeReply, encode_reply
-from testkit.ha_by_hand import HandSlave
-from testkit.ha_peers import OurSlave, wait_until
-from testkit.ha_stores import QUICK_TIMES, JavaStore, JavaStores, assert_same
-from testkit.messages import message
-from testkit.stores import append
+from testkit.ha.by_hand import HandSlave
+from testkit.ha.java_stores import QUICK_TIMES, JavaStore, JavaStores, assert_same
+from testkit.ha.messages import message
+from testkit.ha.peers import OurSlave, wait_until
+from testkit.ha.stores import append
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

@@ -10,9 +10,9 @@ from ha_sidecar.common.ha_link import starts_below_first_epoch
 from ha_sidecar.epoch import EpochEntry, EpochList
 from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import Handshake
-from testkit.ha_by_hand import HandSlave
-from testkit.ha_peers import OurSlave
-from testkit.ha_stores import JavaStore, JavaStores, assert_same
+from testkit.ha.by_hand import HandSlave
+from testkit.ha.java_stores import JavaStore, JavaStores, assert_same
+from testkit.ha.peers import OurSlave
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

@@ -11,11 +11,11 @@ import pytest
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.codec import Handshake
-from testkit.ha_by_hand import HandMaster, HandSlave
-from testkit.ha_peers import OurMaster, tearing_relay, wait_until
-from testkit.ha_stores import QUICK_TIMES, JavaStore, JavaStores
-from testkit.messages import log_bytes, message
-from testkit.replica import log_prefix_equal
+from testkit.ha.by_hand import HandMaster, HandSlave
+from testkit.ha.java_stores import QUICK_TIMES, JavaStore, JavaStores
+from testkit.ha.messages import log_bytes, message
+from testkit.ha.peers import OurMaster, tearing_relay, wait_until
+from testkit.products.replica import log_prefix_equal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

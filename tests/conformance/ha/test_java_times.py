@@ -16,10 +16,10 @@ import pytest
 from ha_sidecar.transfer import slave as slave_machine
 from ha_sidecar.transfer.actions import CloseReason, DivergenceReason
 from ha_sidecar.transfer.codec import Handshake
-from testkit.following import following
-from testkit.ha_by_hand import HandMaster, HandSlave, PeerClosedError
-from testkit.ha_peers import OurSlave
-from testkit.ha_stores import DEFAULT_TIMES, JavaStore, JavaStores, assert_same, assert_same_store
+from testkit.ha.by_hand import HandMaster, HandSlave, PeerClosedError
+from testkit.ha.following import following
+from testkit.ha.java_stores import DEFAULT_TIMES, JavaStore, JavaStores, assert_same, assert_same_store
+from testkit.ha.peers import OurSlave
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

@@ -12,9 +12,9 @@ import pytest
 
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.codec import Handshake
-from testkit.ha_by_hand import HandMaster, HandSlave
-from testkit.ha_peers import OurMaster, OurSlave
-from testkit.messages import log_bytes, message
+from testkit.ha.by_hand import HandMaster, HandSlave
+from testkit.ha.messages import log_bytes, message
+from testkit.ha.peers import OurMaster, OurSlave
 
 FILE_BYTES = 4096
 SLAVE_ID = 2

@@ -20,9 +20,9 @@ from testkit.conformance.java import java_lines, write
 from testkit.conformance.player import PlayError, play, wait_until_serving
 from testkit.conformance.script import conversation
 from testkit.conformance.transcript import Line, TranscriptError, parse
-from testkit.controllers import ControllerCluster
-from testkit.jars import JarsUnavailableError
-from testkit.process import ProcessFailedError
+from testkit.processes.process import ProcessFailedError
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import JarsUnavailableError
 
 RECORDED_VERSION: Final = "5.4.0"
 RECORDING: Final = (

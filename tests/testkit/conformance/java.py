@@ -6,8 +6,8 @@ from pathlib import Path
 from testkit.conformance.player import play, wait_until_serving
 from testkit.conformance.script import conversation
 from testkit.conformance.transcript import Line
-from testkit.jars import jars
-from testkit.rocketmq import JavaController
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.processes import JavaController
 
 
 async def java_lines(version: str) -> list[Line]:

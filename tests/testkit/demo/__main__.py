@@ -15,15 +15,15 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from testkit.controllers import command_path
 from testkit.demo import kept
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.evidence import collected_events, failover_records, timelines
 from testkit.demo.progress import Progress
 from testkit.demo.story import DemoError, Happened, Story, wait_whole
-from testkit.jars import DEFAULT_VERSION, JarsUnavailableError, jars
-from testkit.load import LoadClient, LoadSettings, ReadBackResult, read_back
-from testkit.process import ManagedProcess, ProcessFailedError
+from testkit.processes.process import ManagedProcess, ProcessFailedError
+from testkit.products.controllers import command_path
+from testkit.rocketmq.jars import DEFAULT_VERSION, JarsUnavailableError, jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, ReadBackResult, read_back
 
 _TOPIC = "demo"
 _WARM_UP_ACKS = 1_000

@@ -9,13 +9,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from testkit.controllers import ControllerCluster, command_path
 from testkit.demo.progress import Progress
-from testkit.ports import free_port
-from testkit.process import ManagedProcess
-from testkit.relay import Relay
-from testkit.replica import LogReplica
-from testkit.rocketmq import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.processes.ports import free_port
+from testkit.processes.process import ManagedProcess
+from testkit.processes.relay import Relay
+from testkit.products.controllers import ControllerCluster, command_path
+from testkit.products.replica import LogReplica
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 
 CLUSTER = "demo"
 GROUP = "orders"

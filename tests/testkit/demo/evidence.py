@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.story import MEMBERS, Happened
 from testkit.demo.timeline import Gap, Phase, Timeline, longest_gap, sends_failed
-from testkit.load import Send
+from testkit.rocketmq.load import Send
 
 Event = dict[str, Any]
 Record = dict[str, Any]

@@ -18,9 +18,9 @@ import aiohttp
 
 from testkit.demo.cluster import CLUSTER, GROUP, DemoCluster
 from testkit.demo.progress import Progress
-from testkit.faults import FaultLog
-from testkit.load import LoadClient
-from testkit.rocketmq import Broker
+from testkit.processes.fault_log import FaultLog
+from testkit.rocketmq.load import LoadClient
+from testkit.rocketmq.processes import Broker
 
 MEMBERS = 3
 _WHOLE_TIMEOUT_S = 90.0

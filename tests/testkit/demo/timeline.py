@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testkit.load import Send
+from testkit.rocketmq.load import Send
 
 _NS_PER_MS = 1_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from testkit.demo.cluster import DemoCluster
 from testkit.demo.progress import Progress
 from testkit.demo.story import wait_whole
-from testkit.jars import jars
-from testkit.load import LoadClient, LoadSettings, ReadBackResult, read_back
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, ReadBackResult, read_back
 
 _TOPIC = "load"
 

@@ -27,7 +27,7 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
-from testkit.served import ServedLog
+from testkit.ha.served_log import ServedLog
 
 Target = Callable[[bytes], None]
 FILE_BYTES: Final = 4096

@@ -22,9 +22,9 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveState
+from testkit.ha.messages import blank, message
 from testkit.ha_sim.checks import Held, SafetyViolation, check_labels, check_recovered
 from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
-from testkit.messages import blank, message
 
 FILE_BYTES: Final = 4096
 UNREAD_BYTES_MAX: Final = 8192

@@ -14,9 +14,9 @@ from typing import Final
 from testkit.demo.cluster import CLUSTER, GROUP
 from testkit.demo.story import GroupInfo, wait_whole
 from testkit.demo.under_load import UnderLoad
-from testkit.load import ReadBackResult, summarise
-from testkit.replica import LogReplica, log_prefix_equal
-from testkit.rocketmq import Broker
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.rocketmq.load import ReadBackResult, summarise
+from testkit.rocketmq.processes import Broker
 
 MEMBERS: Final = ("master", "slave", "replica")
 PAUSE_S_MAX: Final = 1.0

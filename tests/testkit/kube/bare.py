@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from testkit.kube.kubectl import KubeError, program, until
-from testkit.process import ManagedProcess
+from testkit.processes.process import ManagedProcess
 
 Json = dict[str, Any]
 ADMIN: Final = "admin"

@@ -16,7 +16,7 @@ from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.names import API_VERSION
 from testkit.kube.bare import BareKube, enter_own_network, sent
 from testkit.kube.kubectl import KubeError, until
-from testkit.process import ManagedProcess
+from testkit.processes.process import ManagedProcess
 
 Json = dict[str, Any]
 OPERATOR: Final = "operator"

@@ -17,7 +17,7 @@ from testkit.kube.kubectl import Cluster, Json, KubeError, program
 from testkit.kube.load_pod import LoadPod
 from testkit.kube.plain import NAME_SERVER, PlainGroup
 from testkit.kube.stack import harmed, kill_java_of, tool, without_provisioner
-from testkit.load import LoadSettings, Send, summarise
+from testkit.rocketmq.load import LoadSettings, Send, summarise
 
 KILL: Final = "kill"
 DELETE: Final = "delete"

@@ -6,11 +6,11 @@ Its jar is in no image; it is written into the pod through `kubectl exec`.
 import json
 from typing import Final
 
-from testkit.jars import client_jars
 from testkit.kube.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.kube.kubectl import Cluster
-from testkit.load import compile_java
-from testkit.proxy import PROGRAM
+from testkit.rocketmq.jars import client_jars
+from testkit.rocketmq.load import compile_java
+from testkit.rocketmq.proxy import PROGRAM
 
 _READY_TIMEOUT_S: Final = 120
 _WRITE_TIMEOUT_S: Final = 180.0

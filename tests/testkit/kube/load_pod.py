@@ -1,6 +1,6 @@
 """An unmodified Java producer in a pod of its own, on the client's defaults, and the reader that checks its promises.
 
-The programs are those of `testkit.load`, the pod is made by `client_pod`. It outlives the producer, so that the ledger can be
+The programs are those of `testkit.rocketmq.load`, the pod is made by `client_pod`. It outlives the producer, so that the ledger can be
 fetched and the topic read from the same place.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from testkit.jars import jars
 from testkit.kube.client_pod import CLASSES, CONTAINER, DATA, JAVA, client_objects
 from testkit.kube.group import BROKER_CONTAINER
 from testkit.kube.kubectl import Cluster, Json, KubeError, until
-from testkit.load import (
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import (
     LoadSettings,
     LoadStats,
     ReadBackResult,

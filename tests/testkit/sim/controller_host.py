@@ -33,7 +33,7 @@ from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, Receiver
 from controller_core.server.settings import config
 from controller_core.server.settings.live_config import LiveConfig
-from testkit.disk import PowerLossError, SimulatedFiles
+from testkit.raft.disk import PowerLossError, SimulatedFiles
 from testkit.sim.controller_parts import (
     NoHttp,
     Promise,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from slo_pipeline.shell.clock import AnchoredClock
-from testkit.patient_loop import loop_factories, patient_clocks
+from testkit.clocks.patient_loop import loop_factories, patient_clocks
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -28,8 +28,8 @@ from slo_pipeline.shell.clock import AnchoredClock
 from slo_pipeline.shell.http_port import served
 from slo_pipeline.writing.segment_store import SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
-from testkit.patient_loop import patient_clocks
-from testkit.ports import free_port
+from testkit.clocks.patient_loop import patient_clocks
+from testkit.processes.ports import free_port
 
 RATE = 50
 WAIT_S = 30.0

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from testkit.loop_time import PatientUvloop
-from testkit.patient_loop import PatientLoop
+from testkit.clocks.loop_time import PatientUvloop
+from testkit.clocks.patient_loop import PatientLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

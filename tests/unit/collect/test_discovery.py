@@ -18,8 +18,8 @@ from slo_pipeline.collect.kubernetes.discovery import merged, targets_of
 from slo_pipeline.collect.kubernetes.pods import PodBook, PodError, pod_of
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TARGETS_MAX, Target
-from testkit.collecting import asked, collecting, samples, until
-from testkit.fake_cluster import NAMESPACE, FakeCluster, cluster_pod, cluster_served
+from testkit.fakes.kubernetes_pages import NAMESPACE, FakeCluster, cluster_pod, cluster_served
+from testkit.products.collector_in_process import asked, collecting, samples, until
 
 Json = dict[str, Any]
 DISCOVER = {"events": (), "kubelets": (), "discover": (NAMESPACE,)}

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from slo_pipeline.collect.scraping.event_rows import EventError, EventLog, event_row
 from slo_pipeline.formats.lines import LineSplitter
 from slo_pipeline.schemas import EVENTS
-from testkit.collecting import TS_NS, Stream, as_line, collecting, kept, serving, taken, until, write_targets
+from testkit.products.collector_in_process import (
+    TS_NS,
+    Stream,
+    as_line,
+    collecting,
+    kept,
+    serving,
+    taken,
+    until,
+    write_targets,
+)
 
 
 @pytest.fixture

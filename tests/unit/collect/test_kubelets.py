@@ -10,8 +10,8 @@ from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
 from slo_pipeline.collect.kubernetes.cadvisor import PageFilter, TooMuchError, member_samples
 from slo_pipeline.collect.kubernetes.members import Belonging, Members
 from slo_pipeline.formats.exposition import ExpositionParser
-from testkit.collecting import asked, collecting, samples, until
-from testkit.fake_cluster import CGROUP, POD_UID, FakeCluster, cluster_pod, cluster_served
+from testkit.fakes.kubernetes_pages import CGROUP, POD_UID, FakeCluster, cluster_pod, cluster_served
+from testkit.products.collector_in_process import asked, collecting, samples, until
 
 STAMP_MS = 1_795_262_400_123
 OWN = {"cluster": "main", "group": "orders", "namespace": "mq", "pod": "orders-0", "pod_uid": POD_UID}

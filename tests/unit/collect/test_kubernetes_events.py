@@ -15,8 +15,8 @@ from slo_pipeline.collect.kubernetes.members import Belonging, Members
 from slo_pipeline.collect.kubernetes.pods import PodBook
 from slo_pipeline.collect.scraping.event_rows import EventError
 from slo_pipeline.schemas import EVENTS
-from testkit.collecting import asked, collecting, taken, until
-from testkit.fake_cluster import FakeCluster, cluster_pod, cluster_served, kubernetes_event
+from testkit.fakes.kubernetes_pages import FakeCluster, cluster_pod, cluster_served, kubernetes_event
+from testkit.products.collector_in_process import asked, collecting, taken, until
 
 Row = dict[str, Any]
 

@@ -17,7 +17,7 @@ from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import phase_ns
 from slo_pipeline.shell.clock import NS_PER_S
 from slo_pipeline.shell.http_port import AddressError, parse_address, served
-from testkit.collecting import collecting, until
+from testkit.products.collector_in_process import collecting, until
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

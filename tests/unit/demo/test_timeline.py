@@ -1,7 +1,7 @@
 """The demo's timeline: gaps and failed sends are those around the fault and no others."""
 
 from testkit.demo.timeline import Gap, Phase, Timeline, longest_gap, sends_failed
-from testkit.load import ACKNOWLEDGED, Send
+from testkit.rocketmq.load import ACKNOWLEDGED, Send
 
 MS = 1_000_000
 

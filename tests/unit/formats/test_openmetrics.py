@@ -18,7 +18,7 @@ from slo_pipeline.formats.exposition import Series
 from slo_pipeline.formats.openmetrics import OpenMetricsError, timed_samples
 from slo_pipeline.jobs.landing import openmetrics as land_text
 from slo_pipeline.jobs.landing.openmetrics import land
-from testkit.counter_history import history
+from testkit.generators.counter_history import history
 
 PAGE = """# HELP x what it counts
 # TYPE x counter

@@ -2,7 +2,7 @@
 
 from controller_core.groups.history import EventKind
 from controller_core.remoting.codes import ResponseCode
-from testkit.groups import CLUSTER, NAME, GroupsDriver
+from testkit.raft.groups import CLUSTER, NAME, GroupsDriver
 
 GROUP_EXT = {"clusterName": CLUSTER, "brokerName": NAME}
 

@@ -5,7 +5,7 @@ import pytest
 from controller_core.groups.history import EventKind
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.snapshots import decode_image
-from testkit.groups import KEY, GroupsDriver
+from testkit.raft.groups import KEY, GroupsDriver
 
 
 def test_an_unknown_group_is_refused() -> None:

@@ -5,7 +5,7 @@ import pytest
 from controller_core.groups.commands import Cause, LiveBroker, Suspicion
 from controller_core.groups.history import EventKind
 from controller_core.groups.replies import Outcome
-from testkit.groups import KEY, GroupsDriver, stamp
+from testkit.raft.groups import KEY, GroupsDriver, stamp
 
 
 def kinds(outcome: Outcome) -> list[str]:

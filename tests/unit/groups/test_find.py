@@ -2,7 +2,7 @@
 
 from controller_core.groups.commands import AlterSyncStateSet, Cause, CleanBrokerData, ElectMaster
 from controller_core.groups.keys import GroupKey
-from testkit.groups import NAME, GroupsDriver, live, stamp
+from testkit.raft.groups import NAME, GroupsDriver, live, stamp
 
 
 def two_clusters() -> GroupsDriver:

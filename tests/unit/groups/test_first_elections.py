@@ -14,7 +14,7 @@ from controller_core.groups.first_elections import (
 )
 from controller_core.groups.history import EventKind
 from controller_core.remoting.codes import ResponseCode
-from testkit.groups import SECOND_NS, GroupsDriver
+from testkit.raft.groups import SECOND_NS, GroupsDriver
 
 INT32_MAX = 2**31 - 1
 NOW_S = 1_795_000_000

@@ -2,7 +2,7 @@
 
 from controller_core.groups.commands import Cause
 from controller_core.groups.history import EVENTS_MAX, FAILOVERS_MAX, EventKind, Fact, FailoverRecord, History
-from testkit.groups import KEY, GroupsDriver, stamp
+from testkit.raft.groups import KEY, GroupsDriver, stamp
 
 FACT = Fact(EventKind.BROKER_REGISTERED, stamp(1), 1, 0, {})
 

@@ -16,7 +16,7 @@ from controller_core.groups.liveness import (
     Death,
     LivenessTable,
 )
-from testkit.groups import KEY
+from testkit.raft.groups import KEY
 
 ONE, TWO, THREE = (ReplicaKey(*KEY, broker_id) for broker_id in (1, 2, 3))
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.group import Group, Replica
 from controller_core.groups.policy import elect
-from testkit.groups import KEY
-from testkit.groups_naive import NaiveBroker, naive_winner
+from testkit.raft.groups import KEY
+from testkit.raft.groups_naive import NaiveBroker, naive_winner
 
 TWO_GIB = 1 << 31
 

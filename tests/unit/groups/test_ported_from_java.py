@@ -12,7 +12,7 @@ from controller_core.groups.liveness import LivenessTable
 from controller_core.groups.reads import get_replica_info, get_sync_state_data
 from controller_core.groups.scan import groups_needing_election
 from controller_core.groups.state import GroupsState
-from testkit.groups import GroupsDriver, replay
+from testkit.raft.groups import GroupsDriver, replay
 
 KEY = GroupKey("cluster-a", "broker-set-a")
 

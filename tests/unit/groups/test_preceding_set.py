@@ -7,7 +7,7 @@ from controller_core.remoting.bodies import BrokerReplicasInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.requests.answers import answer
-from testkit.groups import NAME, GroupsDriver
+from testkit.raft.groups import NAME, GroupsDriver
 
 
 def _nobody(_: ReplicaKey) -> bool:

@@ -16,7 +16,7 @@ from controller_core.groups.reads import (
 )
 from controller_core.groups.replies import Reply, SyncStateSetView
 from controller_core.groups.state import GroupsState
-from testkit.groups import CLUSTER, NAME, GroupsDriver
+from testkit.raft.groups import CLUSTER, NAME, GroupsDriver
 
 GROUP_EXT = {"clusterName": CLUSTER, "brokerName": NAME}
 

@@ -12,7 +12,7 @@ from controller_core.groups.scan import (
     may_elect,
     must_hold_request,
 )
-from testkit.groups import KEY, NAME, GroupsDriver
+from testkit.raft.groups import KEY, NAME, GroupsDriver
 
 
 def beating(*ids: int, key: GroupKey = KEY) -> LivenessTable:

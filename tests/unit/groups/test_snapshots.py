@@ -24,7 +24,7 @@ from controller_core.groups.commands import (
 from controller_core.groups.errors import CommandDecodeError, GroupsUsageError, SnapshotDecodeError
 from controller_core.groups.snapshots import SNAPSHOT_MAGIC, decode_image
 from controller_core.groups.state import EPOCH_FLOORS_MAX, GroupsState
-from testkit.groups import KEY, GroupsDriver, replay, stamp
+from testkit.raft.groups import KEY, GroupsDriver, replay, stamp
 
 
 def rich() -> GroupsDriver:

@@ -15,8 +15,8 @@ from controller_core.groups.commands import Cause, LiveBroker, decode
 from controller_core.groups.first_elections import told_epoch
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
-from testkit.groups import KEY, GroupsDriver
-from testkit.groups_naive import NaiveBroker, NaiveGroup
+from testkit.raft.groups import KEY, GroupsDriver
+from testkit.raft.groups_naive import NaiveBroker, NaiveGroup
 
 ids = st.integers(1, 4)
 some_ids = st.sets(ids)

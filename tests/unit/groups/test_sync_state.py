@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller_core.groups.history import EventKind
-from testkit.groups import GroupsDriver
+from testkit.raft.groups import GroupsDriver
 
 REJECTING = "Rejecting alter syncStateSet request because"
 

@@ -11,7 +11,7 @@ from controller_core.groups.liveness import LivenessTable
 from controller_core.groups.reads import get_replica_info
 from controller_core.groups.replies import SyncStateSetView
 from controller_core.groups.scan import groups_needing_election, may_elect
-from testkit.groups import KEY, NAME, GroupsDriver, replay
+from testkit.raft.groups import KEY, NAME, GroupsDriver, replay
 
 ONE, TWO = (ReplicaKey(*KEY, broker_id) for broker_id in (1, 2))
 

@@ -5,7 +5,7 @@ from controller_core.groups.elections import would_replace
 from controller_core.groups.history import EventKind
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
-from testkit.groups import CLUSTER, NAME, GroupsDriver, replay
+from testkit.raft.groups import CLUSTER, NAME, GroupsDriver, replay
 
 
 def raise_guard(driver: GroupsDriver, master_id: int = 1, epoch: int = 1, setting: int = 2) -> Outcome:

@@ -12,7 +12,7 @@ from slo_pipeline.jobs.days import run_days
 from slo_pipeline.mirror.places import DirectoryPlace, PlaceError
 from slo_pipeline.shell.options import add_input, add_master
 from slo_pipeline.sources.segments import InputError
-from testkit.segments_in_bulk import segment
+from testkit.generators.segments_in_bulk import segment
 
 OLD, LAST, TODAY = dt.date(2026, 11, 1), dt.date(2026, 11, 20), dt.date(2026, 11, 21)
 

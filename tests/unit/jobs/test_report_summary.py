@@ -10,7 +10,7 @@ from slo_pipeline.cli import main
 from slo_pipeline.jobs import gather, inputs
 from slo_pipeline.jobs import report as job
 from slo_pipeline.reports.files.outcome import outcome
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from slo_pipeline import cli
 from slo_pipeline.jobs.spark import application as spark_application
 from slo_pipeline.jobs.spark import driver
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
-from testkit.reports_memory import HOLDERS, ReportWorld
-from testkit.spark_operator import problems
+from testkit.fakes.spark_operator import problems
+from testkit.memory.reports import HOLDERS, ReportWorld
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from random import Random
 from threading import Thread
 
 from testkit.kill_rounds.rounds import MEMBERS, PAUSE_S_MAX, schedule
-from testkit.load import LoadClient, Send, compare, first_acknowledged_after, read_ledger, summarise
+from testkit.rocketmq.load import LoadClient, Send, compare, first_acknowledged_after, read_ledger, summarise
 
 _REST = '"key":"k","start_ns":1,"end_ns":2,"status":"SEND_OK"'
 

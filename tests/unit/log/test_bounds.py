@@ -8,8 +8,8 @@ from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
 from controller_core.raft.bounds import STORED_INDEX_MAX, STORED_TERM_MAX
 from controller_core.raft.types import LogIndex, Ready, Snapshot, Term
-from testkit.disk import SimulatedFiles
-from testkit.log_scripts import DIRECTORY, INITIAL, VOTERS, entry, hard_state, ready
+from testkit.raft.disk import SimulatedFiles
+from testkit.raft.log_scripts import DIRECTORY, INITIAL, VOTERS, entry, hard_state, ready
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from controller_core.log.memory import MemoryStore
 from controller_core.log.store import DiskStore
 from controller_core.raft.storage import CompactedError, Storage, UnavailableError
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Ready, Snapshot, Term
-from testkit.log_scripts import INITIAL, VOTERS, entries, entry, hard_state, ready
+from testkit.raft.log_scripts import INITIAL, VOTERS, entries, entry, hard_state, ready
 
 Store = MemoryStore | DiskStore
 

@@ -12,8 +12,8 @@ from controller_core.log.recovery import segment_names
 from controller_core.log.store import DiskStore
 from controller_core.log.view import StoredState
 from controller_core.raft.types import LogIndex, Ready, Snapshot, Term
-from testkit.disk import PowerLossError, SimulatedFiles
-from testkit.log_scripts import (
+from testkit.raft.disk import PowerLossError, SimulatedFiles
+from testkit.raft.log_scripts import (
     DIRECTORY,
     INITIAL,
     VOTERS,

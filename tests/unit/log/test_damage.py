@@ -12,8 +12,8 @@ from controller_core.log.snapshots import encode_snapshot, snapshot_name, snapsh
 from controller_core.log.store import DiskStore
 from controller_core.log.view import Batch, StoredState
 from controller_core.raft.types import LogIndex, Ready, Snapshot, Term
-from testkit.disk import SimulatedFiles
-from testkit.log_scripts import (
+from testkit.raft.disk import SimulatedFiles
+from testkit.raft.log_scripts import (
     DIRECTORY,
     INITIAL,
     contents,

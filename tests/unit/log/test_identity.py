@@ -8,7 +8,7 @@ from controller_core.log.errors import LogMisuseError
 from controller_core.log.inspect import inspect_store
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import Ready
-from testkit.log_scripts import INITIAL, VOTERS, entries, hard_state
+from testkit.raft.log_scripts import INITIAL, VOTERS, entries, hard_state
 
 
 def test_an_incarnation_is_kept_for_the_life_of_the_store(tmp_path: Path) -> None:

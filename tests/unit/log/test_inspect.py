@@ -5,7 +5,7 @@ from pathlib import Path
 from controller_core.log.inspect import inspect_store
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import LogIndex
-from testkit.log_scripts import INITIAL, VOTERS, entries, hard_state, ready
+from testkit.raft.log_scripts import INITIAL, VOTERS, entries, hard_state, ready
 
 
 def make_store(directory: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slo_pipeline.cli import main
 from slo_pipeline.mirror.copying import FAILURES_MAX, Choice, Mirror, Mirrored
 from slo_pipeline.mirror.places import BucketPlace, DirectoryPlace, GoneError, PlaceError, place
-from testkit.segments_in_bulk import contents, segment
+from testkit.generators.segments_in_bulk import contents, segment
 
 DAY, NEXT = dt.date(2026, 11, 20), dt.date(2026, 11, 21)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from testkit.patient_loop import loop_factories
+from testkit.clocks.patient_loop import loop_factories
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -18,10 +18,10 @@ from rocketmq_operator.handlers.quiet import nothing_to_do, quiet
 from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.handlers.run import DEAF_S, is_deaf
 from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work
-from testkit.controllers_memory import NAMESPACE
-from testkit.kube_memory import MemoryKube
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.controllers import NAMESPACE
+from testkit.memory.kubernetes import MemoryKube
 from testkit.sim.virtual_loop import virtual_loop
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 OUTAGE_S: Final = 600.0

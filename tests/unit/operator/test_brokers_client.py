@@ -11,7 +11,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from rocketmq_operator.clients.api import RefusedError, UnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
 
 CONFIG = {
     "topicName": "prices",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rocketmq_operator.handlers.claims import CLAIMS_KEPT, Claims
-from testkit.kube_memory import MemoryKube
+from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from rocketmq_operator.plan.cluster.controllers_observed import (
     controllers_seen,
     leading,
 )
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 SET = "main-controller"

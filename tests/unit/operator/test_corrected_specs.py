@@ -12,10 +12,10 @@ import pytest
 from rocketmq_operator.plugin.advice import ADVICE
 from rocketmq_operator.plugin.asking import view_of
 from rocketmq_operator.plugin.pictures import explain_lines
-from testkit.kube_memory import is_ready
-from testkit.membership_memory import NAMESPACE
-from testkit.operator_world import OperatorWorld
-from testkit.pod_faults import PodFault
+from testkit.memory.kubernetes import is_ready
+from testkit.memory.membership import NAMESPACE
+from testkit.memory.pod_faults import PodFault
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 MEMBERS = ("orders-0", "orders-1", "orders-log-0")

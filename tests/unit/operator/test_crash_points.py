@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.clients.api import UnavailableError
-from testkit.controllers_memory import NAMESPACE
-from testkit.kube_memory import CrashError
-from testkit.operator_world import OperatorWorld
+from testkit.memory.controllers import NAMESPACE
+from testkit.memory.kubernetes import CrashError
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 START: Json = {"logReplicas": 1}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from project_tools import kind_page
 from rocketmq_operator import cli
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
@@ -15,7 +16,6 @@ from rocketmq_operator.api.crds import custom_resource_definitions, file_name, t
 from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
-from testkit import kind_page
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]

@@ -14,8 +14,8 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
-from testkit.kube_memory import MemoryKube
-from testkit.operator_world import OperatorWorld
+from testkit.memory.kubernetes import MemoryKube
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.clients.api import RefusedError
-from testkit.kube_memory import MemoryKube
-from testkit.operator_world import OperatorWorld
+from testkit.memory.kubernetes import MemoryKube
+from testkit.worlds.operator import OperatorWorld
 
 THREE = {"logReplicas": 1}
 Json = dict[str, Any]

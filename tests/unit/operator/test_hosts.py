@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plan.common import names
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 SETS = ("orders", "orders-log")

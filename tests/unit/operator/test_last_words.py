@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_operator.plan.pods.exit_reason import WORDS_LENGTH_MAX, last_words
-from testkit.operator_world import pod_templates
+from testkit.worlds.operator import pod_templates
 
 JAVA = """2026-11-25 03:10:{0:02d} INFO main - start
 java.lang.IllegalArgumentException: invalid brokerIP1

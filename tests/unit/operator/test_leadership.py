@@ -7,7 +7,7 @@ import pytest
 from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.plan.leadership.lease import DURATION_S, RENEW_DEADLINE_S
-from testkit.kube_memory import Json, MemoryKube
+from testkit.memory.kubernetes import Json, MemoryKube
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from rocketmq_operator.plan.common.actions import NOTHING, Delete
 from rocketmq_operator.plan.common.objects import ObjectKey
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

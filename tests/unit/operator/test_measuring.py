@@ -14,9 +14,9 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.bystanders import CanariesClient
 from rocketmq_operator.handlers import measuring
 from rocketmq_operator.handlers.quiet import nothing_to_do
-from testkit.http_served import http_served
-from testkit.operator_world import OperatorWorld
-from testkit.ports import free_port
+from testkit.processes.http_served import http_served
+from testkit.processes.ports import free_port
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 HOST = "demo-canary-0.shop.svc:9890"

@@ -13,9 +13,9 @@ from rocketmq_operator.handlers.quiet import nothing_to_do
 from rocketmq_operator.plugin.advice import ADVICE
 from rocketmq_operator.plugin.asking import view_of
 from rocketmq_operator.plugin.pictures import explain_lines
-from testkit.membership_memory import NAMESPACE
-from testkit.operator_world import OperatorWorld
-from testkit.pod_faults import PodFault, pod_status
+from testkit.memory.membership import NAMESPACE
+from testkit.memory.pod_faults import PodFault, pod_status
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 QUOTA = "forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9"

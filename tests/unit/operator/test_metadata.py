@@ -5,8 +5,8 @@ import pytest
 from rocketmq_operator.api.names import BROKERS_FINALIZER
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.kinds import METADATA_RESYNC_S, RESYNC_S
-from testkit.kube_memory import CrashError
-from testkit.metadata_world import NAMESPACE, ORDERS, PAY, SPARE, TOPIC, MetadataWorld, made_topic
+from testkit.memory.kubernetes import CrashError
+from testkit.worlds.metadata import NAMESPACE, ORDERS, PAY, SPARE, TOPIC, MetadataWorld, made_topic
 
 
 async def test_a_topic_is_made_in_every_broker_group_of_its_cluster() -> None:

@@ -11,8 +11,8 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.bystanders import CompanionsClient
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.status import NAMES_SHOWN_MAX
-from testkit.http_served import http_served
-from testkit.operator_world import OperatorWorld
+from testkit.processes.http_served import http_served
+from testkit.worlds.operator import OperatorWorld
 
 CONDITION = "MetadataInSync"
 

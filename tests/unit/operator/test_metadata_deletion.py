@@ -1,7 +1,7 @@
 """Topics that are deleted: kept or forgotten by policy, and never held for ever."""
 
 from rocketmq_operator.handlers.kinds import RESYNC_S
-from testkit.metadata_world import NAMESPACE, ORDERS, PAY, TOPIC, made_topic
+from testkit.worlds.metadata import NAMESPACE, ORDERS, PAY, TOPIC, made_topic
 
 FOREVER_MINUTES = 60
 

@@ -15,7 +15,7 @@ from rocketmq_operator.plan.migration import checks as migration_checks
 from rocketmq_operator.plan.migration.observed import Course, Spot, Wish, spot_of
 from rocketmq_operator.plugin import cli, migrate_command
 from rocketmq_operator.plugin.asking import RequestError
-from testkit.migration_world import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
+from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,8 @@ from rocketmq_operator.plan.migration.observed import Course
 from rocketmq_operator.plan.migration.steps import MigrationPlan
 from rocketmq_operator.plugin.asking import RequestError
 from rocketmq_operator.plugin.migrating import Manner, Migration
-from testkit.kube_memory import CrashError
-from testkit.migration_world import GROUP, MESSAGES, NAMESPACE, MigrationWorld, stateful_set
+from testkit.memory.kubernetes import CrashError
+from testkit.worlds.migration import GROUP, MESSAGES, NAMESPACE, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
 LOG = [f"m{number}" for number in range(MESSAGES)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.other_operators import OtherOperators
 from rocketmq_operator.plan.leadership.other_operators import earlier_operator, operators_inside
-from testkit.kube_memory import MemoryKube
+from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
 

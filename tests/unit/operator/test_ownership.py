@@ -10,9 +10,9 @@ from rocketmq_operator.handlers.kinds import RESYNC_S
 from rocketmq_operator.handlers.reconcile import reconcile
 from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim
 from rocketmq_operator.plan.common.objects import ObjectKey
-from testkit.kube_memory import MemoryKube
-from testkit.membership_memory import NAMESPACE
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.kubernetes import MemoryKube
+from testkit.memory.membership import NAMESPACE
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 FULL: Json = {"replicas": 2, "logReplicas": 1}

@@ -14,8 +14,8 @@ from rocketmq_operator.plugin import cli, pictures
 from rocketmq_operator.plugin.advice import ADVICE
 from rocketmq_operator.plugin.asking import RequestError, all_views, failovers_of, switch_over, view_of
 from rocketmq_operator.plugin.words import age, columns, counted
-from testkit.controllers_memory import NAMESPACE
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.controllers import NAMESPACE
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

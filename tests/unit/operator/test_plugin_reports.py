@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_operator.plugin import reports
 from rocketmq_operator.plugin.asking import RequestError
-from testkit.reports_memory import NAMESPACE, REPORT, ReportWorld
+from testkit.memory.reports import NAMESPACE, REPORT, ReportWorld
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 20, 12, 5, tzinfo=UTC)

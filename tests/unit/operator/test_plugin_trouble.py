@@ -13,7 +13,7 @@ import pytest
 from rocketmq_operator.api.names import API_VERSION, GROUP, OUR_KINDS, VERSION
 from rocketmq_operator.clients import kube
 from rocketmq_operator.plugin import cli
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
 
 Json = dict[str, Any]
 NAMESPACE: Final = "shop"

@@ -24,8 +24,8 @@ from ha_sidecar.replica import config as replica_config
 from rocketmq_operator.plan.cluster.children import JAVA_RUN
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.companion import HELD_AFTER_S, until_port_is_free
-from testkit.operator_world import OperatorWorld
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 THREE = {"logReplicas": 1}

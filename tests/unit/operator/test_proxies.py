@@ -10,7 +10,7 @@ import pytest
 from rocketmq_operator.api.names import CONFIG_HASH_ANNOTATION
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.plan.common import names
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 OF_PROXIES = ("Deployment", "Service", "PodDisruptionBudget", "ConfigMap")

@@ -8,8 +8,8 @@ from rocketmq_operator.plan.group.observed import failover_seen
 from rocketmq_operator.plan.group.takeover import HOLD, replaced_lately
 from rocketmq_operator.plugin import pictures
 from rocketmq_operator.plugin.asking import view_of
-from testkit.controllers_memory import NAMESPACE
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.controllers import NAMESPACE
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 NOW = datetime(2030, 3, 1, 12, tzinfo=UTC)

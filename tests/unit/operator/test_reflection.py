@@ -19,7 +19,7 @@ from rocketmq_operator.clients.reflection import (
     WriteError,
 )
 from rocketmq_operator.clients.stream import GoneError, KindMissingError
-from testkit.kube_memory import MemoryKube
+from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
 OUTAGE_S = 600.0

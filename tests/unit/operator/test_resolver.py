@@ -14,8 +14,8 @@ from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.plan.common import names
-from testkit.http_served import http_served
-from testkit.operator_world import OperatorWorld
+from testkit.processes.http_served import http_served
+from testkit.worlds.operator import OperatorWorld
 
 HOST = names.controller_hosts("main", "shop", 3)[1]
 

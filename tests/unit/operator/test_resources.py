@@ -12,8 +12,8 @@ from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.report.executors import threads
-from testkit.crd_cases import GROUP_SPEC, REPORT_SPEC
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.worlds.crd_cases import GROUP_SPEC, REPORT_SPEC
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 WITHOUT_DEFAULT = ("cpu", "memory", "size")

@@ -5,9 +5,9 @@ from typing import Any
 from rocketmq_operator.api.names import FIELD_MANAGER
 from rocketmq_operator.plan.common.actions import marked
 from rocketmq_operator.plan.common.rewritten import rewritten
-from testkit.managed_fields import fields_of
-from testkit.membership_memory import NAMESPACE
-from testkit.operator_world import OperatorWorld
+from testkit.memory.managed_fields import fields_of
+from testkit.memory.membership import NAMESPACE
+from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
 WANTED = marked(

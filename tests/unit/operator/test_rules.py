@@ -11,7 +11,7 @@ from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
-from testkit.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
+from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
 MODELS = {
     "RocketMQCluster": RocketMQClusterSpec,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_operator.plan.common import names
-from testkit.operator_world import OperatorWorld
+from testkit.worlds.operator import OperatorWorld
 
 ADDRESS = "10.96.7.7"
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from slo_pipeline import cli
-from testkit.reports_memory import ReportWorld
+from testkit.memory.reports import ReportWorld
 
 Json = dict[str, Any]
 

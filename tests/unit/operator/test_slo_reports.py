@@ -14,10 +14,10 @@ from slo_pipeline import cli
 from slo_pipeline.objectives import catalogue
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
 from slo_pipeline.reports.files.outcome import outcome, text
-from testkit.crd_cases import objective
-from testkit.kube_memory import CrashError
-from testkit.reports_memory import CLAIM, HOLDERS, REPORT, SERVER, ReportWorld
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
+from testkit.memory.kubernetes import CrashError
+from testkit.memory.reports import CLAIM, HOLDERS, REPORT, SERVER, ReportWorld
+from testkit.worlds.crd_cases import objective
 
 Json = dict[str, Any]
 DEFAULT_SLOS = yaml.safe_load(DEFAULT_FILE.read_text())["slos"]

@@ -7,8 +7,8 @@ import pytest
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
 from rocketmq_operator.handlers.observe import observe_group
 from rocketmq_operator.plan.group.switchover import Asked, read_asked, switchover
-from testkit.controllers_memory import NAMESPACE
-from testkit.operator_world import GROUP, OperatorWorld
+from testkit.memory.controllers import NAMESPACE
+from testkit.worlds.operator import GROUP, OperatorWorld
 
 
 async def _settled(replicas: int = 2) -> OperatorWorld:

@@ -24,7 +24,7 @@ from rocketmq_operator.handlers.operator import (
 )
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
-from testkit.kube_memory import MemoryKube
+from testkit.memory.kubernetes import MemoryKube
 
 
 class _Work(Work):

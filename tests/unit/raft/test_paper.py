@@ -6,7 +6,7 @@ Source: Ongaro and Ousterhout, In Search of an Understandable Consensus Algorith
 import pytest
 
 from controller_core.raft.types import Entry, LogIndex, Message, MessageType, NodeId, StateType, Term
-from testkit.raft_group import Group
+from testkit.raft.group import Group
 
 T = MessageType
 

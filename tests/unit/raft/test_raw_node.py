@@ -23,7 +23,7 @@ from controller_core.raft.types import (
     StateType,
     Term,
 )
-from testkit.raft_group import Group
+from testkit.raft.group import Group
 
 
 @pytest.mark.parametrize(

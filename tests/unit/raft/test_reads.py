@@ -5,7 +5,7 @@ import pytest
 from controller_core.raft.config import ReadOnlyOption
 from controller_core.raft.errors import LocalError, ProposalDroppedError
 from controller_core.raft.types import MessageType
-from testkit.raft_group import Group
+from testkit.raft.group import Group
 
 LEASE = {"read_only": ReadOnlyOption.LEASE_BASED, "check_quorum": True, "pre_vote": True}
 

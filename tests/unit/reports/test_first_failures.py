@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slo_pipeline.cli import main
-from testkit.prometheus import PrometheusUnavailableError, programs
+from testkit.processes.prometheus import PrometheusUnavailableError, programs
 
 AT = "14m"
 SCRAPES_BEFORE = 20

@@ -11,7 +11,7 @@ from slo_pipeline.reports.files.folder import summary
 from slo_pipeline.reports.files.outcome import outcome
 from slo_pipeline.reports.page.document import render, render_failover
 from slo_pipeline.reports.values.model import Failover, Group, Latency, Report
-from testkit.sample_report import report, sample_failover
+from testkit.generators.sample_report import report, sample_failover
 
 OPTIONAL_OF_FAILOVER = (
     "old_epoch", "old_master_id", "new_master_id", "old_master_address", "new_master_address", "fault", "fault_us",

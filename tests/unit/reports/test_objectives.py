@@ -12,7 +12,7 @@ from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.catalogue import INDICATORS
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
 from slo_pipeline.objectives.model import Objectives, ObjectivesError
-from testkit.prometheus import PrometheusUnavailableError, programs
+from testkit.processes.prometheus import PrometheusUnavailableError, programs
 
 GOOD: dict[str, Any] = {
     "service": "rocketmq",

@@ -11,7 +11,7 @@ import yaml
 from slo_pipeline.objectives import openslo
 from slo_pipeline.objectives.file import DEFAULT_FILE, load
 from slo_pipeline.objectives.model import BurnAlert, Objectives, ObjectivesError
-from testkit.json_schema import violations
+from testkit.generators.json_schema import violations
 
 DATA = Path(__file__).parents[2] / "testdata" / "openslo"
 ORDERS = list(yaml.safe_load_all((DATA / "orders.yaml").read_text()))

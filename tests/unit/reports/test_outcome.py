@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from slo_pipeline.reports.files.outcome import OUTCOME_BYTES_MAX, outcome, text
 from slo_pipeline.reports.values.model import Kept
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
 
 PAGE = "/data/reports/weekly/index.html"
 

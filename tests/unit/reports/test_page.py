@@ -15,7 +15,7 @@ from slo_pipeline.reports.page.document import render, render_failover
 from slo_pipeline.reports.page.incidents import CARDS_MAX, KUBERNETES_LISTED_MAX
 from slo_pipeline.reports.page.states import verdict
 from slo_pipeline.reports.values.model import Apart, BadSecond, Mark, Report
-from testkit.sample_report import report, sample_failover
+from testkit.generators.sample_report import report, sample_failover
 
 PAGE_BYTES_MAX = 1_000_000
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from slo_pipeline.reports.files.folder import write_pages
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
-from testkit.sample_report import report, sample_failover
+from testkit.generators.sample_report import report, sample_failover
 
 Client = TestClient[web.Request, web.Application]
 PAGE = "fo-demo.orders.2.html"

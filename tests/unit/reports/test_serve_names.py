@@ -17,7 +17,7 @@ from slo_pipeline.reports.values.file_names import NAME_BYTES_MAX
 from slo_pipeline.serve import shelf as shelves
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
-from testkit.sample_report import report, sample_failover
+from testkit.generators.sample_report import report, sample_failover
 
 Client = TestClient[web.Request, web.Application]
 

@@ -8,7 +8,7 @@ from slo_pipeline.reports.files.folder import summary
 from slo_pipeline.reports.page import states
 from slo_pipeline.reports.page.document import render
 from slo_pipeline.reports.values.model import Kept, Report
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
 
 US_PER_DAY = 86_400_000_000
 

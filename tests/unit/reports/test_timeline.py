@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 from slo_pipeline.reports.drawing.timeline import timeline
 from slo_pipeline.reports.values.model import Failover
-from testkit.sample_report import sample_failover
+from testkit.generators.sample_report import sample_failover
 
 SVG = "{http://www.w3.org/2000/svg}"
 

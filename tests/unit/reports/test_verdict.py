@@ -10,7 +10,7 @@ from slo_pipeline.reports.page.states import verdict
 from slo_pipeline.reports.values.measured import MEASURED_S_MIN, MEASURED_SHARE_MIN
 from slo_pipeline.reports.values.model import Apart, Group, Report
 from slo_pipeline.reports.values.words import span
-from testkit.sample_report import report
+from testkit.generators.sample_report import report
 
 DAY_US = 86_400_000_000
 UNMEASURED = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.loop_time import PatientUvloop
-from testkit.one_node import OneNode, one_node
+from testkit.clocks.loop_time import PatientUvloop
+from testkit.products.one_controller import OneNode, one_node
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], PatientUvloop]]:

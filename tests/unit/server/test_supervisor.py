@@ -16,9 +16,9 @@ from controller_core.server import supervisor
 from controller_core.server.settings.config import load
 from controller_core.server.settings.live_config import LiveConfig
 from controller_core.server.supervisor import Supervisor
-from testkit.fake_broker import FakeBroker
-from testkit.ports import free_ports
-from testkit.troubled_disk import TroubledFile, TroubledFiles
+from testkit.fakes.broker import FakeBroker
+from testkit.processes.ports import free_ports
+from testkit.processes.troubled_disk import TroubledFile, TroubledFiles
 
 WITHIN_S = 60.0
 

@@ -11,10 +11,10 @@ from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.address import host_port
 from ha_sidecar.companion import holding
 from ha_sidecar.companion.config import CompanionConfig
-from testkit.answering_broker import AnsweringBroker
-from testkit.held import Place
-from testkit.one_node import OneNode, one_node
-from testkit.patient_loop import loop_factories
+from testkit.clocks.patient_loop import loop_factories
+from testkit.fakes.answering_broker import AnsweringBroker
+from testkit.fakes.held_broker import Place
+from testkit.products.one_controller import OneNode, one_node
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

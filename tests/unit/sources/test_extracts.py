@@ -13,8 +13,8 @@ from slo_pipeline import transforms
 from slo_pipeline.schemas.segments import PROBE_OPS, SAMPLES
 from slo_pipeline.sources import extracts
 from slo_pipeline.transforms.sli import METRICS
-from testkit.segment_rows import send
-from testkit.synthetic import write_rows
+from testkit.generators.segment_rows import send
+from testkit.generators.synthetic import write_rows
 
 DAY = dt.date(2026, 11, 20)
 

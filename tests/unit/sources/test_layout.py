@@ -11,8 +11,8 @@ from slo_pipeline.cli import main
 from slo_pipeline.jobs.days import days_of, late_rows, segments_of
 from slo_pipeline.mirror.places import DirectoryPlace
 from slo_pipeline.sources.layout import SegmentUnusableError, reading
-from testkit.segment_rows import send
-from testkit.synthetic import write_rows
+from testkit.generators.segment_rows import send
+from testkit.generators.synthetic import write_rows
 
 DAY = dt.date(2026, 11, 20)
 WORDS = {

@@ -10,7 +10,7 @@ from controller_core.groups import commands
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, NodeId, Ready, Snapshot, Term
 from controller_core.server.cli.main import main
-from testkit.one_node import OneNode
+from testkit.products.one_controller import OneNode
 
 
 async def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from testkit.one_node import OneNode
+from testkit.products.one_controller import OneNode
 
 TOKEN = "let-me-in"  # noqa: S105 - a made-up token
 

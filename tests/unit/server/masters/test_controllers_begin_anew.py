@@ -12,8 +12,8 @@ from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.server.requests import unknown_members
-from testkit.fake_broker import FakeBroker
-from testkit.one_node import OneNode, one_node
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import OneNode, one_node
 
 WITHIN_S = 30.0
 QUICK = {"firstElectionWaitMs": "200", "scanInactiveMasterInterval": "100"}

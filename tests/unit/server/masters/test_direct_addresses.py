@@ -10,9 +10,9 @@ from controller_core.remoting.bodies import BrokerReplicasInfo, ReplicaIdentity,
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
-from testkit.fake_broker import FakeBroker
-from testkit.lent_broker import LentBroker
-from testkit.one_node import OneNode
+from testkit.fakes.broker import FakeBroker
+from testkit.fakes.lent_broker import LentBroker
+from testkit.products.one_controller import OneNode
 
 WITHIN_S = 60.0
 DIRECT = pytest.mark.parametrize("given", [{"directAddresses": "true"}])

@@ -9,8 +9,8 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters import ha_addresses
-from testkit.fake_broker import FakeBroker
-from testkit.one_node import OneNode
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import OneNode
 
 WITHIN_S = 60.0
 HA_ADDRESS = "127.0.0.1:10912"

@@ -7,8 +7,8 @@ import pytest
 from controller_core.groups.history import FailoverRecord
 from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.remoting.codes import ResponseCode
-from testkit.fake_broker import FakeBroker
-from testkit.one_node import OneNode
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import OneNode
 
 B1 = GroupKey("c1", "b1")
 WITHIN_S = 60.0

@@ -12,7 +12,7 @@ from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters import notifier as notifier_module
 from controller_core.server.masters.notifier import Notifier
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
 
 WITHIN_S = 60.0
 

@@ -29,7 +29,7 @@ from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
 from controller_core.server.settings.live_config import LiveConfig
-from testkit.groups import GroupsDriver, live
+from testkit.raft.groups import GroupsDriver, live
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
 OF_A_SMALL_GROUP_BYTES_MAX = 16_384

@@ -10,8 +10,8 @@ from controller_core.remoting import headers
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters import replica_detacher
-from testkit.fake_broker import FakeBroker
-from testkit.one_node import OneNode
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import OneNode
 
 
 class LogReplica(FakeBroker):

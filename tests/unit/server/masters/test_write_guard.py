@@ -10,8 +10,8 @@ from controller_core.groups.commands import RaiseWriteGuard, Stamp
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters import broker_questions, guard_spacing, write_guard
-from testkit.guarded_master import Master, lifted, master_of, switch_over
-from testkit.one_node import OneNode
+from testkit.fakes.guarded_master import Master, lifted, master_of, switch_over
+from testkit.products.one_controller import OneNode
 
 GUARDED = write_guard.OUT_OF_REACH
 

@@ -20,9 +20,9 @@ from controller_core.server.node.types import (
     NotLeaderError,
     ProposalLostError,
 )
-from testkit.nodes import LEADER_WITHIN_S, NodeCluster
-from testkit.nodes import Member as RunningNode
-from testkit.troubled_disk import UnsyncedFiles
+from testkit.processes.troubled_disk import UnsyncedFiles
+from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
+from testkit.raft.nodes import Member as RunningNode
 
 
 def add(node_id: int, kind: ConfChangeType = ConfChangeType.ADD_LEARNER_NODE) -> ConfChange:

@@ -13,7 +13,7 @@ from controller_core.server.node.types import (
     ProposalLostError,
 )
 from controller_core.server.peers import links, transport
-from testkit.nodes import LEADER_WITHIN_S, Member, NodeCluster
+from testkit.raft.nodes import LEADER_WITHIN_S, Member, NodeCluster
 
 FAR_BEHIND_ENTRIES = 20_000
 ENTRIES_AT_ONCE = 1_000

@@ -12,7 +12,7 @@ from controller_core.groups.commands import COMMAND_BYTES_MAX, AnyCommand, Apply
 from controller_core.groups.errors import CommandTooLargeError, NewerCommandError
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.node.state_machine import GroupsMachine
-from testkit.groups import GroupsDriver, stamp
+from testkit.raft.groups import GroupsDriver, stamp
 
 
 def _claim(broker_id: int = 1, name: str = "b1") -> ApplyBrokerId:

@@ -22,7 +22,7 @@ from controller_core.server.node.raft_node import (
     ProposalLostError,
 )
 from controller_core.server.node.types import NodeConfig, Receiver
-from testkit.nodes import LEADER_WITHIN_S, ListMachine
+from testkit.raft.nodes import LEADER_WITHIN_S, ListMachine
 
 IDS = (1, 2, 3)
 CONFIG = NodeConfig(

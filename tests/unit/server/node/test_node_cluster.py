@@ -7,8 +7,8 @@ import pytest
 
 from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
 from controller_core.server.node.types import NodeConfig
-from testkit.nodes import LEADER_WITHIN_S, NodeCluster
-from testkit.troubled_disk import UnsyncedFiles
+from testkit.processes.troubled_disk import UnsyncedFiles
+from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
 
 
 @pytest.fixture(params=["memory", "disk"])

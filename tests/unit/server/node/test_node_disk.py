@@ -11,8 +11,8 @@ from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, LogIndex, NodeId, Snapshot, Term
 from controller_core.server.node.raft_node import NotLeaderError, ProposalLostError
 from controller_core.server.node.types import NodeConfig, Store
-from testkit.nodes import LEADER_WITHIN_S, NodeCluster
-from testkit.troubled_disk import TroubledFile, TroubledFiles
+from testkit.processes.troubled_disk import TroubledFile, TroubledFiles
+from testkit.raft.nodes import LEADER_WITHIN_S, NodeCluster
 
 INITIAL = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1), NodeId(2), NodeId(3))))
 

@@ -9,8 +9,8 @@ from controller_core.log.view import Batch
 from controller_core.raft.types import ConfState, LogIndex, Message, MessageType, NodeId, Snapshot, Term
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.types import NodeConfig, Receiver
-from testkit.loop_time import LoopTime
-from testkit.nodes import LEADER_WITHIN_S, ListMachine, NodeCluster
+from testkit.clocks.loop_time import LoopTime
+from testkit.raft.nodes import LEADER_WITHIN_S, ListMachine, NodeCluster
 
 
 class SilentTransport:

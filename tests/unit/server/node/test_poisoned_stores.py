@@ -9,9 +9,9 @@ from controller_core.groups.commands import ApplyBrokerId
 from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.node.state_machine import GroupsMachine
-from testkit.groups import stamp
-from testkit.nodes import Member, NodeCluster
-from testkit.poisoned import POISON_INDEX, write_poisoned_store
+from testkit.raft.groups import stamp
+from testkit.raft.nodes import Member, NodeCluster
+from testkit.raft.poisoned_stores import POISON_INDEX, write_poisoned_store
 
 NODES = 3
 WITHIN_S = 60.0

@@ -28,9 +28,9 @@ from controller_core.server.peers import codec
 from controller_core.server.peers.codec import Greeting, Refusal
 from controller_core.server.peers.greeting_rules import store_fingerprint
 from controller_core.server.peers.transport import PeerTransport
-from testkit.nodes import Member, NodeCluster
-from testkit.ports import free_port
-from testkit.troubled_disk import UnsyncedFiles
+from testkit.processes.ports import free_port
+from testkit.processes.troubled_disk import UnsyncedFiles
+from testkit.raft.nodes import Member, NodeCluster
 
 WITHIN_S = 60.0
 VOTERS = ConfState(voters=(NodeId(1), NodeId(2), NodeId(3)))

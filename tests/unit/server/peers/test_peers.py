@@ -24,7 +24,7 @@ from controller_core.server.peers import codec, links
 from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.codec import Greeting
 from controller_core.server.peers.transport import PeerTransport
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
 
 WITHIN_S = 60.0
 """How long anything is waited for; only a test that hangs waits so long."""

@@ -8,7 +8,7 @@ from controller_core.groups.reads import get_replica_info
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.requests import answers, prepared_answers
 from controller_core.server.requests.prepared_answers import PreparedAnswers
-from testkit.groups import CLUSTER, NAME, GroupsDriver
+from testkit.raft.groups import CLUSTER, NAME, GroupsDriver
 
 KEY = GroupKey(CLUSTER, NAME)
 REQUEST = RemotingCommand.request(1004).with_opaque(77)

@@ -26,8 +26,8 @@ from controller_core.remoting.text_bounds import (
 )
 from controller_core.server.masters.heartbeats import captured
 from controller_core.server.node.types import ENTRY_BYTES_MAX
-from testkit.groups import GroupsDriver, stamp
-from testkit.one_node import OneNode
+from testkit.products.one_controller import OneNode
+from testkit.raft.groups import GroupsDriver, stamp
 
 WITHIN_S = 60.0
 NAMES = {"clusterName": "c1", "brokerName": "b1"}

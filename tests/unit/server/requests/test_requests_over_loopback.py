@@ -20,8 +20,8 @@ from controller_core.remoting.frame import FrameDecoder, encode
 from controller_core.server.masters import notice_order, notifier
 from controller_core.server.requests.forwarding import FORWARDED_BY_FIELD
 from controller_core.server.settings.properties import parse
-from testkit.fake_broker import FakeBroker
-from testkit.one_node import OneNode
+from testkit.fakes.broker import FakeBroker
+from testkit.products.one_controller import OneNode
 
 WITHIN_S = 60.0
 

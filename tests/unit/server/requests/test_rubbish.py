@@ -20,7 +20,7 @@ from controller_core.server.peers import links
 from controller_core.server.peers import transport as transport_module
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.requests.remoting_server import ANSWERS_BYTES_MAX, REQUEST_BYTES_MAX
-from testkit.one_node import OneNode, one_node
+from testkit.products.one_controller import OneNode, one_node
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 ASK = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)

@@ -20,9 +20,9 @@ from controller_core.server.masters.notifier import Notifier
 from controller_core.server.peers.transport import PeerTransport
 from controller_core.server.settings.certificates import Certificates, Tls
 from controller_core.server.settings.config import ConfigError, load
-from testkit.certificates import Authority, Pair
-from testkit.one_node import OneNode, one_node
-from testkit.ports import free_port
+from testkit.processes.certificates import Authority, Pair
+from testkit.processes.ports import free_port
+from testkit.products.one_controller import OneNode, one_node
 
 WITHIN_S = 60.0
 ALONE = {"controllerDLegerGroup": "g", "controllerDLegerPeers": "n0-127.0.0.1:9878"}

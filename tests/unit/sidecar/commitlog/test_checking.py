@@ -13,7 +13,7 @@ from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.layout import Layout
 from ha_sidecar.commitlog.records import RecordKind
 from ha_sidecar.commitlog.recovery import check_span
-from testkit.messages import boundaries, log_bytes
+from testkit.ha.messages import boundaries, log_bytes
 
 FILE_BYTES = 4096
 LOG = log_bytes(200, FILE_BYTES)

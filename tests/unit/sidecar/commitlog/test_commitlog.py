@@ -23,7 +23,7 @@ from ha_sidecar.commitlog.recovery import find_end, walk
 from ha_sidecar.commitlog.store import ReplicaStore, StoreError, read_epochs
 from ha_sidecar.commitlog.syncer import Syncer
 from ha_sidecar.epoch import EpochList
-from testkit.messages import blank, boundaries, log_bytes, message
+from testkit.ha.messages import blank, boundaries, log_bytes, message
 
 FILE_BYTES = 1024
 

@@ -10,7 +10,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import GetMetaDataResponseHeader
 from ha_sidecar.common import controllers as module
 from ha_sidecar.common.controllers import Answering, Controllers, ControllersUnavailableError
-from testkit.scripted_controllers import Said, scripted
+from testkit.fakes.scripted_controllers import Said, scripted
 
 HOST = "127.0.0.1"
 SOME_REQUEST = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA)

@@ -17,10 +17,10 @@ from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import FrameHeader
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.slave import NOBODY_ID
-from testkit.ha_by_hand import HandMaster, PeerClosedError
-from testkit.ha_peers import LinkNotes
+from testkit.ha.by_hand import HandMaster, PeerClosedError
+from testkit.ha.messages import boundaries, log_bytes
+from testkit.ha.peers import LinkNotes
 from testkit.ha_sim.disk import SimulatedDisk
-from testkit.messages import boundaries, log_bytes
 
 FILE_BYTES = 4096
 WAIT_S = 30.0

@@ -14,7 +14,7 @@ from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.holding import is_settled, is_succeeded
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import Outlook, find_outlook
-from testkit.scripted_controllers import GROUP, Said, ScriptedController, scripted
+from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted
 
 HONEST = Said(5, 1, "10.0.0.1:1", members=(1, 2), alive=(1,))
 LIE = Said(2**31 - 1, 7, "10.0.0.7:1", members=(2, 3, 7), alive=(7,))

@@ -18,8 +18,8 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion import hold_port as waiting
 from ha_sidecar.companion.companion import Companion
-from testkit.answering_broker import AnsweringBroker
-from testkit.ports import free_port
+from testkit.fakes.answering_broker import AnsweringBroker
+from testkit.processes.ports import free_port
 
 WAIT_S = 30.0
 

@@ -11,8 +11,8 @@ from ha_sidecar.address import host_port
 from ha_sidecar.companion import handover
 from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
 from ha_sidecar.decisions.broker_facts import BrokerFacts
-from testkit.answering_broker import AnsweringBroker, FakeNameServer
-from testkit.ports import free_port
+from testkit.fakes.answering_broker import AnsweringBroker, FakeNameServer
+from testkit.processes.ports import free_port
 
 WAIT_S = 30.0
 

@@ -15,7 +15,17 @@ from controller_core.remoting.frame import encode
 from ha_sidecar.companion import held_clients, holding
 from ha_sidecar.companion.holding import acknowledges, is_settled, is_succeeded
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from testkit.held import BEFORE, V5_2_0, V5_5_0, WITHIN_S, Place, answers, closed, is_held, request
+from testkit.fakes.held_broker import (
+    BEFORE,
+    V5_2_0,
+    V5_5_0,
+    WITHIN_S,
+    Place,
+    answers,
+    closed,
+    is_held,
+    request,
+)
 
 
 @pytest.mark.parametrize(

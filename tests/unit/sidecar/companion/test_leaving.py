@@ -8,8 +8,8 @@ import pytest
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo
 from ha_sidecar.companion import leaving
 from ha_sidecar.companion.leaving import Ending, leave
-from testkit.answering_broker import AnsweringBroker
-from testkit.ports import free_port
+from testkit.fakes.answering_broker import AnsweringBroker
+from testkit.processes.ports import free_port
 
 COPIES = {"brokerRole": "SYNC_MASTER", "allAckInSyncStateSet": "true"}
 

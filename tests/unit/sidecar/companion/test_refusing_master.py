@@ -13,7 +13,7 @@ from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.metadata_kinds import KINDS
-from testkit.following import following
+from testkit.ha.following import following
 
 
 async def test_a_refused_906_is_kept_until_the_master_answers(

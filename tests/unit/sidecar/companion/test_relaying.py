@@ -12,7 +12,17 @@ from controller_core.remoting.command import FLAG_ONEWAY, RemotingCommand
 from controller_core.remoting.frame import FrameDecoder
 from ha_sidecar.companion import held_clients, holding, relaying
 from ha_sidecar.companion.relaying import NOT_ENOUGH_COPIES
-from testkit.held import V5_2_0, V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
+from testkit.fakes.held_broker import (
+    V5_2_0,
+    V5_5_0,
+    WITHIN_S,
+    Place,
+    Successor,
+    answers,
+    closed,
+    is_held,
+    request,
+)
 
 
 @pytest.fixture

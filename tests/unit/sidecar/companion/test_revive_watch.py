@@ -12,7 +12,7 @@ from ha_sidecar.companion import revive_watch
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.revive_watch import ReviveWatch
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
-from testkit.revive_broker import ReviveBroker
+from testkit.fakes.revive_broker import ReviveBroker
 
 MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
 

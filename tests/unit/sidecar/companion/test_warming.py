@@ -15,7 +15,7 @@ from ha_sidecar.companion import warming
 from ha_sidecar.companion.warming import warm
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
-from testkit.ports import free_port
+from testkit.processes.ports import free_port
 
 WITHIN_S = 30.0
 JAVA_SHORT_MAX = 32767

@@ -15,7 +15,7 @@ from ha_sidecar.decisions.revive_log import (
     owed,
     refusals,
 )
-from testkit.messages import message
+from testkit.ha.messages import message
 
 CONSUMERS = frozenset({("T", "G")})
 COUNTER = (

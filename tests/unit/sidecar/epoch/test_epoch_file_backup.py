@@ -10,8 +10,8 @@ from ha_sidecar.epoch.file_format import encode
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import HandshakeReply
 from ha_sidecar.transfer.reconcile import SlaveConfig, decide
-from testkit.messages import log_bytes
-from testkit.stores import append
+from testkit.ha.messages import log_bytes
+from testkit.ha.stores import append
 
 FILE_BYTES = 4096
 NEWEST = EpochList.of((3, 0), (5, 1000))

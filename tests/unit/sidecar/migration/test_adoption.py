@@ -11,7 +11,7 @@ from ha_sidecar.commitlog.store import StoreError, lock_store, read_epochs
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.migration import adoption as adopting
 from ha_sidecar.migration.adoption import Keeping, Place, adopt
-from testkit.messages import log_bytes
+from testkit.ha.messages import log_bytes
 
 FILE_BYTES = 4_096
 MESSAGES = 50

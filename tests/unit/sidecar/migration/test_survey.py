@@ -12,8 +12,8 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.migration.cli import _asked
 from ha_sidecar.migration.permission import Permission, permit
 from ha_sidecar.migration.survey import Unread, survey, surveyed, unread
-from testkit.ports import free_port
-from testkit.surveyed_broker import SurveyedBroker
+from testkit.fakes.surveyed_broker import SurveyedBroker
+from testkit.processes.ports import free_port
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason
 from ha_sidecar.transfer.codec import Handshake
 from ha_sidecar.transfer.slave import NOBODY_ID
-from testkit.following import OUR_ID, following
-from testkit.ha_by_hand import HandMaster
-from testkit.messages import log_bytes
+from testkit.ha.by_hand import HandMaster
+from testkit.ha.following import OUR_ID, following
+from testkit.ha.messages import log_bytes
 
 FILE_BYTES = 4096
 LOG = log_bytes(10, FILE_BYTES)

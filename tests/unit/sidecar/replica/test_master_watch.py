@@ -21,7 +21,7 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.replica import master_watch as module
 from ha_sidecar.replica.group_view import GroupView, Role
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
-from testkit.scripted_controllers import GROUP, HOST, Said, ScriptedController, scripted
+from testkit.fakes.scripted_controllers import GROUP, HOST, Said, ScriptedController, scripted
 
 EPOCH_MAX = 2**31 - 1
 HONEST = Said(5, 1, "a:1")

@@ -23,10 +23,10 @@ from ha_sidecar.replica.group_view import Role
 from ha_sidecar.replica.replica import Replica
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
-from testkit.lent_broker import LentBroker
-from testkit.messages import log_bytes
-from testkit.one_node import OneNode, one_node
-from testkit.ports import free_ports
+from testkit.fakes.lent_broker import LentBroker
+from testkit.ha.messages import log_bytes
+from testkit.processes.ports import free_ports
+from testkit.products.one_controller import OneNode, one_node
 
 FILE_BYTES = 4096
 LOG = log_bytes(20, FILE_BYTES)

@@ -15,7 +15,7 @@ from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica import config
 from ha_sidecar.replica.group_view import GroupView, Role
-from testkit.messages import boundaries, log_bytes
+from testkit.ha.messages import boundaries, log_bytes
 
 TEXTS = {
     "cluster": "c",

@@ -20,9 +20,9 @@ from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
-from testkit.ha_by_hand import HandSlave
-from testkit.messages import boundaries, log_bytes
-from testkit.stores import append
+from testkit.ha.by_hand import HandSlave
+from testkit.ha.messages import boundaries, log_bytes
+from testkit.ha.stores import append
 
 FILE_BYTES = 4096
 WAIT_S = 30.0

@@ -24,7 +24,7 @@ from ha_sidecar.replica.group_view import GroupView, Role
 from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
 from ha_sidecar.replica.retention import Retaining
 from ha_sidecar.replica.upkeep import keep_metadata, retain
-from testkit.following import announced
+from testkit.ha.following import announced
 
 WAIT_S = 30.0
 TOPICS = b'{"topicConfigTable":{"T":{}}}'

@@ -26,10 +26,10 @@ from ha_sidecar.seed import seed as seeding
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
 from ha_sidecar.seed.source import candidates, find_metadata, find_source
-from testkit.messages import boundaries, log_bytes
-from testkit.replica import log_prefix_equal
-from testkit.seeds import FILE_BYTES, LOG, SeedMember, config_of
-from testkit.stores import append
+from testkit.ha.messages import boundaries, log_bytes
+from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
+from testkit.ha.stores import append
+from testkit.products.replica import log_prefix_equal
 
 WAIT_S = 30.0
 

@@ -10,8 +10,8 @@ from controller_core.groups.keys import GroupKey, ReplicaKey
 from ha_sidecar.address import host_port
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import find_outlook, find_source
-from testkit.answering_broker import AnsweringBroker
-from testkit.collecting import until
+from testkit.fakes.answering_broker import AnsweringBroker
+from testkit.products.collector_in_process import until
 
 KEY = GroupKey("c1", "b1")
 FIRST, SECOND = "127.0.0.1:7001", "127.0.0.1:7002"

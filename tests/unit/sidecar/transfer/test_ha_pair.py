@@ -29,8 +29,8 @@ from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.reconcile import OwnLog, SlaveConfig
 from ha_sidecar.transfer.served_log import MasterConfig
 from ha_sidecar.transfer.slave import SlaveMachine, SlaveState
-from testkit.messages import log_bytes
-from testkit.served import ServedLog
+from testkit.ha.messages import log_bytes
+from testkit.ha.served_log import ServedLog
 
 FILE_BYTES = 2048
 STEPS_MAX = 10_000

@@ -11,7 +11,7 @@ from ha_sidecar.transfer.codec import FrameHeader, Handshake, HandshakeReply
 from ha_sidecar.transfer.errors import HaProtocolError, TransferUsageError
 from ha_sidecar.transfer.master import MasterMachine, MasterState
 from ha_sidecar.transfer.served_log import LogView, MasterConfig
-from testkit.served import ServedLog
+from testkit.ha.served_log import ServedLog
 
 FILE_BYTES = 4096
 HELLO = codec.encode_handshake(Handshake(2))

@@ -1,0 +1,1 @@
+"""Event loops and clocks that a test controls."""

@@ -1,0 +1,1 @@
+"""Segments and reports of a known story."""

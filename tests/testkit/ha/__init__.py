@@ -1,0 +1,1 @@
+"""Commit logs, and both ends of an HA connection: ours, Java's, and by hand."""

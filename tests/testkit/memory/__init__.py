@@ -1,0 +1,1 @@
+"""What the operator looks at, in memory: Kubernetes, controllers, brokers, canaries, companions."""

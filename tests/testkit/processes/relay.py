@@ -1,0 +1,79 @@
+"""A TCP relay that a test can stop: what comes in waits, in both directions, and the connections stay open.
+
+For a process that is alive and well for everybody but one: the one whom it reaches only through here. It can tear what it
+passes on into pieces, too, for those who take a message for whole because it always came so.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Sequence
+
+from testkit.processes.ports import free_port
+
+_CHUNK_BYTES = 65_536
+_PIECE_PAUSE_S = 0.001
+
+
+class Relay:
+    """Listens on a free port of loopback and passes on to `target`, host:port."""
+
+    def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
+        """Describe it; with `pieces` what comes is passed on in parts of these lengths, again and again, in bytes."""
+        self._pieces = pieces
+        self._target = target
+        self._port = free_port()
+        self.address = f"127.0.0.1:{self._port}"
+        self._open = asyncio.Event()
+        self._open.set()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+
+    def hold(self) -> None:
+        """Pass nothing on any more."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Pass on again, beginning with what was held."""
+        self._open.set()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._relay(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            host, _, port = self._target.rpartition(":")
+            there_reader, there_writer = await asyncio.open_connection(host, int(port))
+            with contextlib.closing(there_writer):
+                ways = [self._pass_on(reader, there_writer), self._pass_on(there_reader, writer)]
+                tasks = [asyncio.ensure_future(way) for way in ways]
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for way in tasks:
+                        way.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            lengths = itertools.cycle(self._pieces or [_CHUNK_BYTES])
+            while data := await reader.read(next(lengths)):
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+                if self._pieces:
+                    await asyncio.sleep(_PIECE_PAUSE_S)  # apart, or they would be one again

@@ -1,0 +1,1 @@
+"""Our own commands as real processes, and the chart as helm renders it."""

@@ -1,0 +1,162 @@
+"""Real brokers of before the controllers on loopback, their stores taken over by the commands that a migration runs.
+
+A master and a slave as RocketMQ's documents deploy them, or a broker of DLedger. Their stores lie where ours do not, so that they have to
+be moved. What comes after is a broker in controller mode on the same directory, as on the same volume.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
+from controller_core.remoting.codes import RequestCode
+from controller_core.remoting.routes import TopicRouteData
+from ha_sidecar.address import host_port
+from testkit.processes.ports import LOOPBACK, free_port
+from testkit.products.controllers import ControllerCluster, command_path
+from testkit.products.store_commands import printed_by
+from testkit.rocketmq.load import LoadClient, LoadSettings, Send
+from testkit.rocketmq.processes import QUICK_SETTINGS, Broker, BrokerPlace, NameServer
+
+CLUSTER: Final = "c"
+GROUP: Final = "orders"
+TOPIC: Final = "Payments"
+OLD_STORE: Final = "home/rocketmq"
+FILE_BYTES: Final = 1 << 20
+BOOT_TIMEOUT_S: Final = 200.0
+_ACKS_TIMEOUT_S: Final = 240.0
+_POLL_S: Final = 0.2
+MASTER: Final = {"brokerId": "0", "brokerRole": "ASYNC_MASTER"}
+SLAVE: Final = {"brokerId": "1", "brokerRole": "SLAVE"}
+
+
+def dledger() -> dict[str, str]:
+    """Return the settings of a DLedger of one."""
+    return {
+        "enableDLegerCommitLog": "true",
+        "dLegerGroup": GROUP,
+        "dLegerPeers": f"n0-{LOOPBACK}:{free_port()}",
+        "dLegerSelfId": "n0",
+    }
+
+
+class OldGroup:
+    """Directories of brokers that are started as they were, and then as they will be."""
+
+    def __init__(self, jars: Path, directory: Path, name_server: NameServer) -> None:
+        """Take the jars, a directory for all, and the name server that runs."""
+        self.jars: Final = jars
+        self.directory: Final = directory
+        self.name_server: Final = name_server
+        self.controllers: Final = ControllerCluster(directory / "controllers", 1)
+        self._started: list[Broker] = []
+        self._loads = 0
+
+    def volume(self, name: str) -> Path:
+        """Return what would be a broker's volume."""
+        return self.directory / name
+
+    async def start_old(self, name: str, settings: Mapping[str, str]) -> Broker:
+        """Start a broker without controllers."""
+        store = self.volume(name) / OLD_STORE
+        paths = {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
+        return await self._start(name, {**paths, **settings}, ())
+
+    async def start_new(self, name: str) -> Broker:
+        """Start a broker in controller mode where the operator's have their store."""
+        # A machine that stands still for some seconds makes no dead master.
+        settings = {**QUICK_SETTINGS, "controllerHeartBeatTimeoutMills": "15000"}
+        return await self._start(name, settings, self.controllers.remoting_addresses)
+
+    async def _start(self, name: str, settings: Mapping[str, str], controllers: Sequence[str]) -> Broker:
+        given = {"mappedFileSizeCommitLog": str(FILE_BYTES), **settings}
+        place = BrokerPlace(CLUSTER, GROUP, name, self.volume(name))
+        broker = Broker(self.jars, place, self.name_server.address, given, controllers=controllers)
+        self._started.append(broker)
+        await broker.start(BOOT_TIMEOUT_S)
+        return broker
+
+    async def start_both_new(self, first: str, second: str) -> tuple[Broker, Broker]:
+        """Start controllers, the one, and when that is master, the other; wait until both are in the SyncStateSet."""
+        await self.controllers.start()
+        master = await self.start_new(first)
+        await self.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: bool(info["master_id"]), BOOT_TIMEOUT_S
+        )
+        slave = await self.start_new(second)
+        await self.controllers.wait_group(
+            CLUSTER, GROUP, lambda info: len(info["sync_state_set"]) == 2, BOOT_TIMEOUT_S
+        )
+        await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
+        return master, slave
+
+    async def stop(self) -> None:
+        """End all."""
+        await asyncio.gather(*(broker.stop() for broker in self._started))
+        await self.controllers.stop()
+
+    async def send(self, count: int) -> list[Send]:
+        """Let a Java producer send until so many are acknowledged; return all its sends."""
+        await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
+        self._loads += 1
+        settings = LoadSettings(threads=2, payload_bytes=2_000)
+        directory = self.directory / f"load-{self._loads}"
+        async with LoadClient(self.jars, self.name_server.address, TOPIC, directory, settings) as load:
+            await load.wait_for_acknowledged(count, _ACKS_TIMEOUT_S)
+            await load.stop()
+        return load.sends()
+
+    async def survey(self, *brokers: Broker, unread: bool = False) -> dict[str, Any]:
+        """Ask brokers what they say of themselves, until each answers."""
+        asked = [f"--broker={broker.address}" for broker in brokers]
+        words = ["survey", *asked, *(["--unread"] if unread else [])]
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            while True:
+                told = await printed_by([command_path("ha-sidecar"), *words])
+                if not any("problem" in one for one in told["brokers"]):
+                    return told
+
+    async def permit(self, permission: str, *brokers: Broker) -> None:
+        """Forbid writes, or allow them."""
+        asked = [f"--broker={broker.address}" for broker in brokers]
+        names = [f"--name={GROUP}", f"--name-server={self.name_server.address}"]
+        await printed_by([command_path("ha-sidecar"), "permission", permission, *names, *asked])
+
+    async def permissions(self) -> set[int]:
+        """Return what the name server says of the topic's queues."""
+        asker = Asker(host_port(self.name_server.address))
+        header = GetRouteInfoRequestHeader(TOPIC, accept_standard_json_only=True)
+        try:
+            answer = await asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except AskError:
+            return set()
+        finally:
+            asker.close()
+        return {queues.perm for queues in TopicRouteData.decode(answer.body).queue_datas}
+
+    async def until_permissions(self, wanted: int) -> None:
+        """Wait until the name server says so of all queues."""
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            while await self.permissions() != {wanted}:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(_POLL_S)
+
+    async def until_equal(self, master: Broker, slave: Broker) -> int:
+        """Wait until both logs end at the same offset; return it."""
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            while True:
+                ends = {one["max_offset"] for one in (await self.survey(master, slave))["brokers"]}
+                if len(ends) == 1:
+                    return int(ends.pop())
+
+    async def verify(self, name: str) -> dict[str, Any]:
+        """Check every record of a stopped broker's log."""
+        log = self.volume(name) / OLD_STORE / "commitlog"
+        return await printed_by([command_path("ha-sidecar"), "verify", str(log)])
+
+    async def adopt(self, name: str, keep: str) -> dict[str, Any]:
+        """Make a stopped broker's store ours."""
+        where = [f"--store={OLD_STORE}", f"--commit-log={OLD_STORE}/commitlog"]
+        rest = [f"--keep={keep}", f"--mapped-file-bytes={FILE_BYTES}"]
+        return await printed_by([command_path("ha-sidecar"), "adopt", str(self.volume(name)), *where, *rest])

@@ -1,0 +1,87 @@
+"""RocketMQ's proxy as a real process on loopback, and its gRPC client: what a person's application does with port 8081.
+
+The proxy reads the file that the operator writes for it; only what is a matter of the machine differs: ports and addresses.
+The client is Apache RocketMQ's own for Java, unchanged.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.proxy import Proxy as ProxySpec
+from rocketmq_operator.api.proxy import ProxyMode
+from rocketmq_operator.plan.common.proxy_config import proxy_conf
+from testkit.processes.ports import free_ports
+from testkit.processes.process import ManagedProcess, ProcessFailedError
+from testkit.rocketmq.jars import client_jars
+from testkit.rocketmq.load import compile_java, with_class_path
+from testkit.rocketmq.processes import PROXY_CLASS, java_command
+
+PROGRAM: Final = "GrpcClient"
+STARTED: Final = "rocketmq-proxy startup successfully"
+BOOT_TIMEOUT_S: Final = 150.0
+_CLIENT_TIMEOUT_S: Final = 150.0
+
+
+class ProxyFile:
+    """The operator's rmq-proxy.json of a mode, at home on loopback.
+
+    Attributes:
+        path: the file.
+        grpc_address: host:port for clients of RocketMQ 5.
+        remoting_address: host:port that older clients take for a name server's.
+        metrics_url: Prometheus text, of a proxy with a process of its own.
+        settings: what is in it, all values texts.
+    """
+
+    def __init__(self, mode: ProxyMode, cluster: str, name_server: str, directory: Path) -> None:
+        remoting, grpc, metrics = free_ports(3)
+        self.path: Final = directory / "rmq-proxy.json"
+        self.grpc_address: Final = f"127.0.0.1:{grpc}"
+        self.remoting_address: Final = f"127.0.0.1:{remoting}"
+        self.metrics_url: Final = f"http://127.0.0.1:{metrics}/metrics"
+        spec = RocketMQClusterSpec(proxy=ProxySpec(mode=mode))
+        written: dict[str, str] = json.loads(proxy_conf(cluster, "shop", spec))
+        here = {
+            "grpcServerPort": str(grpc),
+            "remotingListenPort": str(remoting),
+            "metricsPromExporterPort": str(metrics),
+            "metricsPromExporterHost": "127.0.0.1",
+            "remotingAccessAddr": "127.0.0.1",
+            "namesrvAddr": name_server,
+        }
+        self.settings: Final = written | {key: here[key] for key in here.keys() & written.keys()}
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.settings))
+
+
+def proxy_process(jars: Path, file: ProxyFile, directory: Path) -> ManagedProcess:
+    """Return a proxy that is a process of its own; nothing runs before its `start`."""
+    command = java_command(jars, PROXY_CLASS, "-pc", str(file.path), home=directory / "home")
+    return ManagedProcess("proxy", command, directory / "proxy.log")
+
+
+async def send_and_read(endpoints: str, topic: str, group: str, messages: int, directory: Path) -> Any:
+    """Send messages by the gRPC client, read and acknowledge them by it; return what it counted, sent and read.
+
+    Args:
+        endpoints: host:port of a proxy.
+        topic: exists already; a proxy makes none.
+        group: the consumer group, which exists already too.
+        messages: how many.
+        directory: receives the client's log.
+
+    Raises:
+        ProcessFailedError: a send failed, or a message was not read.
+    """
+    jars = await client_jars()
+    options = ("--endpoints", endpoints, "--topic", topic, "--group", group, "--messages", str(messages))
+    command = java_command(jars, PROGRAM, *options, home=directory / "home")
+    classes = await compile_java(jars, (PROGRAM,))
+    process = ManagedProcess("gRPC client", with_class_path(command, classes), directory / "grpc_client.log")
+    async with process:
+        status = await process.wait(_CLIENT_TIMEOUT_S)
+    if status != 0:
+        raise ProcessFailedError(f"the gRPC client ended with {status}:\n{process.tail()}")
+    return json.loads(process.output().splitlines()[-1])
