@@ -5,7 +5,7 @@ brokers that claim the same id are told apart by the check code that each invent
 answer succeeds and a second claimant fails and asks for the next id.
 
 A broker that has its id on disk only registers (1003), and RocketMQ's controller refuses an id that it does not know, for
-ever. Here such an id is taken up when the leader asks for it (`RegisterBroker.take_up`, see `server.unknown_members`) and
+ever. Here such an id is taken up when the leader asks for it (`RegisterBroker.take_up`, see `requests.unknown_members`) and
 nobody else has it. Its check code is one that no broker invents, so that nobody can claim the id with it.
 
 Differences from RocketMQ's controller, on purpose:

@@ -10,7 +10,7 @@ heartbeat carries the last master epoch of the member's log, and the end of that
     a log replica holds more than the longest log     ->  no election: `LogReplicaAhead`
 
 The member with the greatest (epoch, end of log) holds every acknowledged message, provided that all members are compared. So
-the leader waits (`server.first_elections`) until each registered member is alive and has told, and nobody new has come for
+the leader waits (`masters.first_elections`) until each registered member is alive and has told, and nobody new has come for
 `firstElectionWait`. A member that acts as master keeps writing meanwhile, and the last heartbeats of two members are of
 different moments; so an acting master stays master.
 

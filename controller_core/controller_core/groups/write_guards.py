@@ -3,7 +3,7 @@
 Before a master that lives is replaced on purpose, the leader keeps it from taking writes: it sets the broker's
 minInSyncReplicas so high that no write is let in. The broker keeps that setting in its file, through crashes and
 restarts. So it is noted here before it is set, with what it was before, and struck off after it was set back; a leader that
-finds a guard it does not know of sets it back (`server.write_guard`).
+finds a guard it does not know of sets it back (`masters.write_guard`).
 
     raise, of the recorded master in its epoch     ->  noted; a setting that is noted already stays, it is the older one
     raise, of anybody else, or in another epoch    ->  refused: 2002 or 2000, as 1001 is

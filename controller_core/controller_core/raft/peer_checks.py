@@ -16,7 +16,7 @@ voted for it) already. A follower that restarted in between refuses that one sna
 another. A message of a lower term than ours passes: the core drops or answers it, and it changes nothing.
 
 A node without a log has no term or index to compare with. It takes any within the absolute bounds: only a member that
-knows its store reaches it (`server.peer_rules`).
+knows its store reaches it (`peers.greeting_rules`).
 
 Pure, like the core.
 """

@@ -1,4 +1,4 @@
-"""Keep an operator of the whole cluster from acting beside one that was installed before it (`plan.other_operators`)."""
+"""Keep an operator of the whole cluster from acting beside one that was installed before it (`plan.leadership.other_operators`)."""
 
 import asyncio
 import logging

@@ -29,8 +29,8 @@ A leader that is gone in the midst leaves a note in the state; its successor set
 its file, so one that crashed meanwhile gets it back when it registers again. A broker that refuses its old setting is asked again
 for as long as it lives and the note stands. A setting that somebody else changed meanwhile is left as it is.
 
-Failovers (`server.failover`) never come here: their master does not live for the controllers, so `would_replace` is false. A silent
-master cannot be asked, and one that would refuse is not asked either: its log replica parts from it (`server.partings`), and its
+Failovers (`masters.elections`) never come here: their master does not live for the controllers, so `would_replace` is false. A silent
+master cannot be asked, and one that would refuse is not asked either: its log replica parts from it (`masters.replica_detacher`), and its
 companion's fence stops its writes.
 
 Never here: whom to elect. `groups.elections` says whether an election would replace a living master at all.

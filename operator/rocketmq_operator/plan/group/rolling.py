@@ -13,7 +13,7 @@ SyncStateSet does not hold others back: the change may correct the very cause.
 Such a member serves nobody, so its restart takes nothing away. It keeps its volume: only a pod is deleted.
 
 The master is restarted like any other, once another broker can take its place: its companion hands over before it ends
-(`plan.companion`). To make another master first and restart the old one then costs clients far more: they keep their
+(`plan.group.companion`). To make another master first and restart the old one then costs clients far more: they keep their
 connections to a broker that lives and refuses them (8 s and 1,542 failed sends at 200 a second, where a restart costs one).
 The only broker of a group cannot hand over, log replicas or not: it is restarted, and clients wait until it is back.
 """
