@@ -12,6 +12,7 @@ Differences from RocketMQ's controller, on purpose:
 - the next id is higher than every id ever claimed. There it counts claims, so that after ids 1, 2, 7 it is 4 and the
   seventh broker to ask collides for ever;
 - ids below 1 are refused: -1 means "nobody" in elections;
+- an id far above the next one is refused (`id_problem`): after a claim of 2^63-1 no id would be left;
 - an answer shows the address that the request has just announced, not the one before.
 
 Source: ReplicasInfoManager.java 5.4.0, applyBrokerId, registerBroker.
@@ -26,8 +27,21 @@ from controller_core.groups.keys import GroupKey
 from controller_core.groups.replies import Reply
 from controller_core.remoting.codes import ResponseCode
 
-TAKEN_UP_ID_MAX = 1_000_000
-"""An id above it was given by no controller: ids are given in order, and each is the next one."""
+BROKER_ID_MAX = 1_000_000
+"""The highest id that a group takes, unless it is the next one: controllers give ids in order, so no broker has one above."""
+
+
+def id_problem(group: Group | None, broker_id: int) -> str | None:
+    """Return why a group must not record an id that it does not have; None if it may.
+
+    The next id is always possible, so a claim of `BROKER_ID_MAX` does not exhaust the ids. A claim (1013) is judged before it is
+    proposed, as a controller of the release before applies every claim.
+    """
+    next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
+    id_max = max(BROKER_ID_MAX, next_id)
+    if FIRST_BROKER_ID <= broker_id <= id_max:
+        return None
+    return f"the ids {FIRST_BROKER_ID} to {id_max} are possible"
 
 
 def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, command: ApplyBrokerId) -> Change:
@@ -104,11 +118,8 @@ def register_broker(found: Group | None, key: GroupKey, floor: EpochFloor, comma
 def _take_up(group: Group, command: RegisterBroker) -> Change:
     """Record an id that controllers of another life gave."""
     broker_id = command.broker_id
-    if not FIRST_BROKER_ID <= broker_id <= TAKEN_UP_ID_MAX:
-        remark = (
-            f"BrokerId: {broker_id} of broker-set: {command.broker_name} cannot be taken up, "
-            f"{FIRST_BROKER_ID} to {TAKEN_UP_ID_MAX} are possible"
-        )
+    if (problem := id_problem(group, broker_id)) is not None:
+        remark = f"BrokerId: {broker_id} of broker-set: {command.broker_name} cannot be taken up: {problem}"
         ext = group_ext(command.cluster, command.broker_name)
         return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
     replica = Replica(command.address, f"{command.address};", electable=not command.log_replica)

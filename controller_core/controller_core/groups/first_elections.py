@@ -32,6 +32,7 @@ Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, 
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.group import Group
@@ -41,6 +42,8 @@ EPOCH_JUMP_MAX = 100_000
 """How far above the recorded master epoch a told epoch counts. A group that changes its master hourly needs 11 years for it."""
 IDLE_EPOCHS_MAX = 1_000
 """How many epochs, one after another, may have passed without a write before the controllers began anew."""
+UNHEARD_IDS_MAX = 1_000
+"""How many unheard ids are named: a member's id must not decide how long the leader counts, or how much it logs."""
 
 SET_EPOCHS_SINCE_S = 1_735_689_600
 """The start of 2025, UTC: set epochs are 32-bit integers, and few seconds may be wasted."""
@@ -92,7 +95,7 @@ def is_first(group: Group) -> bool:
 
 
 def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the ids that must be heard before the first election of a group with a past, ascending.
+    """Return the ids that must be heard before the first election of a group with a past: the lowest `UNHEARD_IDS_MAX`, ascending.
 
     These are registered members that are not alive, or have not told where their log ends. They are also the unregistered
     ids below the greatest one: controllers give ids in order, so such a member exists, or was removed once.
@@ -101,9 +104,8 @@ def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
         group: it never had a master here.
         told: the end of the log, in bytes, of each living member that told it.
     """
-    return tuple(
-        broker_id for broker_id in range(1, max(group.replicas, default=0) + 1) if broker_id not in told
-    )
+    ids = range(1, max(group.replicas, default=0) + 1)
+    return tuple(islice((broker_id for broker_id in ids if broker_id not in told), UNHEARD_IDS_MAX))
 
 
 def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:

@@ -7,6 +7,7 @@ Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNex
 """
 
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from controller_core.groups.broker_ids import registered_group
 from controller_core.groups.errors import AmbiguousGroupError
@@ -15,18 +16,24 @@ from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import GroupView, ReplicaView, Reply, ambiguous
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
+from controller_core.remoting.header import JAVA_LONG_MAX
 
 IsAlive = Callable[[ReplicaKey], bool]
 
 
 def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> Reply:
-    """Answer 1012: the id to claim next, 1 for an unknown group."""
+    """Answer 1012: the id to claim next, 1 for an unknown group.
+
+    A claim of Java's highest id that an older release let in leaves no next one: then it is the lowest id that nobody has.
+    """
     ext = group_ext(cluster, broker_name)
     try:
         group = state.find(broker_name, cluster)
     except AmbiguousGroupError as error:
         return ambiguous(error, ext)
     next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
+    if group is not None and next_id > JAVA_LONG_MAX:
+        next_id = next(free for free in count(FIRST_BROKER_ID) if free not in group.replicas)
     return Reply(ResponseCode.SUCCESS, ext | {"nextBrokerId": next_id})
 
 

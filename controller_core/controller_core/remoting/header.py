@@ -28,7 +28,8 @@ from controller_core.remoting.errors import HeaderError
 
 JavaInt = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """Java's int: 32 bits, signed."""
-JavaLong = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+JAVA_LONG_MAX: Final = 2**63 - 1
+JavaLong = Annotated[int, msgspec.Meta(ge=-(2**63), le=JAVA_LONG_MAX)]
 """Java's long: 64 bits, signed."""
 
 _BOOLS: Final = {True: "true", False: "false"}

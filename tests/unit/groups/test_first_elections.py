@@ -3,12 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from controller_core.groups.broker_ids import TAKEN_UP_ID_MAX
+from controller_core.groups.broker_ids import BROKER_ID_MAX
 from controller_core.groups.commands import ElectMaster, LiveBroker, Stamp, decode, encode
 from controller_core.groups.first_elections import (
     EPOCH_JUMP_MAX,
     IDLE_EPOCHS_MAX,
     SET_EPOCH_TIME_MAX,
+    UNHEARD_IDS_MAX,
     told_epoch,
     unheard_ids,
 )
@@ -68,7 +69,7 @@ def test_a_known_id_keeps_its_check_code_when_its_registration_asks_to_be_taken_
     assert driver.group.replicas[1].check_code == before
 
 
-@pytest.mark.parametrize("broker_id", [-1, 0, TAKEN_UP_ID_MAX + 1, 2**63 - 1])
+@pytest.mark.parametrize("broker_id", [-1, 0, BROKER_ID_MAX + 1, 2**63 - 1])
 def test_an_id_that_no_controller_gives_is_not_taken_up(broker_id: int) -> None:
     driver = GroupsDriver()
     reply = driver.register(broker_id, "a:1", take_up=True).reply
@@ -233,3 +234,10 @@ def test_members_that_are_silent_and_lower_ids_that_nobody_registered_are_not_he
     assert unheard_ids(group, {2: 100}) == (1, 3, 4)
     assert unheard_ids(group, {2: 100, 4: 0}) == (1, 3)
     assert unheard_ids(taken_up(1, 2).group, {1: 5, 2: 5}) == ()
+
+
+def test_the_id_of_one_member_does_not_decide_how_many_unheard_ids_are_counted() -> None:
+    driver = taken_up(1, 3)
+    driver.claim(2**62)  # an older release let it in
+    unheard = unheard_ids(driver.group, {1: 5, 3: 5})
+    assert (len(unheard), unheard[:2]) == (UNHEARD_IDS_MAX, (2, 4))

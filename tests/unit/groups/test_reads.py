@@ -37,6 +37,15 @@ def test_the_next_id_is_read_without_being_claimed() -> None:
     assert asked == [GROUP_EXT | {"nextBrokerId": 2}] * 2
 
 
+def test_a_group_whose_ids_an_older_release_let_run_out_gives_the_lowest_free_one() -> None:
+    driver = GroupsDriver()
+    for broker_id in (1, 2, 2**63 - 1):
+        driver.claim(broker_id)
+    assert get_next_broker_id(driver.state, CLUSTER, NAME).ext == GROUP_EXT | {"nextBrokerId": 3}
+    driver.claim(3)
+    assert get_next_broker_id(driver.state, CLUSTER, NAME).ext == GROUP_EXT | {"nextBrokerId": 4}
+
+
 def test_replica_info_of_an_unknown_group_says_so() -> None:
     reply = get_replica_info(GroupsState(), NAME)
     assert (reply.code, reply.ext, reply.remark) == (2008, {}, "Broker metadata is not existed")

@@ -7,7 +7,8 @@ size that a peer chose. The bounds are in `remoting.text_bounds`; the remark nam
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from controller_core.groups.group import Group, group_ext
+from controller_core.groups.broker_ids import id_problem
+from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.replies import Reply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -66,10 +67,19 @@ def check_set(wanted: SyncStateSet) -> None:
         )
 
 
-def full_group(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Reply | None:
-    """Return the refusal of a claim (1013) for which the group has no room; None if it has."""
-    if group is None or len(group.replicas) < GROUP_MEMBERS_MAX or header.applied_broker_id in group.replicas:
+def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Reply | None:
+    """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
+
+    The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is not there.
+    """
+    broker_id = header.applied_broker_id
+    if group is None or broker_id < FIRST_BROKER_ID or broker_id in group.replicas:
         return None
-    remark = f"Broker-set: {header.broker_name} has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+    if (problem := id_problem(group, broker_id)) is not None:
+        remark = f"Fail to apply brokerId: {broker_id} in broker-set: {header.broker_name}: {problem}"
+    elif len(group.replicas) >= GROUP_MEMBERS_MAX:
+        remark = f"Broker-set: {header.broker_name} has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+    else:
+        return None
     ext = group_ext(header.cluster_name, header.broker_name)
     return Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)

@@ -37,7 +37,7 @@ from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections
 from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, Hearing
 from controller_core.server.node.state_machine import GroupsMachine
-from controller_core.server.requests import answers
+from controller_core.server.masters.commands import answers
 from controller_core.server.requests.bounds import check_names, check_set, check_texts, full_group
 from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
@@ -298,7 +298,7 @@ class Handlers:
     def _apply_broker_id(self, _channel_id: int, request: RemotingCommand) -> AnyCommand | Reply:
         header = headers.ApplyBrokerIdRequestHeader.from_ext(request.ext)
         group = self._machine.state.find_one(header.broker_name, header.cluster_name)
-        return full_group(group, header) or self._maker.apply_broker_id(header)
+        return refused_claim(group, header) or self._maker.apply_broker_id(header)
 
     def _register_broker(self, _channel_id: int, request: RemotingCommand) -> AnyCommand:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)

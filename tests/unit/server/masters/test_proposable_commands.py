@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_core.groups import commands
+from controller_core.groups.broker_ids import BROKER_ID_MAX
 from controller_core.groups.commands import AnyCommand, Cause
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -206,6 +207,49 @@ def test_every_request_is_refused_with_a_remark_or_becomes_a_command_that_every_
     other = GroupsMachine()
     other.restore(leader.machine.snapshot())
     assert other.state.digest() == leader.machine.state.digest()
+
+
+ID_FIELDS = ("appliedBrokerId", "brokerId", "masterBrokerId", "brokerControllerIdsToClean")
+IDS = st.sampled_from((*range(-1, 5), *range(BROKER_ID_MAX - 2, BROKER_ID_MAX + 4), 2**31, 2**62, 2**63 - 1))
+
+
+@st.composite
+def well_formed_requests(draw: st.DrawFn) -> RemotingCommand:
+    """Return a request for one group in which only the ids are odd."""
+    code = draw(st.sampled_from(CODES))
+    ext = {name: draw(good) for name, good in GOOD.items()} | dict.fromkeys(NUMBER_FIELDS, "1")
+    ext |= {field: str(draw(IDS)) for field in ID_FIELDS}
+    body = b""
+    if code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+        body = f'{{"syncStateSet":{draw(st.lists(IDS, max_size=3))},"syncStateSetEpoch":1}}'.encode()
+    return RemotingCommand.request(code, ext, body)
+
+
+@given(st.lists(well_formed_requests(), max_size=12))
+def test_whatever_ids_are_sent_the_next_broker_still_gets_an_id(asked: list[RemotingCommand]) -> None:
+    async def run() -> None:
+        leader = Leader()
+        for request in asked:
+            answer = await leader.ask(request)
+            assert answer is None or answer.code == ResponseCode.SUCCESS or answer.remark
+        for group in leader.machine.state.groups():
+            assert group.next_broker_id <= BROKER_ID_MAX + 1 + len(asked)
+            assert max(group.replicas) < group.next_broker_id
+        name = {"clusterName": "c1", "brokerName": "b1"}
+        told = await leader.ask(RemotingCommand.request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, name))
+        assert told is not None
+        next_id = int((told.ext or {})["nextBrokerId"])
+        claim = name | {"appliedBrokerId": str(next_id), "registerCheckCode": "new:1;9"}
+        claimed = await leader.ask(RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim))
+        assert claimed is not None
+        assert claimed.code == ResponseCode.SUCCESS, claimed.remark
+        recorded = leader.machine.state.get(GroupKey("c1", "b1"))
+        assert recorded is not None
+        assert next_id in recorded.replicas
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unknown_members, "TAKE_UP_AFTER_MS", 0)
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("setting", ["1" + "0" * 9, "9" * 40, "9" * 5_000, "-1", "", "two", "1_0", "\uff11"])

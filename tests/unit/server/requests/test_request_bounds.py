@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controller_core.channel.connection import Connection
 from controller_core.channel.endpoints import connect
+from controller_core.groups.broker_ids import BROKER_ID_MAX
 from controller_core.groups.commands import COMMAND_BYTES_MAX, ApplyBrokerId, encode
 from controller_core.groups.group import Replica
 from controller_core.groups.keys import GroupKey
@@ -121,6 +122,28 @@ async def test_a_full_group_takes_no_further_member(one: OneNode, dialled: Conne
     assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     assert f"at most {GROUP_MEMBERS_MAX} are allowed" in (answer.remark or "")
     assert (await _ask(dialled, 1013, REQUESTS[1013])).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("broker_id", [BROKER_ID_MAX + 1, 2**62, 2**63 - 1])
+async def test_a_claim_of_an_id_that_no_controller_gave_is_refused(
+    one: OneNode, dialled: Connection, broker_id: int
+) -> None:
+    assert (await _ask(dialled, 1013, REQUESTS[1013])).code == ResponseCode.SUCCESS
+    answer = await _ask(dialled, 1013, REQUESTS[1013] | {"appliedBrokerId": str(broker_id)})
+    assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert f"brokerId: {broker_id} in broker-set: b1: the ids 1 to {BROKER_ID_MAX}" in (answer.remark or "")
+    assert one.group().next_broker_id == 2
+
+
+async def test_a_claim_of_the_highest_id_leaves_ids_and_one_recorded_above_it_may_be_repeated(
+    one: OneNode, dialled: Connection
+) -> None:
+    async def claim(broker_id: int) -> int:
+        return (await _ask(dialled, 1013, REQUESTS[1013] | {"appliedBrokerId": str(broker_id)})).code
+
+    assert [await claim(broker_id) for broker_id in (1, BROKER_ID_MAX, BROKER_ID_MAX + 1)] == [0, 0, 0]
+    await one.node.propose(encode(_claim(2**62)))  # as a leader of the release before
+    assert await claim(2**62) == ResponseCode.SUCCESS
 
 
 def test_of_a_group_that_outgrew_its_bound_the_sync_state_set_is_captured_first() -> None:
