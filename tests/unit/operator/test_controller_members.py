@@ -1,5 +1,6 @@
 """The number of controllers follows the spec: who votes changes before pods go and after they have come, one at a time."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -385,3 +386,19 @@ def test_a_store_is_lost_when_another_and_empty_one_is_in_its_place(
 ) -> None:
     seen = ControllerSeen(1, Role.VOTER, member_store="joined", own_store=own, has_log=has_log)
     assert seen.lost_its_store is lost
+
+
+@pytest.mark.parametrize("own_shown", [str, store_fingerprint], ids=["own of before", "own of now"])
+@pytest.mark.parametrize("member_shown", [str, store_fingerprint], ids=["leader of before", "leader of now"])
+def test_a_store_is_told_from_another_whichever_release_the_controllers_have(
+    own_shown: Callable[[str], str], member_shown: Callable[[str], str]
+) -> None:
+    joined, another = "1f6c0e1d55b7a902", "8f14e45fceea167a"
+
+    def lost(own: str) -> bool:
+        return ControllerSeen(
+            1, Role.LEARNER, member_store=member_shown(joined), own_store=own_shown(own), has_log=False
+        ).lost_its_store
+
+    assert not lost(joined), "a learner that waits for its log has not lost it"
+    assert lost(another)

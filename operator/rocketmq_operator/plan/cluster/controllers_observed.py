@@ -4,6 +4,7 @@ Two voices are heard, because neither knows all. The leader knows who is a membe
 itself knows which store it has and whether there is a log in it: the leader cannot tell one that lost its volume from one that is down.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,7 +32,7 @@ class ControllerSeen:
         role: in the membership, by the leader's word.
         active: whether the leader hears it.
         lag_entries: how far it is behind; None while the leader has nothing from it.
-        member_store: the store with which it is a member, empty while none was seen.
+        member_store: the store with which it is a member, by the leader's word; empty while none was seen.
         own_store: the store that it says it has, empty while it does not answer.
         has_log: whether that store has a log; None while it does not answer.
     """
@@ -52,7 +53,7 @@ class ControllerSeen:
             self.role is not Role.NONE
             and self.has_log is False
             and known
-            and self.own_store != self.member_store
+            and not _is_same_store(self.own_store, self.member_store)
         )
 
 
@@ -87,7 +88,23 @@ class ControllersSeen:
         return next((one for one in self.each if one.ordinal == ordinal), ControllerSeen(ordinal))
 
 
+_FINGERPRINT_DIGITS: Final = 16
 _LEADS: Final = "leader"
+
+
+def _is_same_store(one: str, other: str) -> bool:
+    """Say whether two controllers name one store.
+
+    A controller of this release names a store by a fingerprint of its incarnation, one of the release before by the incarnation, which
+    has as many digits.
+    """
+    return one == other or _fingerprint(one) == other or one == _fingerprint(other)
+
+
+def _fingerprint(incarnation: str) -> str:
+    """Return how a controller of this release shows an incarnation (`store_fingerprint` of `controller_core`)."""
+    digest = hashlib.sha256(b"store fingerprint\0" + incarnation.encode())
+    return digest.hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def leading(nodes: Sequence[Json | None]) -> int | None:
