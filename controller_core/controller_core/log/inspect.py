@@ -29,6 +29,7 @@ class Inspected:
         term: Raft term; None for damage.
         text: what a person wants to know beside that.
         data: an entry's or snapshot's own bytes.
+        incarnation: of the store, which a segment's head names. It is a secret among the members: do not print it.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Inspected:
     term: int | None
     text: str = ""
     data: bytes = b""
+    incarnation: str = ""
 
 
 def inspect_store(directory: Path, files: Files | None = None) -> Iterator[Inspected]:
@@ -81,14 +83,13 @@ def _inspect_snapshot(name: str, data: bytes) -> Inspected:
 
 
 def _inspect_record(name: str, record: Record) -> Inspected:
-    text = ""
+    text = incarnation = ""
     index: int | None = record.index
     match record.type:
         case RecordType.SEGMENT:
             head = decode_segment_head(record)
             owner, _, incarnation = head.owner.partition("\0")
             text = f"format {head.format_version} sequence {head.sequence} owner {owner!r}"
-            text += f" incarnation {incarnation}" if incarnation else ""
         case RecordType.ENTRY:
             text = record.entry_type.name
         case RecordType.HARD_STATE:
@@ -100,5 +101,13 @@ def _inspect_record(name: str, record: Record) -> Inspected:
             text = "a snapshot replaced the log"
     data = record.body if record.type is RecordType.ENTRY else b""
     return Inspected(
-        record.type.name, name, record.offset, record.end - record.offset, index, record.term, text, data
+        record.type.name,
+        name,
+        record.offset,
+        record.end - record.offset,
+        index,
+        record.term,
+        text,
+        data,
+        incarnation,
     )

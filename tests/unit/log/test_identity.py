@@ -18,8 +18,8 @@ def test_an_incarnation_is_kept_for_the_life_of_the_store(tmp_path: Path) -> Non
     again = DiskStore.open(tmp_path, INITIAL, owner="main/n0", new_incarnation="two")
     again.close()
     assert again.incarnation == "one"
-    heads = [row.text for row in inspect_store(tmp_path) if row.kind == "SEGMENT"]
-    assert heads == ["format 1 sequence 1 owner 'main/n0' incarnation one"]
+    heads = [(row.text, row.incarnation) for row in inspect_store(tmp_path) if row.kind == "SEGMENT"]
+    assert heads == [("format 1 sequence 1 owner 'main/n0'", "one")]
 
 
 def test_a_lost_store_comes_back_as_another_incarnation(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 An entry that is not a command of this release says so: `NO EFFECT` for one that every node passes over, `LATER RELEASE`
 for one at which this release stops (`machine`). A command that decodes and does not fit the state is found by the index
-that the node's log names.
+that the node's log names. A store is named by its fingerprint, as in `GET /v1/status`: its incarnation is a secret (`peer_rules`).
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from controller_core.groups.errors import CommandDecodeError, NewerCommandError
 from controller_core.log.inspect import Inspected, inspect_store
 from controller_core.raft.types import EntryType
 from controller_core.remoting.text_bounds import one_line
+from controller_core.server.peer_rules import store_fingerprint
 
 VALUE_CHARS_MAX: Final = 4_096
 """Characters of one field that are shown."""
@@ -40,6 +41,8 @@ def rows(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def _text(row: Inspected) -> str:
+    if row.incarnation:
+        return f"{row.text} store {store_fingerprint(row.incarnation)}"
     if row.kind != "ENTRY" or not row.data:
         return row.text
     if row.text != EntryType.NORMAL.name:

@@ -65,6 +65,19 @@ def test_a_stopped_nodes_store_is_spelt_out(tmp_path: Path, capsys: pytest.Captu
     assert "ApplyBrokerId" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_store_is_named_by_its_fingerprint_and_its_incarnation_is_not_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    incarnation = "5e0f" * 8
+    initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=(NodeId(1),)))
+    DiskStore.open(tmp_path, initial, owner="g/n0", new_incarnation=incarnation).close()
+    assert main(["inspect", str(tmp_path), "--output", output]) == 0
+    printed = capsys.readouterr().out
+    assert f"owner 'g/n0' store {store_fingerprint(incarnation)}" in printed
+    assert incarnation not in printed
+
+
 async def test_running_nodes_are_asked_and_changed(one: OneNode, capsys: pytest.CaptureFixture[str]) -> None:
     async with one.broker() as broker:
         await broker.elect()
