@@ -1,0 +1,135 @@
+"""How long a first election is held: to the millisecond of `firstElectionWaitMs` after the last member was heard."""
+
+import pytest
+
+from controller_core.groups.commands import LiveBroker
+from controller_core.groups.keys import ReplicaKey
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server.asking_brokers import RefusedError
+from controller_core.server.clock import Clock
+from controller_core.server.config import load
+from controller_core.server.first_elections import STRANGER_WAITS, FirstElections
+from controller_core.server.hearing import Hearing
+from testkit.groups import KEY, GroupsDriver
+
+SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
+WAIT_MS = 30_000
+DAY_MS = 86_400_000
+SILENT_AFTER_MS = 2 * DAY_MS
+
+
+class SteppedClock(Clock):
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        super().__init__("unit")
+        self.at_ms = 1_000
+
+    def now_ms(self) -> int:
+        """Return the time that the test has set."""
+        return self.at_ms
+
+
+class Leader:
+    """A leader that has taken up members of an earlier life."""
+
+    def __init__(self, *taken_up: int) -> None:
+        self.clock = SteppedClock()
+        self.driver = GroupsDriver()
+        self.hearing = Hearing(self.driver.state, self.clock)
+        self.wait_ms = WAIT_MS
+        self.elections = FirstElections(
+            self.driver.state, self.hearing, self.clock, _no_broker, lambda: self.wait_ms
+        )
+        for broker_id in taken_up:
+            self.take_up(broker_id)
+
+    def take_up(self, broker_id: int) -> None:
+        """Record an id; its member is not heard yet."""
+        self.driver.register(broker_id, f"a:{broker_id}", take_up=True)
+
+    def hear(self, *broker_ids: int) -> None:
+        """Take a heartbeat of each of these members, which tells epoch 4 and the end of its log."""
+        for broker_id in broker_ids:
+            told = LiveBroker(broker_id, epoch=4, max_offset=100)
+            self.hearing.table.beat(
+                ReplicaKey(*KEY, broker_id),
+                broker_id,
+                self.clock.now_ms(),
+                timeout_ms=SILENT_AFTER_MS,
+                epoch=told.epoch,
+                max_offset=told.max_offset,
+                confirm_offset=-1,
+                priority=told.priority,
+                address=f"a:{broker_id}",
+            )
+
+    def is_due(self) -> bool:
+        """Scan once."""
+        return self.elections.due() == [self.driver.group]
+
+    def is_due_after(self, elapsed_ms: int) -> bool:
+        """Let time pass and scan, one millisecond before its end as well, when the election must still wait."""
+        self.clock.at_ms += elapsed_ms - 1
+        assert not self.is_due(), f"held too early, {elapsed_ms - 1} ms after the last change"
+        self.clock.at_ms += 1
+        return self.is_due()
+
+
+async def _no_broker(address: str, _request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
+    raise RefusedError(f"{address} tells nothing")
+
+
+def test_the_election_is_due_exactly_when_the_wait_is_over_that_began_with_all_members_heard() -> None:
+    leader = Leader(1, 2)
+    leader.hear(1, 2)
+    assert not leader.is_due()
+    assert leader.is_due_after(WAIT_MS)
+
+
+@pytest.mark.parametrize("taken_up", [(1, 2, 3), (1, 3)], ids=["registered", "only its id is missing"])
+def test_the_election_is_never_due_while_a_member_is_missing_and_waits_anew_once_it_has_come(
+    taken_up: tuple[int, ...],
+) -> None:
+    leader = Leader(*taken_up)
+    leader.hear(1, 3)
+    for _ in range(10):
+        leader.clock.at_ms += DAY_MS // 10
+        assert not leader.is_due()
+    leader.take_up(2)
+    leader.hear(2)
+    assert not leader.is_due()
+    assert leader.is_due_after(WAIT_MS)
+
+
+def test_a_new_member_begins_the_wait_anew() -> None:
+    leader = Leader(1, 2)
+    leader.hear(1, 2)
+    assert not leader.is_due()
+    leader.clock.at_ms += WAIT_MS - 1
+    leader.take_up(3)
+    leader.hear(3)
+    assert not leader.is_due()
+    assert leader.is_due_after(WAIT_MS)
+
+
+def test_unregistered_members_hold_the_election_for_ten_waits_and_no_longer() -> None:
+    leader = Leader(1, 2)
+    leader.hear(1, 2, 7)
+    assert not leader.is_due()
+    assert leader.is_due_after(STRANGER_WAITS * WAIT_MS)
+
+
+def test_a_changed_wait_counts_at_once() -> None:
+    leader = Leader(1)
+    leader.hear(1)
+    assert not leader.is_due()
+    leader.clock.at_ms += 5_000
+    leader.wait_ms = 5_001
+    assert not leader.is_due()
+    leader.wait_ms = 5_000
+    assert leader.is_due()
+
+
+def test_the_default_wait_is_half_a_minute() -> None:
+    assert load(SETTINGS)[0].first_election_wait_ms == WAIT_MS
