@@ -49,6 +49,8 @@ FIELD_BYTES_MAX: Final[Mapping[str, int]] = {
 _SURELY_SHORT_CHARS: Final = min(FIELD_BYTES_MAX.values()) // 4
 """A text of so few characters is within every bound, whatever its characters are."""
 _REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_REORDERING: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change the direction of text: what follows on the line is shown in another order than it was written."""
 
 
 def text_problem(text: str, bytes_max: int) -> str | None:
@@ -78,9 +80,12 @@ def is_control(char: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text for a terminal: each control character is written as `\n`, `\x1b` or `\u2028`."""
+    r"""Return a text for a terminal: each character that controls or reorders it is written as `\n`, `\x1b` or `\u202e`."""
     if text.isprintable():
         return text
     return "".join(
-        char.encode("unicode_escape", "surrogatepass").decode() if is_control(char) else char for char in text
+        char.encode("unicode_escape", "surrogatepass").decode()
+        if char in _REORDERING or is_control(char)
+        else char
+        for char in text
     )

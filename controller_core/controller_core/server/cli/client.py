@@ -43,8 +43,8 @@ async def status(arguments: Namespace) -> None:
     for address in arguments.http.split(","):
         try:
             value = await request("GET", address, "/v1/status", arguments)
-        except ClientError as error:
-            value = {"error": str(error)}
+        except (ClientError, aiohttp.ClientConnectionError, TimeoutError, OSError) as error:
+            value = {"error": str(error) or type(error).__name__}
         if arguments.output == "json":
             show_json({"address": address, **value})
         elif "error" in value:
@@ -147,7 +147,7 @@ async def _stream(address: str, after: int, arguments: Namespace) -> int:
     ):
         response.raise_for_status()
         async for line in response.content:
-            event = json.loads(line)
+            event = _read_object(line, url)
             after = event["sequence"]
             show(line.decode().rstrip() if arguments.output == "json" else _event_line(event))
     return after
@@ -189,15 +189,32 @@ async def request(
             async with session.request(
                 method, url, json=body, allow_redirects=False, ssl=_tls(arguments)
             ) as response:
-                value: dict[str, Any] = await response.json()
                 if response.status == 307:
                     url = URL(response.headers["Location"], encoded=True)
                     continue
+                value = _read_object(await response.read(), url)
                 if not response.ok:
                     about = f" ({value['field']}: {value['value']})" if value.get("field") else ""
                     raise ClientError(f"{value.get('error', response.reason)}{about}", response.status)
                 return value
     raise ClientError("the nodes disagree about who leads; try again")
+
+
+def _read_object(data: bytes, url: URL | str) -> dict[str, Any]:
+    """Return the JSON object that a node sent.
+
+    Raises:
+        ClientError: it is something else; whoever answers at this address is not a controller.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise ClientError(f"{url} does not answer as a controller: {error} (expected JSON)") from error
+    if not isinstance(value, dict):
+        raise ClientError(
+            f"{url} does not answer as a controller: {type(value).__name__} (expected an object)"
+        )
+    return value
 
 
 def _segment(argument: str, name: str) -> str:

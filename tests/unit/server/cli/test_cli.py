@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from controller_core.groups import commands
 from controller_core.log.store import DiskStore
@@ -169,6 +170,31 @@ async def test_a_name_with_a_new_line_does_not_split_what_is_printed(
         assert printed.count("\n") == lines
         assert r"c1/b1\nc9/forged\x1b[2J" in printed
         assert "\x1b" not in printed
+
+
+async def test_a_node_that_cannot_be_reached_does_not_hide_the_status_of_the_others(
+    one: OneNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, printed, _ = await _run(capsys, "status", "--http", f"127.0.0.1:1,{one.http}")
+    first, second = printed.splitlines()
+    assert (status, first.startswith("127.0.0.1:1  unreachable: ")) == (0, True)
+    assert "leader n0" in second
+
+
+@pytest.mark.parametrize("body", [b"<html>\x1b[2J\nforged</html>", b"\xff\n", b'["\x1b[2J"]', b"[]"])
+@pytest.mark.parametrize("arguments", [("groups",), ("failovers",), ("watch", "--no-follow")], ids="-".join)
+async def test_an_answer_of_something_that_is_not_a_controller_is_one_line(
+    capsys: pytest.CaptureFixture[str], body: bytes, arguments: tuple[str, ...]
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="text/html")
+
+    async with http_served(answer) as address:
+        status, printed, problem = await _run(capsys, *arguments, "--http", address)
+        assert (status, printed, problem.count("\n")) == (1, "", 1)
+        assert f"http://{address}/v1/" in problem
+        assert "does not answer as a controller" in problem
+        assert "\x1b" not in problem
 
 
 def test_inspect_tells_an_entry_without_effect_from_one_of_a_later_release(

@@ -205,3 +205,4 @@ def test_a_text_is_counted_in_bytes_and_has_no_control_characters(text: str, pro
 
 def test_a_text_is_one_line_on_a_terminal() -> None:
     assert one_line("a\nb\r\x1b[2J\u2028é\u3000\ud800") == r"a\nb\r\x1b[2J\u2028é" + "\u3000" + r"\ud800"
+    assert one_line("b1 \u202eevila") == r"b1 \u202eevila"
