@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller_core.server.peers.greeting_rules import store_fingerprint
 from rocketmq_operator.plan.cluster.controllers_observed import (
     ControllerSeen,
     Role,

@@ -169,7 +169,7 @@ def _inspect(parsed: argparse.Namespace) -> int:
             sys.stdout.write(json.dumps(row) + "\n")
         else:
             place = f"{row['file']}+{row['offset']}"
-            cli_client.show(
+            client.show(
                 f"{place:<40} {row['kind']:<10} index {row['index'] or '-':>8}  term {row['term'] or '-':>4}  {row['text']}"
             )
     return EXIT_LOG if damaged else 0

@@ -16,7 +16,7 @@ from controller_core.groups.errors import CommandDecodeError, NewerCommandError
 from controller_core.log.inspect import Inspected, inspect_store
 from controller_core.raft.types import EntryType
 from controller_core.remoting.text_bounds import one_line
-from controller_core.server.peer_rules import store_fingerprint
+from controller_core.server.peers.greeting_rules import store_fingerprint
 
 VALUE_CHARS_MAX: Final = 4_096
 """Characters of one field that are shown."""

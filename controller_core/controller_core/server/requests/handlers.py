@@ -37,8 +37,13 @@ from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections
 from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, Hearing
 from controller_core.server.node.state_machine import GroupsMachine
-from controller_core.server.masters.commands import answers
-from controller_core.server.requests.bounds import check_names, check_set, check_texts, full_group
+from controller_core.server.requests import answers
+from controller_core.server.requests.bounds import (
+    check_names,
+    check_set,
+    check_texts,
+    refused_claim,
+)
 from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
 from controller_core.server.requests.leader_rule import LeaderRule

@@ -11,6 +11,8 @@ from controller_core.groups import commands
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, NodeId, Ready, Snapshot, Term
 from controller_core.server.cli.main import main
+from controller_core.server.peers.greeting_rules import store_fingerprint
+from testkit.processes.http_served import http_served
 from testkit.products.one_controller import OneNode
 
 

@@ -26,6 +26,7 @@ from controller_core.server.masters.heartbeats import Hearing
 from controller_core.server.masters.notice_order import RoleChanges
 from controller_core.server.masters.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
 from controller_core.server.node.state_machine import GroupsMachine
+from controller_core.server.requests import unknown_members
 from controller_core.server.requests.handlers import Handlers
 from controller_core.server.settings import properties
 from controller_core.server.settings.config import load
