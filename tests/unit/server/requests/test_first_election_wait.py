@@ -1,16 +1,16 @@
 """How long a first election is held: to the millisecond of `firstElectionWaitMs` after the last member was heard."""
 
 import pytest
-from controller_core.server.asking_brokers import RefusedError
-from controller_core.server.config import load
-from controller_core.server.first_elections import STRANGER_WAITS, FirstElections
-from controller_core.server.hearing import Hearing
-from testkit.groups import KEY, GroupsDriver
 
 from controller_core.groups.commands import LiveBroker
 from controller_core.groups.keys import ReplicaKey
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.clock import Clock
+from controller_core.server.masters.broker_questions import RefusedError
+from controller_core.server.masters.first_elections import STRANGER_WAITS, FirstElections
+from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.settings.config import load
+from testkit.raft.groups import KEY, GroupsDriver
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
 WAIT_MS = 30_000
