@@ -2,7 +2,7 @@
 
     brokers, mqadmin -> remoting_server -> handlers -> leader_rule -> here, or forwarding -> the leader
                                               |            |
-                                           hearing     submitting -> node (Raft, log) -> machine (groups)
+                                           hearing     submission -> node (Raft, log) -> machine (groups)
                                               |            |
                                            failover ---->--+-> notifier -> brokers
     people, operator -> http
@@ -29,7 +29,7 @@ from controller_core.server.masters.elections import Failover
 from controller_core.server.masters.first_elections import FirstElections
 from controller_core.server.masters.ha_addresses import HaAddresses
 from controller_core.server.masters.heartbeats import Hearing
-from controller_core.server.masters.submission import Submitting
+from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.membership.changes import Membership
 from controller_core.server.membership.members import Members
 from controller_core.server.node.raft_node import Node
@@ -93,7 +93,7 @@ class Controller:
             self.hearing.alive_ids_of,
             lambda: config.settings.elect_unclean_master,
         )
-        self._submitting = Submitting(
+        self._submitter = CommandSubmitter(
             node,
             machine.state,
             clock,
@@ -107,16 +107,16 @@ class Controller:
             machine.state,
             self.hearing,
             clock,
-            self._submitting.notifier.ask,
+            self._submitter.notifier.ask,
             lambda: config.settings.first_election_wait_ms,
         )
         self.failover = self._make_failover()
         self._ha_addresses = HaAddresses(
             machine.state,
-            self._submitting.notifier.ask,
+            self._submitter.notifier.ask,
             is_alive=self.hearing.table.is_alive,
             leads=lambda: node.is_leader and config.settings.notify_role_changed,
-            is_open=self._submitting.changes.is_open,
+            is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
         self._remoting = RemotingServer(self._make_handlers(), self.hearing, self._metrics)
@@ -128,9 +128,9 @@ class Controller:
     def _revived(self, key: ReplicaKey) -> None:
         group = self._machine.state.get(key.group)
         if group is not None and key.broker_id in group.replicas:
-            self._submitting.expect(group.replicas[key.broker_id].address)
+            self._submitter.follow_up.prepare(group.replicas[key.broker_id].address)
             if self._node.is_leader:
-                self._submitting.guards.lift(key.group)
+                self._submitter.guards.lift(key.group)
                 self._ha_addresses.look_after(key.group)
         self.failover.on_revival(key)
 
@@ -143,7 +143,7 @@ class Controller:
             node=self._node,
             machine=self._machine,
             hearing=self.hearing,
-            submitting=self._submitting,
+            submitter=self._submitter,
             maker=self._maker,
             config=self._config,
             clock=self._clock,
@@ -155,7 +155,7 @@ class Controller:
             node=self._node,
             machine=self._machine,
             hearing=self.hearing,
-            submitting=self._submitting,
+            submitter=self._submitter,
             maker=self._maker,
             config=self._config,
             clock=self._clock,
@@ -169,7 +169,7 @@ class Controller:
             node=self._node,
             machine=self._machine,
             hearing=self.hearing,
-            submitter=self._submitting,
+            submitter=self._submitter,
             rule=LeaderRule(self._node, self._self.raft_id, self._forwarder),
             maker=self._maker,
             config=self._config,
@@ -241,7 +241,7 @@ class Controller:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.failover.stop()
         await self._ha_addresses.stop()
-        await self._submitting.stop()
+        await self._submitter.stop()
         self._forwarder.close()
         await self._http.stop()
         await self._node.stop()
@@ -256,7 +256,7 @@ class Controller:
         _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
         if leads:
             self.failover.wake()
-            self._submitting.guards.lift_all()
+            self._submitter.guards.lift_all()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

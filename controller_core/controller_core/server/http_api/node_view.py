@@ -20,7 +20,7 @@ from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNum
 from controller_core.server.http_api.members_view import MembersView
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.heartbeats import Hearing
-from controller_core.server.masters.submission import Submitting
+from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.membership.changes import Membership
 from controller_core.server.membership.members import Members
 from controller_core.server.node.raft_node import Node
@@ -54,7 +54,7 @@ class NodeView:
         node: Node,
         machine: GroupsMachine,
         hearing: Hearing,
-        submitting: Submitting,
+        submitter: CommandSubmitter,
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
@@ -72,7 +72,7 @@ class NodeView:
         self._node = node
         self._machine = machine
         self._hearing = hearing
-        self._submitting = submitting
+        self._submitter = submitter
         self._maker = maker
         self._config = config
         self._clock = clock
@@ -270,7 +270,7 @@ class NodeView:
         header = ElectMasterRequestHeader(name, cluster, broker_id, designate_elect=True)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                outcome = await self._submitting.submit(self._maker.elect_master(header, cluster))
+                outcome = await self._submitter.submit(self._maker.elect_master(header, cluster))
         except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
             raise HttpError(503, f"the election was not held, or its end is not known: {error}") from error
         reply = outcome.reply

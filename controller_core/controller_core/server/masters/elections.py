@@ -32,7 +32,7 @@ from controller_core.server.logs import bind
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections, RoleUnknownError
 from controller_core.server.masters.heartbeats import Hearing
-from controller_core.server.masters.submission import Submitting
+from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.settings.live_config import LiveConfig
@@ -64,7 +64,7 @@ class Failover:
         node: LeaderView,
         machine: GroupsMachine,
         hearing: Hearing,
-        submitting: Submitting,
+        submitter: CommandSubmitter,
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
@@ -73,7 +73,7 @@ class Failover:
         self._node = node
         self._machine = machine
         self._hearing = hearing
-        self._submitting = submitting
+        self._submitter = submitter
         self._maker = maker
         self._config = config
         self._clock = clock
@@ -142,7 +142,7 @@ class Failover:
         for group in self._machine.state.groups():
             record = self._machine.state.history.failover(group.key, group.master_epoch)
             if record is not None and record.role_taken_ns is None and record.proposed_ns >= oldest_ns:
-                self._submitting.follow_up(_notices(group, self._hearing), None)
+                self._submitter.follow_up.repeat(_notices(group, self._hearing))
 
     def _scan(self) -> None:
         unclean = self._config.settings.elect_unclean_master
@@ -198,7 +198,7 @@ class Failover:
         for _attempt in range(1 + self._config.settings.elect_master_retries_max):
             try:
                 command = self._maker.elect_after(need.key, need.cause, suspicion)
-                outcome = await self._submitting.submit(await self._with_acting_master(command))
+                outcome = await self._submitter.submit(await self._with_acting_master(command))
             except RoleUnknownError as error:
                 _log.warning(
                     "a first election waits", extra=bind(broker_group=str(need.key), error=str(error))

@@ -1,6 +1,6 @@
 """The parts of a node that the request handlers call, as the handlers see them.
 
-Handlers are tested with small stand-ins for these; the real ones are `Node` and `Submitting`. Nothing here has a body.
+Handlers are tested with small stand-ins for these; the real ones are `Node` and `CommandSubmitter`. Nothing here has a body.
 """
 
 from collections.abc import Coroutine

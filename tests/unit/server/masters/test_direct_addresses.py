@@ -67,7 +67,7 @@ async def test_without_the_setting_nobody_is_told_of_another_address(lent: LentB
 
 @DIRECT
 async def test_a_connection_to_the_tenant_is_left_once_the_broker_is_heard(one: OneNode) -> None:
-    notifier = one.controller._submitting.notifier
+    notifier = one.controller._submitter.notifier
     ask = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext())
     broker = LentBroker(one)
     await broker.start(register=False)

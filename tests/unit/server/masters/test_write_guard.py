@@ -188,7 +188,7 @@ async def test_a_master_that_beats_and_cannot_be_reached_keeps_its_role(
         async def unreachable(address: str, _request: RemotingCommand, _timeout_s: float) -> RemotingCommand:
             raise ConnectError(f"{address} did not accept within 0.5 s")
 
-        monkeypatch.setattr(one.controller._submitting.guards, "_ask", unreachable)
+        monkeypatch.setattr(one.controller._submitter.guards, "_ask", unreachable)
         answer = await switch_over(new, to=2)
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert "its minInSyncReplicas cannot be read: 127.0.0.1" in (answer.remark or "")

@@ -198,7 +198,7 @@ async def test_notices_stop_once_the_broker_shows_the_epoch(
     one: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "PERSIST_S", 3600.0)
-    deliveries = one.controller._submitting.notifier._deliveries
+    deliveries = one.controller._submitter.notifier._deliveries
     async with one.broker(beats=False) as broker:
         await broker.elect()
         await _until(lambda: len(broker.notices) > 1)
