@@ -35,7 +35,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 async def lost_answer_to_an_expansion(scene: Scene) -> None:
-    """5663: {1} grows to {1, 2}, the answer is lost, 2 stops hearing, 1 dies: what did 1 acknowledge alone?"""
+    """5663: {1} grows to {1, 2}, the answer is lost, 2 stops heartbeats, 1 dies: what did 1 acknowledge alone?"""
     for broker in scene.world.brokers[NAME]:
         broker.in_sync_min = 1
     scene.kill(2)
@@ -174,7 +174,7 @@ def lead_and_read_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_scan_on_gaining_leadership(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leader_elections.Failover, "wake", lambda _self: None)
+    patch.setattr(leader_elections.LeaderElections, "wake", lambda _self: None)
 
 
 def raise_the_epoch_of_a_master_that_stays(patch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def take_dead_members(patch: pytest.MonkeyPatch) -> None:
 
 
 def elect_on_any_death(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: leader_elections.Failover, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and self._node.is_leader:
@@ -201,7 +201,7 @@ def elect_on_any_death(patch: pytest.MonkeyPatch) -> None:
     async def unguarded(_self: WriteGuards, command: ElectMaster) -> ElectMaster:
         return command
 
-    patch.setattr(leader_elections.Failover, "on_deaths", on_deaths)
+    patch.setattr(leader_elections.LeaderElections, "on_deaths", on_deaths)
     patch.setattr(WriteGuards, "before", unguarded)  # which would not let a living master be replaced
     patch.setattr(
         elections,
@@ -244,17 +244,17 @@ def silence_is_never_found(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_deaths_during_elections(patch: pytest.MonkeyPatch) -> None:
-    def on_deaths(self: leader_elections.Failover, deaths: list[liveness.Death]) -> None:
+    def on_deaths(self: leader_elections.LeaderElections, deaths: list[liveness.Death]) -> None:
         for death in deaths:
             group = self._machine.state.get(death.key.group)
             if group is not None and group.master_id == death.key.broker_id and self._node.is_leader:
                 self._start(leader_elections._need_after(group, death))
 
-    patch.setattr(leader_elections.Failover, "on_deaths", on_deaths)
+    patch.setattr(leader_elections.LeaderElections, "on_deaths", on_deaths)
 
 
 def nobody_looks_when_a_member_returns(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leader_elections.Failover, "on_revival", lambda _self, _key: None)
+    patch.setattr(leader_elections.LeaderElections, "on_revival", lambda _self, _key: None)
     patch.setattr(leader_elections, "groups_needing_election", lambda *_args, **_options: [])
     patch.setattr(elections, "_winner", lambda *_args, **_options: None)
 

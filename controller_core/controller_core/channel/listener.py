@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 TLS_HANDSHAKE_BYTE: Final = 0x16
-HANDSHAKE_MAX_S: Final = 5.0
+HANDSHAKE_S_MAX: Final = 5.0
 _ACCEPTS_AT_ONCE: Final = 256
 _EXHAUSTED_PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -163,7 +163,7 @@ class Listener:
                 self._make_protocol,
                 accepted,
                 ssl=self._context if is_tls else None,
-                ssl_handshake_timeout=HANDSHAKE_MAX_S if is_tls else None,
+                ssl_handshake_timeout=HANDSHAKE_S_MAX if is_tls else None,
             )
         except (OSError, TimeoutError) as error:
             self.refused += 1

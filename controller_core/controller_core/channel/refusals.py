@@ -1,4 +1,4 @@
-"""Tell a refusal from silence: a peer that answers, and not with success, is heard in its own words.
+"""Describe and log refusals: answers of a peer whose code is not success.
 
 A peer that refuses is alive, and asking again does not help: a person must change something, often access control. So its code and
 remark belong in the log, in probes and in what depends on the answer. They are logged once for each peer, and again when they change
@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from controller_core.remoting.command import RemotingCommand
+from controller_core.remoting.text_bounds import one_line
 
 REMARK_CHARS_MAX: Final = 200
 """Of a peer's remark in our texts: a broker may put a whole stack trace into it."""
@@ -18,13 +19,12 @@ PEERS_MAX: Final = 10_000
 
 def refusal(asked: str, answer: RemotingCommand) -> str:
     """Return code and remark of an answer that is not a success, as one printable line of bounded length."""
-    return f"{asked} was answered {answer.code}: {printable(answer.remark or '')}"
+    return f"{asked} was answered {answer.code}: {_shortened(answer.remark or '')}"
 
 
-def printable(remark: str) -> str:
-    """Return a peer's remark as one printable line of at most `REMARK_CHARS_MAX` characters."""
-    kept = remark[: REMARK_CHARS_MAX + 1]
-    line = "".join(char if char.isprintable() else " " for char in kept)
+def _shortened(remark: str) -> str:
+    """Return a peer's remark as one line of at most `REMARK_CHARS_MAX` characters."""
+    line = one_line(remark[: REMARK_CHARS_MAX + 1])
     return line if len(line) <= REMARK_CHARS_MAX else f"{line[: REMARK_CHARS_MAX - 3]}..."
 
 

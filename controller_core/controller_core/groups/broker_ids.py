@@ -24,7 +24,7 @@ from controller_core.groups.commands import ApplyBrokerId, RegisterBroker, Stamp
 from controller_core.groups.group import FIRST_BROKER_ID, Change, EpochFloor, Group, Replica, group_ext
 from controller_core.groups.history import EventKind, Fact
 from controller_core.groups.keys import GroupKey
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 BROKER_ID_MAX = 1_000_000
@@ -54,19 +54,19 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
                 f"Broker-set: {command.broker_name} hasn't been registered in controller, "
                 f"but broker try to apply brokerId: {broker_id}"
             )
-            return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+            return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
         group = _new_group(key, floor)
     taken = group.replicas.get(broker_id)
     if taken is not None and taken.check_code == command.check_code:
-        return Change(Reply(ResponseCode.SUCCESS, ext))
+        return Change(GroupReply(ResponseCode.SUCCESS, ext))
     if taken is not None or broker_id < FIRST_BROKER_ID:
         remark = f"Fail to apply brokerId: {broker_id} in broker-set: {command.broker_name}"
-        return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+        return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
     replica = Replica(
         command.check_code.split(";", 1)[0], command.check_code, electable=not command.log_replica
     )
     return Change(
-        Reply(ResponseCode.SUCCESS, ext),
+        GroupReply(ResponseCode.SUCCESS, ext),
         replace(
             group,
             next_broker_id=max(group.next_broker_id, broker_id + 1),
@@ -76,7 +76,9 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
     )
 
 
-def registered_group(group: Group | None, cluster: str, broker_name: str, broker_id: int) -> Group | Reply:
+def registered_group(
+    group: Group | None, cluster: str, broker_name: str, broker_id: int
+) -> Group | GroupReply:
     """Return the group if it has this id, else the answer (2010) that says what is not registered."""
     if group is not None and broker_id in group.replicas:
         return group
@@ -84,17 +86,17 @@ def registered_group(group: Group | None, cluster: str, broker_name: str, broker
         remark = f"Broker-set: {broker_name} hasn't been registered in controller"
     else:
         remark = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
-    return Reply(
+    return GroupReply(
         ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, group_ext(cluster, broker_name), remark
     )
 
 
-def register_reply(group: Group, cluster: str, broker_name: str, *, master_alive: bool) -> Reply:
+def register_reply(group: Group, cluster: str, broker_name: str, *, master_alive: bool) -> GroupReply:
     """Answer a registration: the master only if it is recorded and alive, the SyncStateSet always."""
     ext = group_ext(cluster, broker_name)
     if group.master_id is not None and master_alive:
         ext |= group.master_ext()
-    return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
+    return GroupReply(ResponseCode.SUCCESS, ext, body=group.set_view())
 
 
 def register_broker(found: Group | None, key: GroupKey, floor: EpochFloor, command: RegisterBroker) -> Change:
@@ -102,7 +104,7 @@ def register_broker(found: Group | None, key: GroupKey, floor: EpochFloor, comma
     if command.take_up and (found is None or command.broker_id not in found.replicas):
         return _take_up(found or _new_group(key, floor), command)
     group = registered_group(found, command.cluster, command.broker_name, command.broker_id)
-    if isinstance(group, Reply):
+    if isinstance(group, GroupReply):
         return Change(group)
     before = group.replicas[command.broker_id]
     after = replace(before, address=command.address, electable=not command.log_replica)
@@ -121,7 +123,7 @@ def _take_up(group: Group, command: RegisterBroker) -> Change:
     if (problem := id_problem(group, broker_id)) is not None:
         remark = f"BrokerId: {broker_id} of broker-set: {command.broker_name} cannot be taken up: {problem}"
         ext = group_ext(command.cluster, command.broker_name)
-        return Change(Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+        return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
     replica = Replica(command.address, f"{command.address};", electable=not command.log_replica)
     after = replace(
         group,

@@ -24,7 +24,7 @@ from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact
 from controller_core.groups.keys import comma_list
 from controller_core.groups.policy import is_electable
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 # What Long.valueOf accepts, less the digits of other scripts.
@@ -53,7 +53,7 @@ def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
         fact = Fact(
             EventKind.BROKER_CLEANED, command.stamp, None, group.master_epoch, _attrs(cleaned, whole=True)
         )
-        return Change(Reply(ResponseCode.SUCCESS), forget=True, facts=(fact,))
+        return Change(GroupReply(ResponseCode.SUCCESS), forget=True, facts=(fact,))
     if not _leaves_electable(group, ids):
         return _refuse(
             f"Broker {command.broker_name} would keep replicas of which none could become master: among the ids "
@@ -108,7 +108,9 @@ def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) ->
     )
     attrs = _attrs(cleaned, whole=False) | {"sync_state_set_after": comma_list(kept_set)}
     fact = Fact(EventKind.BROKER_CLEANED, command.stamp, None, after.master_epoch, attrs)
-    return Change(Reply(ResponseCode.SUCCESS), after if cleaned else None, facts=(fact,) if cleaned else ())
+    return Change(
+        GroupReply(ResponseCode.SUCCESS), after if cleaned else None, facts=(fact,) if cleaned else ()
+    )
 
 
 def _parse_ids(text: str) -> tuple[int, ...]:
@@ -126,4 +128,4 @@ def _attrs(cleaned: tuple[int, ...], *, whole: bool) -> dict[str, str]:
 
 
 def _refuse(remark: str) -> Change:
-    return Change(Reply(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, None, remark))
+    return Change(GroupReply(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, None, remark))

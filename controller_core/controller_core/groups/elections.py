@@ -38,7 +38,7 @@ from controller_core.groups.first_elections import (
 )
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.policy import elect, is_electable
-from controller_core.groups.replies import ElectionView, Reply, RoleNotice
+from controller_core.groups.replies import ElectionView, GroupReply, RoleNotice
 from controller_core.remoting.codes import ResponseCode
 
 
@@ -151,7 +151,7 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
     record, fact = elected(group, after, winner, command, index, term)
     addresses = {broker_id: replica.address for broker_id, replica in sorted(after.replicas.items())}
     body = ElectionView(after.key, after.sync_state_set, addresses)
-    reply = Reply(ResponseCode.SUCCESS, after.master_ext(), body=body)
+    reply = GroupReply(ResponseCode.SUCCESS, after.master_ext(), body=body)
     facts = (*suspected(command, after.master_epoch), fact)
     return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
 
@@ -200,16 +200,16 @@ def _failure_reason(
     return FailureReason.NO_ELECTABLE_REPLICA if pool & set(alive) else FailureReason.NO_LIVE_REPLICA
 
 
-def _keep_reply(group: Group) -> Reply:
+def _keep_reply(group: Group) -> GroupReply:
     remark = (
         f"The old master {group.master_id} is still alive, not need to elect new master for broker "
         f"{group.key.broker_name}"
     )
     body = ElectionView(group.key, group.sync_state_set, None)
-    return Reply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
+    return GroupReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
 
 
-def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> Reply:
+def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> GroupReply:
     if requester_id is None:
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         remark = "Old master has down and failed to elect a new broker master"
@@ -218,11 +218,11 @@ def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> Rep
         remark = "Failed to elect a new master"
     if reason is not None and reason in _EXPLAINED:
         remark = f"{remark}: {reason}{_EXPLAINED[reason]}"
-    return Reply(code, {}, remark)
+    return GroupReply(code, {}, remark)
 
 
 def _not_registered(remark: str) -> Change:
-    return Change(Reply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
+    return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
 
 
 def _notices(group: Group, winner: int, command: ElectMaster) -> tuple[RoleNotice, ...]:

@@ -11,7 +11,7 @@ from controller_core.groups.commands import ElectMaster, RecordFailoverTimes, St
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact, FailoverRecord
 from controller_core.groups.keys import comma_list
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 
@@ -115,7 +115,7 @@ def record_times(record: FailoverRecord | None, command: RecordFailoverTimes) ->
     """
     if record is None:
         remark = f"No failover of {command.broker_name} to epoch {command.master_epoch} is kept"
-        return Change(Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, None, remark))
+        return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, None, remark))
     after = replace(
         record,
         committed_ns=_first(record.committed_ns, command.committed),
@@ -129,7 +129,7 @@ def record_times(record: FailoverRecord | None, command: RecordFailoverTimes) ->
     if record.role_taken_ns is None and command.role_taken is not None:
         facts.append(_later(EventKind.ROLE_TAKEN, after, command.role_taken))
     failovers = (after,) if after != record else ()
-    return Change(Reply(ResponseCode.SUCCESS), facts=tuple(facts), failovers=failovers)
+    return Change(GroupReply(ResponseCode.SUCCESS), facts=tuple(facts), failovers=failovers)
 
 
 def _first(known_ns: int | None, stamp: Stamp | None) -> int | None:

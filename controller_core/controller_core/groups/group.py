@@ -16,7 +16,7 @@ import msgspec
 from controller_core.groups.commands import Cause, Suspicion
 from controller_core.groups.history import Fact, FailoverRecord
 from controller_core.groups.keys import GroupKey
-from controller_core.groups.replies import ExtValue, Reply, RoleNotice, SyncStateSetView
+from controller_core.groups.replies import ExtValue, GroupReply, RoleNotice, SyncStateSetView
 
 FIRST_BROKER_ID = 1
 
@@ -131,7 +131,7 @@ class Change:
         forget: the whole group is to be forgotten.
     """
 
-    reply: Reply
+    reply: GroupReply
     group: Group | None = None
     forget: bool = False
     facts: tuple[Fact, ...] = ()

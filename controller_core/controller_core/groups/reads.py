@@ -13,7 +13,7 @@ from controller_core.groups.broker_ids import registered_group
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from controller_core.groups.replies import GroupView, ReplicaView, Reply, ambiguous
+from controller_core.groups.replies import GroupReply, GroupSyncStateView, ReplicaView, ambiguous
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.header import JAVA_LONG_MAX
@@ -21,7 +21,7 @@ from controller_core.remoting.header import JAVA_LONG_MAX
 IsAlive = Callable[[ReplicaKey], bool]
 
 
-def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> Reply:
+def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> GroupReply:
     """Answer 1012: the id to claim next, 1 for an unknown group.
 
     A claim of Java's highest id that an older release let in leaves no next one: then it is the lowest id that nobody has.
@@ -34,10 +34,10 @@ def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> Re
     next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
     if group is not None and next_id > JAVA_LONG_MAX:
         next_id = next(free for free in count(FIRST_BROKER_ID) if free not in group.replicas)
-    return Reply(ResponseCode.SUCCESS, ext | {"nextBrokerId": next_id})
+    return GroupReply(ResponseCode.SUCCESS, ext | {"nextBrokerId": next_id})
 
 
-def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") -> Reply:
+def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") -> GroupReply:
     """Answer 1004: the recorded master, alive or not, and the SyncStateSet.
 
     `masterEpoch` is there always: a broker's poll fails without it.
@@ -51,16 +51,16 @@ def get_replica_info(state: GroupsState, broker_name: str, cluster: str = "") ->
     return replica_info_reply(group)
 
 
-def unknown_group() -> Reply:
+def unknown_group() -> GroupReply:
     """Answer 1004 for a group that is not there; a broker that hears it registers (1003)."""
-    return Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
+    return GroupReply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, {}, "Broker metadata is not existed")
 
 
-def replica_info_reply(group: Group) -> Reply:
+def replica_info_reply(group: Group) -> GroupReply:
     """Answer 1004 for a known group."""
     ext = group.master_ext()
     del ext["syncStateSetEpoch"]  # 1004 has it in the body only
-    return Reply(ResponseCode.SUCCESS, ext, body=group.set_view())
+    return GroupReply(ResponseCode.SUCCESS, ext, body=group.set_view())
 
 
 def get_sync_state_data(
@@ -68,18 +68,18 @@ def get_sync_state_data(
     names: Sequence[str],
     is_alive: IsAlive,
     direct_address: Callable[[str], str] = str,
-) -> Reply:
+) -> GroupReply:
     """Answer 1006 for groups by name; names that nobody has are left out.
 
     `direct_address` says where the member that announced an address is met; without it, there.
     """
     if not names:
-        return Reply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
+        return GroupReply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
     try:
         found = [state.find(name) for name in dict.fromkeys(names)]
     except AmbiguousGroupError as error:
         return ambiguous(error)
-    return Reply(
+    return GroupReply(
         ResponseCode.SUCCESS,
         body=tuple(group_view(group, is_alive, direct_address) for group in found if group is not None),
     )
@@ -87,14 +87,14 @@ def get_sync_state_data(
 
 def registered_so(
     state: GroupsState, *, cluster: str, broker_name: str, broker_id: int, address: str, log_replica: bool
-) -> Group | Reply | None:
+) -> Group | GroupReply | None:
     """Return the group if a 1003 changes nothing of it, the refusal of one, or None if it must go through the log."""
     try:
         found = state.find(broker_name, cluster)
     except AmbiguousGroupError:
         return None
     group = registered_group(found, cluster, broker_name, broker_id)
-    if isinstance(group, Reply):
+    if isinstance(group, GroupReply):
         return group
     replica = group.replicas[broker_id]
     if replica.address != address or replica.electable == log_replica:
@@ -107,7 +107,7 @@ def has_living_master(group: Group, is_alive: IsAlive) -> bool:
     return group.master_id is not None and is_alive(ReplicaKey(*group.key, group.master_id))
 
 
-def group_view(group: Group, is_alive: IsAlive, direct_address: Callable[[str], str]) -> GroupView:
+def group_view(group: Group, is_alive: IsAlive, direct_address: Callable[[str], str]) -> GroupSyncStateView:
     """Return one group as 1006 shows it."""
     views = tuple(
         ReplicaView(
@@ -120,7 +120,7 @@ def group_view(group: Group, is_alive: IsAlive, direct_address: Callable[[str], 
         )
         for broker_id, replica in sorted(group.replicas.items())
     )
-    return GroupView(
+    return GroupSyncStateView(
         key=GroupKey(*group.key),
         master_id=group.master_id,
         master_address=group.master_address,

@@ -1,6 +1,6 @@
 """What applying a command, or reading the state, gives back: values for the shell to turn into frames.
 
-A `Reply` names the code, the header's fields by their names on the wire with typed values, the remark and a typed body.
+A `GroupReply` names the code, the header's fields by their names on the wire with typed values, the remark and a typed body.
 `ext` None means "no header object", an empty mapping means "a header with nothing in it": RocketMQ's own controller
 makes that difference, and the recorded transcripts show it.
 """
@@ -46,7 +46,7 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupSyncStateView:
     """One group in the body of 1006; master fields are None when there is no master, and only then there may be a preceding set."""
 
     key: GroupKey
@@ -59,11 +59,11 @@ class GroupView:
     preceding_set: tuple[int, ...] = ()
 
 
-Body = SyncStateSetView | ElectionView | tuple[GroupView, ...] | None
+Body = SyncStateSetView | ElectionView | tuple[GroupSyncStateView, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class GroupReply:
     """One answer: code, header fields by wire name, remark, body."""
 
     code: ResponseCode
@@ -93,11 +93,11 @@ class RoleNotice:
 class Outcome:
     """All that one applied command led to."""
 
-    reply: Reply
+    reply: GroupReply
     notices: tuple[RoleNotice, ...] = ()
     events: tuple[Event, ...] = field(default=())
 
 
-def ambiguous(error: AmbiguousGroupError, ext: Mapping[str, ExtValue] | None = None) -> Reply:
+def ambiguous(error: AmbiguousGroupError, ext: Mapping[str, ExtValue] | None = None) -> GroupReply:
     """Answer a request that fits groups of several clusters: 2005, naming them."""
-    return Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, ext, str(error))
+    return GroupReply(ResponseCode.CONTROLLER_INVALID_REQUEST, ext, str(error))

@@ -16,7 +16,7 @@ from controller_core.groups.commands import AlterSyncStateSet
 from controller_core.groups.group import Change, Group
 from controller_core.groups.history import EventKind, Fact
 from controller_core.groups.keys import comma_list
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 _REJECTING = "Rejecting alter syncStateSet request because"
@@ -37,7 +37,7 @@ def alter_sync_state_set(group: Group | None, command: AlterSyncStateSet) -> Cha
         "set_epoch": str(after.set_epoch),
     }
     fact = Fact(EventKind.SYNC_STATE_SET_CHANGED, command.stamp, after.master_id, after.master_epoch, attrs)
-    reply = Reply(ResponseCode.SUCCESS, {"newSyncStateSetEpoch": after.set_epoch}, body=after.set_view())
+    reply = GroupReply(ResponseCode.SUCCESS, {"newSyncStateSetEpoch": after.set_epoch}, body=after.set_view())
     return Change(reply, after, facts=(fact,))
 
 
@@ -74,4 +74,4 @@ def _unfit_member(group: Group, wanted: tuple[int, ...], command: AlterSyncState
 
 def _refuse(code: ResponseCode, remark: str) -> Change:
     # The header is there on errors too, with epoch 0: what RocketMQ sends, seen on 5.4.0.
-    return Change(Reply(code, {"newSyncStateSetEpoch": 0}, remark))
+    return Change(GroupReply(code, {"newSyncStateSetEpoch": 0}, remark))

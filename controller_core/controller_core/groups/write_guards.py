@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import LiftWriteGuard, RaiseWriteGuard
 from controller_core.groups.group import Change, Group
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 
@@ -23,12 +23,12 @@ def raise_write_guard(group: Group | None, command: RaiseWriteGuard) -> Change:
     """Note that the master is about to be kept from taking writes."""
     if group is None or group.master_id != command.master_id:
         remark = f"Writes of {command.master_id} are not stopped: it is not master of {command.broker_name}"
-        return Change(Reply(ResponseCode.CONTROLLER_INVALID_MASTER, None, remark))
+        return Change(GroupReply(ResponseCode.CONTROLLER_INVALID_MASTER, None, remark))
     if group.master_epoch != command.master_epoch:
         remark = f"Writes of {command.master_id} are not stopped: its epoch is {group.master_epoch}, not {command.master_epoch}"
-        return Change(Reply(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, None, remark))
+        return Change(GroupReply(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, None, remark))
     if command.master_id in group.write_guards:
-        return Change(Reply(ResponseCode.SUCCESS))
+        return Change(GroupReply(ResponseCode.SUCCESS))
     guards = {**group.write_guards, command.master_id: command.min_in_sync_replicas}
     after = replace(group, write_guards=dict(sorted(guards.items())))
     fact = Fact(
@@ -38,13 +38,13 @@ def raise_write_guard(group: Group | None, command: RaiseWriteGuard) -> Change:
         group.master_epoch,
         {"min_in_sync_replicas": str(command.min_in_sync_replicas)},
     )
-    return Change(Reply(ResponseCode.SUCCESS), after, facts=(fact,))
+    return Change(GroupReply(ResponseCode.SUCCESS), after, facts=(fact,))
 
 
 def lift_write_guard(group: Group | None, command: LiftWriteGuard) -> Change:
     """Strike off a guard whose broker has its setting back."""
     if group is None or command.broker_id not in group.write_guards:
-        return Change(Reply(ResponseCode.SUCCESS))
+        return Change(GroupReply(ResponseCode.SUCCESS))
     setting = group.write_guards[command.broker_id]
     guards = {member: value for member, value in group.write_guards.items() if member != command.broker_id}
     fact = Fact(
@@ -54,4 +54,4 @@ def lift_write_guard(group: Group | None, command: LiftWriteGuard) -> Change:
         group.master_epoch,
         {"min_in_sync_replicas": str(setting)},
     )
-    return Change(Reply(ResponseCode.SUCCESS), replace(group, write_guards=guards), facts=(fact,))
+    return Change(GroupReply(ResponseCode.SUCCESS), replace(group, write_guards=guards), facts=(fact,))

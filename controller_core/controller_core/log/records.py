@@ -27,7 +27,7 @@ from controller_core.raft.types import Entry, EntryType, HardState, LogIndex, No
 
 MAGIC = b"RHL1"
 FORMAT_VERSION = 1
-RECORD_BODY_MAX_BYTES = 64 * 1024 * 1024
+RECORD_BODY_BYTES_MAX = 64 * 1024 * 1024
 """A larger size can only be damage; entries are kilobytes."""
 
 _HEAD = struct.Struct("<4sIQQBBHI")
@@ -144,7 +144,7 @@ def decode_record(data: bytes, offset: int) -> Record | Flaw:
     if magic != MAGIC:
         return Flaw(offset, f"magic {MAGIC!r}", repr(magic))
     end = offset + HEADER_BYTES + size
-    if size > RECORD_BODY_MAX_BYTES or end > len(data):
+    if size > RECORD_BODY_BYTES_MAX or end > len(data):
         left = len(data) - offset - HEADER_BYTES
         return Flaw(offset, f"a body of {size} bytes", f"{left} bytes to the end of the file")
     (checksum,) = _CHECKSUM.unpack_from(data, offset + _HEAD.size)

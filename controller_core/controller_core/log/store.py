@@ -18,7 +18,7 @@ from controller_core.log.recovery import Cut, Recovered, Tail, recover, segment_
 from controller_core.log.snapshots import read_newest, snapshot_name, snapshot_names
 from controller_core.log.snapshots import write_snapshot as write_snapshot_file
 from controller_core.log.view import Batch, LogView, StoredState
-from controller_core.log.wal import SEGMENT_MAX_BYTES, WalWriter
+from controller_core.log.wal import SEGMENT_BYTES_MAX, WalWriter
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
 
 LOCK_NAME = "LOCK"
@@ -60,7 +60,7 @@ class DiskStore:
         owner: str = "",
         new_incarnation: str = "",
         files: Files | None = None,
-        segment_max_bytes: int = SEGMENT_MAX_BYTES,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> "DiskStore":
         """Open the store in `directory`, or make a new one there.
 
@@ -71,7 +71,7 @@ class DiskStore:
             owner: whose store this is, as any text; a store of another owner is refused.
             new_incarnation: a text that no other store has; kept by a new store, ignored by one that exists.
             files: the file system; the operating system's when None.
-            segment_max_bytes: size at which the log goes on in a new file.
+            segment_bytes_max: size at which the log goes on in a new file.
 
         Raises:
             LogLockedError: another process has it open.
@@ -88,7 +88,7 @@ class DiskStore:
             raise LogFailedError(f"{directory} cannot be opened: {error}") from error
         try:
             identity = (owner, new_incarnation)
-            return cls._open_locked(files, directory, lock, initial, identity, segment_max_bytes)
+            return cls._open_locked(files, directory, lock, initial, identity, segment_bytes_max)
         except OSError as error:
             lock.close()
             raise LogFailedError(f"{directory} cannot be opened: {error}") from error
@@ -104,7 +104,7 @@ class DiskStore:
         lock: Lock,
         initial: Snapshot | None,
         identity: tuple[str, str],
-        segment_max_bytes: int,
+        segment_bytes_max: int,
     ) -> "DiskStore":
         owner, incarnation = identity
         names = files.list(directory)
@@ -113,13 +113,13 @@ class DiskStore:
             stored = _make_new(files, directory, names, initial)
             tail = Tail(0, 0, stored.snapshot.index, stored.snapshot.term, stored.hard_state)
             signed = owner + _MARK + incarnation if incarnation else owner
-            writer = WalWriter.create(files, directory, signed, tail, segment_max_bytes)
+            writer = WalWriter.create(files, directory, signed, tail, segment_bytes_max)
             return cls(files, directory, lock, stored, writer, None, incarnation)
         found_owner, _, incarnation = recovered.owner.partition(_MARK)
         if owner and found_owner != owner:
             raise LogMisuseError(f"{directory} is the store of {found_owner!r}, not of {owner!r}")
         _remove_leftovers(files, directory, names, recovered)
-        writer = WalWriter.resume(files, directory, recovered, segment_max_bytes)
+        writer = WalWriter.resume(files, directory, recovered, segment_bytes_max)
         return cls(files, directory, lock, recovered.stored, writer, recovered.cut, incarnation)
 
     @property

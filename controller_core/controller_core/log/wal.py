@@ -28,7 +28,7 @@ from controller_core.log.recovery import Recovered, Segment, Tail, segment_name
 from controller_core.log.view import Batch
 from controller_core.raft.types import Snapshot
 
-SEGMENT_MAX_BYTES = 8 * 1024 * 1024
+SEGMENT_BYTES_MAX = 8 * 1024 * 1024
 """A segment that reached this size is followed by a new one; a single batch may pass it."""
 
 
@@ -42,7 +42,7 @@ class WalWriter:
         owner: str,
         segments: list[Segment],
         tail: Tail,
-        segment_max_bytes: int,
+        segment_bytes_max: int,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -50,20 +50,20 @@ class WalWriter:
         self._segments = segments
         self._segments_lock = threading.Lock()
         self._tail = tail
-        self._segment_max_bytes = segment_max_bytes
+        self._segment_bytes_max = segment_bytes_max
         self._file: File = files.append(directory / segments[-1].name)
 
     @classmethod
     def create(
-        cls, files: Files, directory: Path, owner: str, tail: Tail, segment_max_bytes: int = SEGMENT_MAX_BYTES
+        cls, files: Files, directory: Path, owner: str, tail: Tail, segment_bytes_max: int = SEGMENT_BYTES_MAX
     ) -> "WalWriter":
         """Start a log whose first entry follows `tail.last_index`."""
         segment, started = _start_segment(files, directory, owner, 1, tail)
-        return cls(files, directory, owner, [segment], started, segment_max_bytes)
+        return cls(files, directory, owner, [segment], started, segment_bytes_max)
 
     @classmethod
     def resume(
-        cls, files: Files, directory: Path, recovered: Recovered, segment_max_bytes: int = SEGMENT_MAX_BYTES
+        cls, files: Files, directory: Path, recovered: Recovered, segment_bytes_max: int = SEGMENT_BYTES_MAX
     ) -> "WalWriter":
         """Continue a log where recovery found its end.
 
@@ -76,7 +76,7 @@ class WalWriter:
         durable_write(files, directory / recovered.segments[-1].name, whole)
         tail = recovered.tail
         tail = Tail(len(whole), checksum, tail.last_index, tail.last_term, tail.hard_state)
-        writer = cls(files, directory, recovered.owner, list(recovered.segments), tail, segment_max_bytes)
+        writer = cls(files, directory, recovered.owner, list(recovered.segments), tail, segment_bytes_max)
         if recovered.needs_reset:
             writer.append(
                 Batch(recovered.stored.hard_state, snapshot=recovered.stored.snapshot, must_sync=True)
@@ -90,7 +90,7 @@ class WalWriter:
             LogFullError: no space; the log is as before.
             OSError: anything else; what the disk holds is unknown.
         """
-        if self._tail.size_bytes >= self._segment_max_bytes:
+        if self._tail.size_bytes >= self._segment_bytes_max:
             self._roll()
         data, tail = encode_batch(batch, self._tail)
         self._write(data)

@@ -282,7 +282,7 @@ class RawNode:
         raft = self._raft
         progress: dict[int, ProgressStatus] = {}
         if raft.role == StateType.LEADER:
-            progress = {node: one.status() for node, one in raft.tracker.progress.items()}
+            progress = {node: peer.status() for node, peer in raft.tracker.progress.items()}
         return Status(
             id=NodeId(raft.id),
             term=Term(raft.term),

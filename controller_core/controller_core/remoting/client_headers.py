@@ -81,15 +81,6 @@ class PullMessageRequestHeader(Header, frozen=True):
     request_source: JavaInt | None = None
 
 
-class PullMessageResponseHeader(Header, frozen=True):
-    """Answer to 11; offsets are queue offsets, counted in messages."""
-
-    suggest_which_broker_id: JavaLong | None = None
-    next_begin_offset: JavaLong | None = None
-    min_offset: JavaLong | None = None
-    max_offset: JavaLong | None = None
-
-
 class GetOffsetRequestHeader(Header, frozen=True):
     """30 GET_MAX_OFFSET and 31 GET_MIN_OFFSET of one queue."""
 
@@ -184,24 +175,3 @@ class WritePermOfBrokerRequestHeader(Header, frozen=True):
     """205 WIPE_WRITE_PERM_OF_BROKER and 327 ADD_WRITE_PERM_OF_BROKER at a name server: of all topics of one group."""
 
     broker_name: str
-
-
-class RegisterBrokerRequestHeader(Header, frozen=True):
-    """103 REGISTER_BROKER at a name server."""
-
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    broker_id: JavaLong
-    ha_server_addr: str | None = None
-    heartbeat_timeout_millis: JavaLong | None = None
-    enable_acting_master: bool | None = None
-    compressed: bool = False
-    body_crc32: JavaInt | None = None
-
-
-class RegisterBrokerResponseHeader(Header, frozen=True):
-    """Answer to 103: what the name server knows of the group's master."""
-
-    ha_server_addr: str | None = None
-    master_addr: str | None = None

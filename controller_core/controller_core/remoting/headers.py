@@ -28,12 +28,6 @@ class AlterSyncStateSetRequestHeader(Header, frozen=True):
     invoke_time: JavaLong | None = None
 
 
-class AlterSyncStateSetResponseHeader(Header, frozen=True):
-    """Answer to 1001; 0 whenever the change was refused."""
-
-    new_sync_state_set_epoch: JavaInt = 0
-
-
 class ElectMasterRequestHeader(Header, frozen=True):
     """1002 ELECT_MASTER.
 
@@ -151,13 +145,6 @@ class ApplyBrokerIdRequestHeader(Header, frozen=True):
     applied_broker_id: JavaLong
     register_check_code: str
     replica_kind: str | None = None
-
-
-class ApplyBrokerIdResponseHeader(Header, frozen=True):
-    """Answer to 1013."""
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
 
 
 class BrokerHeartbeatRequestHeader(Header, frozen=True):

@@ -2,7 +2,7 @@
 
     brokers, mqadmin -> remoting_server -> handlers -> leader_rule -> here, or forwarding -> the leader
                                               |            |
-                                           hearing     submission -> node (Raft, log) -> machine (groups)
+                                           heartbeats     submission -> node (Raft, log) -> machine (groups)
                                               |            |
                                            failover ---->--+-> notifier -> brokers
     people, operator -> http
@@ -25,13 +25,13 @@ from controller_core.server.http_api.node_view import NodeView
 from controller_core.server.http_api.routes import HttpServer
 from controller_core.server.logs import bind
 from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.elections import Failover
+from controller_core.server.masters.elections import LeaderElections
 from controller_core.server.masters.first_elections import FirstElections
 from controller_core.server.masters.ha_addresses import HaAddresses
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.membership.changes import Membership
-from controller_core.server.membership.members import Members
+from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError
@@ -50,7 +50,7 @@ class Controller:
 
     Attributes:
         failed: done, with the reason, when the node must end by itself: its log failed, or holds an entry of a later release.
-        hearing: who is alive, as this node hears it.
+        heartbeats: who is alive, as this node hears it.
         failover: the elections that this node holds while it leads.
     """
 
@@ -82,15 +82,15 @@ class Controller:
         self._self = settings.self_peer
         self._metrics = Metrics()
         self._membership = membership
-        self._members = Members(settings) if membership is None else membership.members
+        self._members = ControllerMembers(settings) if membership is None else membership.members
         self._tls = tls
         client_ssl = None if tls is None else context_of(tls.remoting_client)
         self._forwarder = Forwarder(settings.self_id, self._address_of, client_ssl)
-        self.hearing = Hearing(machine.state, clock)
+        self.heartbeats = HeartbeatReceiver(machine.state, clock)
         self._maker = CommandMaker(
             clock,
-            self.hearing.alive_of,
-            self.hearing.alive_ids_of,
+            self.heartbeats.alive_of,
+            self.heartbeats.alive_ids_of,
             lambda: config.settings.elect_unclean_master,
         )
         self._submitter = CommandSubmitter(
@@ -98,28 +98,28 @@ class Controller:
             machine.state,
             clock,
             self._metrics,
-            alive_of=self.hearing.alive_of,
+            alive_of=self.heartbeats.alive_of,
             may_notify=lambda: config.settings.notify_role_changed,
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
         self._first_elections = FirstElections(
             machine.state,
-            self.hearing,
+            self.heartbeats,
             clock,
             self._submitter.notifier.ask,
             lambda: config.settings.first_election_wait_ms,
         )
-        self.failover = self._make_failover()
+        self.leader_elections = self._make_leader_elections()
         self._ha_addresses = HaAddresses(
             machine.state,
             self._submitter.notifier.ask,
-            is_alive=self.hearing.table.is_alive,
+            is_alive=self.heartbeats.table.is_alive,
             leads=lambda: node.is_leader and config.settings.notify_role_changed,
             is_open=self._submitter.changes.is_open,
         )
         machine.observe(self._applied)
-        self._remoting = RemotingServer(self._make_handlers(), self.hearing, self._metrics)
+        self._remoting = RemotingServer(self._make_handlers(), self.heartbeats, self._metrics)
         self._view = self._make_view()
         self._view.port_numbers = self._remoting.numbers
         self._http = HttpServer(self._view)
@@ -132,17 +132,17 @@ class Controller:
             if self._node.is_leader:
                 self._submitter.guards.lift(key.group)
                 self._ha_addresses.look_after(key.group)
-        self.failover.on_revival(key)
+        self.leader_elections.on_revival(key)
 
     def _applied(self, outcome: Outcome) -> None:
         if self._node.is_leader and outcome.notices:
             self._ha_addresses.look_after(outcome.notices[0].key)
 
-    def _make_failover(self) -> Failover:
-        return Failover(
+    def _make_leader_elections(self) -> LeaderElections:
+        return LeaderElections(
             node=self._node,
             machine=self._machine,
-            hearing=self.hearing,
+            heartbeats=self.heartbeats,
             submitter=self._submitter,
             maker=self._maker,
             config=self._config,
@@ -154,7 +154,7 @@ class Controller:
         return NodeView(
             node=self._node,
             machine=self._machine,
-            hearing=self.hearing,
+            heartbeats=self.heartbeats,
             submitter=self._submitter,
             maker=self._maker,
             config=self._config,
@@ -168,7 +168,7 @@ class Controller:
         return Handlers(
             node=self._node,
             machine=self._machine,
-            hearing=self.hearing,
+            heartbeats=self.heartbeats,
             submitter=self._submitter,
             rule=LeaderRule(self._node, self._self.raft_id, self._forwarder),
             maker=self._maker,
@@ -182,7 +182,7 @@ class Controller:
     def _direct_address(self, announced: str) -> str:
         """Return where a broker is told and asked."""
         is_direct = self._config.settings.direct_addresses
-        return self.hearing.direct_address(announced) if is_direct else announced
+        return self.heartbeats.direct_address(announced) if is_direct else announced
 
     def _address_of(self, raft_id: int) -> str | None:
         peer = self._members.peer(raft_id)
@@ -203,14 +203,14 @@ class Controller:
             OSError: a port cannot be had.
         """
         settings = self._config.settings
-        self.hearing.on_deaths = self.failover.on_deaths
-        self.hearing.on_revival = self._revived
+        self.heartbeats.on_deaths = self.leader_elections.on_deaths
+        self.heartbeats.on_revival = self._revived
         self._node.on_leadership(self.leadership_changed)
         self._node.on_fatal(self._fail)
         await self._node.start()
         self._tasks = [
-            asyncio.create_task(self.hearing.run(), name="hearing"),
-            asyncio.create_task(self.failover.run(), name="failover"),
+            asyncio.create_task(self.heartbeats.run(), name="heartbeats"),
+            asyncio.create_task(self.leader_elections.run(), name="failover"),
         ]
         if self._membership is not None:
             self._tasks.append(asyncio.create_task(self._membership.run(), name="membership"))
@@ -239,7 +239,7 @@ class Controller:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.failover.stop()
+        await self.leader_elections.stop()
         await self._ha_addresses.stop()
         await self._submitter.stop()
         self._forwarder.close()
@@ -255,7 +255,7 @@ class Controller:
         """Make up for what the leader before left undone, if this node leads now."""
         _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
         if leads:
-            self.failover.wake()
+            self.leader_elections.wake()
             self._submitter.guards.lift_all()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:

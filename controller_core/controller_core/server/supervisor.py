@@ -31,11 +31,11 @@ from controller_core.server.http_api.trouble_page import TroublePage
 from controller_core.server.logs import bind
 from controller_core.server.membership.changes import Membership
 from controller_core.server.membership.founding import Founding
-from controller_core.server.membership.members import Members
+from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NodeConfig
-from controller_core.server.peers.codec import Greeting, Reply
+from controller_core.server.peers.codec import Greeting, GreetingReply
 from controller_core.server.peers.greeting_rules import Identity
 from controller_core.server.peers.identity_probe import ask
 from controller_core.server.peers.transport import PeerTransport
@@ -47,7 +47,7 @@ from controller_core.server.settings.peer_list import Peer
 
 EXIT_LOG: Final = 3
 DISK_PAUSE_MIN_S: Final = 0.5
-DISK_PAUSE_MAX_S: Final = 10.0
+DISK_PAUSE_S_MAX: Final = 10.0
 INCARNATION_BYTES: Final = 16
 """A store's incarnation is what a member proves itself by: too long to be guessed, or found from its fingerprint."""
 _PROBE_BYTES: Final = 4_096
@@ -120,7 +120,7 @@ class Supervisor:
                     _log.error("the log cannot be opened; it is tried again", extra=bind(error=str(error)))
                     await page.show(str(error))
                 await _wait(stop, pause_s)
-                pause_s = min(pause_s * 2, DISK_PAUSE_MAX_S)
+                pause_s = min(pause_s * 2, DISK_PAUSE_S_MAX)
         finally:
             await page.close()
         return None
@@ -153,7 +153,7 @@ class Supervisor:
         own = Identity(
             settings.group, settings.self_peer.raft_id, store.incarnation, settings.self_peer.address
         )
-        members = Members(settings)
+        members = ControllerMembers(settings)
         transport = PeerTransport(
             own.cluster,
             own.node_id,
@@ -167,7 +167,7 @@ class Supervisor:
         machine = GroupsMachine()
         node = Node(_node_config(settings), store, machine, transport)
 
-        async def ask_peer(peer: Peer, greeting: Greeting) -> Reply | None:
+        async def ask_peer(peer: Peer, greeting: Greeting) -> GreetingReply | None:
             return await ask(members.raft_address(peer), greeting, context_of(self._tls.peer_client))
 
         membership = Membership(node, members, own, transport, ask_peer)
@@ -227,7 +227,7 @@ class Supervisor:
         pause_s = DISK_PAUSE_MIN_S
         while not stop.is_set():
             await _wait(stop, pause_s)
-            pause_s = min(pause_s * 2, DISK_PAUSE_MAX_S)
+            pause_s = min(pause_s * 2, DISK_PAUSE_S_MAX)
             try:
                 await asyncio.to_thread(self._probe)
             except OSError as error:
@@ -260,7 +260,7 @@ def _passes(error: Exception) -> bool:
     return isinstance(error, LogFullError) or (isinstance(cause, OSError) and cause.errno in _PASSING)
 
 
-def _hindrance(members: Members, founding: Founding | None, transport: PeerTransport) -> str | None:
+def _hindrance(members: ControllerMembers, founding: Founding | None, transport: PeerTransport) -> str | None:
     if members.is_empty and founding is not None:
         return founding.problem
     if transport.exclusion is not None:

@@ -43,7 +43,7 @@ class Plan:
         batch_bytes: the largest body of a frame.
         mishaps: share of steps at which something breaks.
         long_properties: whether messages have texts of more than a sector, which no checksum covers.
-        hearing: chance that a notice arrives when it is looked for; old masters go on for long where it is low.
+        heartbeats: chance that a notice arrives when it is looked for; old masters go on for long where it is low.
     """
 
     steps: int
@@ -51,7 +51,7 @@ class Plan:
     batch_bytes: int
     mishaps: float
     long_properties: bool
-    hearing: float
+    heartbeats: float
 
     @classmethod
     def draw(cls, random: Random) -> "Plan":
@@ -62,7 +62,7 @@ class Plan:
             batch_bytes=random.choice((64, 700, 2_000, 8_192)),
             mishaps=random.choice((0.01, 0.03, 0.08)),
             long_properties=random.random() < 0.3,
-            hearing=random.choice((0.05, 0.3, 1.0)),
+            heartbeats=random.choice((0.05, 0.3, 1.0)),
         )
 
 
@@ -205,7 +205,7 @@ class Group:
     # What members do.
 
     def _hear(self, member: Member) -> None:
-        self._learn(member, self.plan.hearing)
+        self._learn(member, self.plan.heartbeats)
 
     def _learn(self, member: Member, chance: float) -> None:
         """Hear of the newest role, perhaps."""

@@ -13,7 +13,7 @@ from controller_core.log.memory import MemoryStore
 from controller_core.raft.types import ConfState, LogIndex, Message, NodeId, Snapshot, Term
 from controller_core.server.clock import Clock
 from controller_core.server.controller import Controller
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NodeConfig, Receiver
@@ -72,7 +72,7 @@ class OneNode:
     machine: GroupsMachine
     node: Node
     config: LiveConfig
-    hearing: Hearing
+    heartbeats: HeartbeatReceiver
     remoting: str
     http: str
 
@@ -108,7 +108,7 @@ async def one_node(directory: Path, given: Mapping[str, str]) -> AsyncIterator[O
     try:
         await controller.start()
         remoting, http = f"127.0.0.1:{port}", f"127.0.0.1:{http_port}"
-        running = OneNode(controller, machine, node, config, controller.hearing, remoting, http)
+        running = OneNode(controller, machine, node, config, controller.heartbeats, remoting, http)
         probe = running.broker()
         await probe.start(register=False)
         async with asyncio.timeout(_LEADS_WITHIN_S):

@@ -1,7 +1,7 @@
 """One simulated controller: the real one, from its log on disk to its connections, in a process that may die.
 
 Real here: `log` (over a simulated file system), `raft`, `groups`, `channel`, and of `server` everything that `Controller`
-puts together: node, log writer, hearing, failover, command submission, notifier, role changes, handlers, leader rule, forwarding.
+puts together: node, log writer, heartbeats, failover, command submission, notifier, role changes, handlers, leader rule, forwarding.
 Not real: the transport between Raft nodes (messages that the simulated network may lose), the HTTP interface (not started),
 clocks, random numbers, the command line, and the supervisor that starts a dead process again.
 
@@ -184,7 +184,7 @@ class ControllerHost:
             initial,
             owner=_OWNER,
             files=self.files,
-            segment_max_bytes=SEGMENT_BYTES,
+            segment_bytes_max=SEGMENT_BYTES,
         )
         if not isinstance(opened, WatchedStore):
             raise TypeError("opening gives the class that was asked")

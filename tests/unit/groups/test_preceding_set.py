@@ -2,7 +2,7 @@
 
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.reads import get_sync_state_data
-from controller_core.groups.replies import GroupView
+from controller_core.groups.replies import GroupSyncStateView
 from controller_core.remoting.bodies import BrokerReplicasInfo
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.command import RemotingCommand
@@ -18,7 +18,7 @@ def _shown(driver: GroupsDriver) -> tuple[int, ...]:
     body = get_sync_state_data(driver.state, [NAME], _nobody).body
     assert isinstance(body, tuple)
     view = body[0]
-    assert isinstance(view, GroupView)
+    assert isinstance(view, GroupSyncStateView)
     return view.preceding_set
 
 

@@ -14,7 +14,7 @@ from controller_core.groups.reads import (
     has_living_master,
     registered_so,
 )
-from controller_core.groups.replies import Reply, SyncStateSetView
+from controller_core.groups.replies import GroupReply, SyncStateSetView
 from controller_core.groups.state import GroupsState
 from testkit.raft.groups import CLUSTER, NAME, GroupsDriver
 
@@ -103,7 +103,7 @@ def test_sync_state_data_of_a_group_that_never_had_a_master() -> None:
     assert (reply.body[0].master_id, reply.body[0].master_address, reply.body[0].in_sync) == (None, None, ())
 
 
-def registered(driver: GroupsDriver, **changes: Any) -> Group | Reply | None:
+def registered(driver: GroupsDriver, **changes: Any) -> Group | GroupReply | None:
     same = {
         "cluster": CLUSTER,
         "broker_name": NAME,
@@ -143,7 +143,7 @@ def test_a_registration_that_changes_something_must_go_through_the_log(changes: 
 @pytest.mark.parametrize("changes", [{"broker_id": 9}, {"broker_name": "zz"}])
 def test_a_refused_registration_is_answered_without_the_log(changes: dict[str, Any]) -> None:
     reply = registered(GroupsDriver().group_of_three(), **changes)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, GroupReply)
     assert reply.code == 2010
 
 

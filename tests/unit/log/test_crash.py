@@ -26,7 +26,7 @@ from testkit.raft.log_scripts import (
     steps_of,
 )
 
-SEGMENT_MAX_BYTES = 600
+SEGMENT_BYTES_MAX = 600
 """Small, so that the scripts below pass several segments."""
 
 RECEIVED = Snapshot(LogIndex(40), Term(4), VOTERS, b"received" * 100)
@@ -103,7 +103,7 @@ class Run:
 
 def open_store(files: SimulatedFiles) -> DiskStore:
     files.locks.clear()
-    return DiskStore.open(DIRECTORY, INITIAL, files=files, segment_max_bytes=SEGMENT_MAX_BYTES)
+    return DiskStore.open(DIRECTORY, INITIAL, files=files, segment_bytes_max=SEGMENT_BYTES_MAX)
 
 
 def stop_at(step: int, kind_wanted: str | None = None) -> Callable[[int, str], None]:

@@ -34,9 +34,9 @@ def save(store: DiskStore, what: Ready) -> Batch:
     return batch
 
 
-def open_store(files: SimulatedFiles, segment_max_bytes: int = 1 << 20) -> DiskStore:
+def open_store(files: SimulatedFiles, segment_bytes_max: int = 1 << 20) -> DiskStore:
     files.locks.clear()
-    return DiskStore.open(DIRECTORY, INITIAL, owner=OWNER, files=files, segment_max_bytes=segment_max_bytes)
+    return DiskStore.open(DIRECTORY, INITIAL, owner=OWNER, files=files, segment_bytes_max=segment_bytes_max)
 
 
 def with_bytes(name: str, data: bytes, files: SimulatedFiles) -> SimulatedFiles:
@@ -57,10 +57,10 @@ def records_of(data: bytes) -> list[Record]:
     return found
 
 
-def scene(*, segment_max_bytes: int = 1 << 20) -> tuple[SimulatedFiles, str, StoredState]:
+def scene(*, segment_bytes_max: int = 1 << 20) -> tuple[SimulatedFiles, str, StoredState]:
     """Return a store of several batches, the name of its last segment, and what it holds."""
     files = SimulatedFiles()
-    store = open_store(files, segment_max_bytes)
+    store = open_store(files, segment_bytes_max)
     save(store, ready(entries(2, 6, 1), hard_state(1, 1, 1)))
     save(store, ready(entries(7, 9, 2, 50), hard_state(2, 3, 6)))
     save(store, ready(entries(10, 11, 2, 700), hard_state(2, 3, 9)))
@@ -124,7 +124,7 @@ def test_a_flipped_bit_in_the_last_mark_costs_nothing() -> None:
 
 
 def test_a_flipped_bit_in_an_older_segment_is_refused() -> None:
-    files, _, _ = scene(segment_max_bytes=300)
+    files, _, _ = scene(segment_bytes_max=300)
     names = segment_names(files.list(DIRECTORY))
     assert len(names) > 2
     rng = random.Random(21)
@@ -197,7 +197,7 @@ def test_zeros_after_the_last_record_are_cut() -> None:
 
 
 def test_a_missing_segment_is_refused() -> None:
-    files, _, _ = scene(segment_max_bytes=300)
+    files, _, _ = scene(segment_bytes_max=300)
     names = segment_names(files.list(DIRECTORY))
     for missing in names[:-1]:
         changed = with_bytes("", b"", files)
@@ -226,7 +226,7 @@ def test_committed_entries_that_are_missing_are_noticed() -> None:
 
 
 def test_an_old_segment_left_before_a_gap_is_cleared_away() -> None:
-    files, _, _ = scene(segment_max_bytes=300)
+    files, _, _ = scene(segment_bytes_max=300)
     store = open_store(files, 300)
     left = segment_names(files.list(DIRECTORY))[0]
     old = bytes(files.names[DIRECTORY / left].current)
@@ -256,7 +256,7 @@ def test_every_flipped_bit_of_a_snapshot_is_refused() -> None:
 
 
 def test_a_missing_snapshot_is_refused() -> None:
-    files, _, _ = scene(segment_max_bytes=100)
+    files, _, _ = scene(segment_bytes_max=100)
     store = open_store(files, 100)
     store.create_snapshot(LogIndex(9), INITIAL.conf_state, b"state of nine")
     store.compact(LogIndex(9))

@@ -43,7 +43,7 @@ class StoreMachine(RuleBasedStateMachine):
     def open_store(self) -> DiskStore:
         """Open what is on the simulated disk."""
         self.files.locks.clear()
-        return DiskStore.open(DIRECTORY, INITIAL, files=self.files, segment_max_bytes=700)
+        return DiskStore.open(DIRECTORY, INITIAL, files=self.files, segment_bytes_max=700)
 
     @initialize()
     def begin(self) -> None:

@@ -26,7 +26,7 @@ WITHIN_S = 60.0
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "DISK_PAUSE_MIN_S", 0.02)
-    monkeypatch.setattr(supervisor, "DISK_PAUSE_MAX_S", 0.1)
+    monkeypatch.setattr(supervisor, "DISK_PAUSE_S_MAX", 0.1)
 
 
 @dataclass

@@ -28,7 +28,7 @@ class _Answer(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Answer)
 
 
-class Lane(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Sends frames and tells of answers.
 
     Attributes:

@@ -25,7 +25,7 @@ from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import encode
-from controller_core.server.cli.load_connection import Lane
+from controller_core.server.cli.load_connection import LoadConnection
 
 WORKLOADS: Final = ("get-replica-info", "heartbeat", "register", "alter")
 CLUSTER: Final = "bench"
@@ -72,7 +72,7 @@ class BenchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LoadedGroup:
     """One group's name, and where its members are reached."""
 
     name: str
@@ -85,10 +85,10 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Group:
+class _GroupState:
     """One group of the run: what its master knows."""
 
-    place: _Place
+    place: _LoadedGroup
     master_epoch: int
     set_epoch: int
     small: bool = False
@@ -105,7 +105,7 @@ async def run_bench(plan: BenchPlan) -> BenchResult:
     try:
         names = [f"bench-{os.getpid()}-{index}" for index in range(plan.groups)]
         brokers = await serve("0.0.0.0", 0, lambda _connection: None)  # noqa: S104 - all of 127.0.0.0/8, a port of our own
-        places = [_Place(name, index, brokers.port) for index, name in enumerate(names)]
+        places = [_LoadedGroup(name, index, brokers.port) for index, name in enumerate(names)]
         groups = list(await asyncio.gather(*(_prepare(connection, place) for place in places)))
         result = await _measure(plan, leader, groups)
         await asyncio.gather(*(_clean(connection, name) for name in names))
@@ -133,7 +133,7 @@ async def _dial(address: str) -> Connection:
     return await connect(host.strip("[]"), int(port), CALL_TIMEOUT_S)
 
 
-async def _prepare(connection: Connection, place: _Place) -> _Group:
+async def _prepare(connection: Connection, place: _LoadedGroup) -> _GroupState:
     members = range(1, BROKERS_PER_GROUP + 1)
     for member in members:
         claim = headers.ApplyBrokerIdRequestHeader(CLUSTER, place.name, member, f"{place.address(member)};1")
@@ -148,7 +148,7 @@ async def _prepare(connection: Connection, place: _Place) -> _Group:
     alter = headers.AlterSyncStateSetRequestHeader(place.name, 1, epoch)
     wanted = SyncStateSet.of(tuple(members), set_epoch).encode()
     await _must(connection, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter.to_ext(), wanted)
-    return _Group(place, epoch, set_epoch + 1)
+    return _GroupState(place, epoch, set_epoch + 1)
 
 
 async def _clean(connection: Connection, name: str) -> None:
@@ -165,7 +165,7 @@ async def _must(connection: Connection, code: int, ext: dict[str, str], body: by
     return answer
 
 
-def _beat(place: _Place, member: int, epoch: int) -> dict[str, str]:
+def _beat(place: _LoadedGroup, member: int, epoch: int) -> dict[str, str]:
     return headers.BrokerHeartbeatRequestHeader(
         CLUSTER,
         place.address(member),
@@ -181,7 +181,7 @@ def _beat(place: _Place, member: int, epoch: int) -> dict[str, str]:
 class _Run:
     """The workers of one measurement, each known by its place in the list, which is its requests' opaque."""
 
-    def __init__(self, plan: BenchPlan, groups: list[_Group], lanes: list[Lane]) -> None:
+    def __init__(self, plan: BenchPlan, groups: list[_GroupState], lanes: list[LoadConnection]) -> None:
         # A worker of `alter` owns its group, whose epochs follow from one another.
         count = min(plan.in_flight, len(groups)) if plan.workload == "alter" else plan.in_flight
         self.latencies_ns: list[int] = []
@@ -249,10 +249,10 @@ class _Run:
         self._lanes[worker].send(frame)
 
 
-async def _measure(plan: BenchPlan, leader: str, groups: list[_Group]) -> BenchResult:
+async def _measure(plan: BenchPlan, leader: str, groups: list[_GroupState]) -> BenchResult:
     host, _, port = leader.rpartition(":")
     loop = asyncio.get_running_loop()
-    lanes = [Lane() for _ in range(plan.connections)]
+    lanes = [LoadConnection() for _ in range(plan.connections)]
     for lane in lanes:
         await loop.create_connection(partial(_given, lane), host.strip("[]"), int(port))
     run = _Run(plan, groups, lanes)
@@ -264,7 +264,7 @@ async def _measure(plan: BenchPlan, leader: str, groups: list[_Group]) -> BenchR
     return result
 
 
-def _given(lane: Lane) -> Lane:
+def _given(lane: LoadConnection) -> LoadConnection:
     return lane
 
 
@@ -274,7 +274,7 @@ def _quantile_ms(ordered_ns: list[int], share: float) -> float:
     return round(ordered_ns[min(len(ordered_ns) - 1, int(share * len(ordered_ns)))] / _NS_PER_MS, 3)
 
 
-def _maker(workload: str, group: _Group, opaque: int) -> Callable[[int], bytes]:
+def _maker(workload: str, group: _GroupState, opaque: int) -> Callable[[int], bytes]:
     """Return what makes a worker's next frame, given the code of the answer before."""
     match workload:
         case "get-replica-info":
@@ -296,7 +296,7 @@ def _maker(workload: str, group: _Group, opaque: int) -> Callable[[int], bytes]:
     return lambda _code: frame
 
 
-def _alterations(group: _Group, opaque: int) -> Callable[[int], bytes]:
+def _alterations(group: _GroupState, opaque: int) -> Callable[[int], bytes]:
     ext = headers.AlterSyncStateSetRequestHeader(group.place.name, 1, group.master_epoch).to_ext()
     begun = False
 

@@ -80,7 +80,7 @@ async def _replaced(
     roles = {member["name"]: member["role"] for member in value["members"]}
     done = all(roles.get(name) == "voter" for name in coming) and not any(name in roles for name in going)
     if done and may_be_done:
-        return await _seen(arguments, value)
+        return await _confirmed(arguments, value)
     if unknown := [name for name in going if name not in roles]:
         raise ClientError(f"is none of the members (remove: {','.join(unknown)})")
     for name, peer in coming.items():
@@ -91,15 +91,15 @@ async def _replaced(
     return None
 
 
-async def _seen(arguments: Namespace, value: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _confirmed(arguments: Namespace, value: Mapping[str, Any]) -> dict[str, Any] | None:
     """Ask the members themselves; None while none of them hears a leader. Who was removed hears no news."""
     for member in value["members"]:
         try:
-            seen = await request("GET", member["http_address"], "/v1/members", arguments)
+            told = await request("GET", member["http_address"], "/v1/members", arguments)
         except (ClientError, OSError, TimeoutError):
             continue
-        if seen["leader"] is not None and len(seen["members"]) == len(value["members"]):
-            return seen
+        if told["leader"] is not None and len(told["members"]) == len(value["members"]):
+            return told
     return None
 
 

@@ -91,7 +91,7 @@ class ChangesView(Protocol):
         ...
 
 
-class Changes:
+class ChangeRoutes:
     """Serves the paths that change something."""
 
     def __init__(self, controller: ChangesView) -> None:
@@ -217,12 +217,12 @@ def _names(meant: dict[str, Any], field: str) -> tuple[str, ...]:
     if (
         not isinstance(value, list)
         or len(value) > REPLACED_MAX
-        or not all(isinstance(one, str) for one in value)
+        or not all(isinstance(name, str) for name in value)
     ):
         raise HttpError(
             400, f"must be a list of at most {REPLACED_MAX} names", field=field, value=shown(value)
         )
-    return tuple(_bounded(field, one, MEMBER_BYTES_MAX) for one in value)
+    return tuple(_bounded(field, name, MEMBER_BYTES_MAX) for name in value)
 
 
 def _handed_on() -> web.Response:

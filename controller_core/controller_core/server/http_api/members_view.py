@@ -10,7 +10,7 @@ from typing import Final
 from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.json_views import Json
 from controller_core.server.membership.changes import Membership, MembershipError, NotYetError
-from controller_core.server.membership.members import Members
+from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.types import (
     NodeStatus,
@@ -29,7 +29,7 @@ class MembersView:
     """Shows and changes the membership of one node's cluster."""
 
     def __init__(
-        self, node: Node, settings: Settings, members: Members, membership: Membership | None
+        self, node: Node, settings: Settings, members: ControllerMembers, membership: Membership | None
     ) -> None:
         self._node = node
         self._settings = settings

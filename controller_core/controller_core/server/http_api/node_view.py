@@ -19,10 +19,10 @@ from controller_core.server.common.http_errors import HttpError
 from controller_core.server.common.metrics import GroupNumbers, Metrics, NodeNumbers, PortNumbers
 from controller_core.server.http_api.members_view import MembersView
 from controller_core.server.masters.commands import CommandMaker
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.membership.changes import Membership
-from controller_core.server.membership.members import Members
+from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.node.raft_node import Node
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import (
@@ -53,13 +53,13 @@ class NodeView:
         *,
         node: Node,
         machine: GroupsMachine,
-        hearing: Hearing,
+        heartbeats: HeartbeatReceiver,
         submitter: CommandSubmitter,
         maker: CommandMaker,
         config: LiveConfig,
         clock: Clock,
         shown_metrics: Metrics,
-        members: Members,
+        members: ControllerMembers,
         membership: Membership | None = None,
     ) -> None:
         self.hindrance: Callable[[], str | None] = lambda: None
@@ -71,7 +71,7 @@ class NodeView:
         self.failure: BaseException | None = None
         self._node = node
         self._machine = machine
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._submitter = submitter
         self._maker = maker
         self._config = config
@@ -212,12 +212,12 @@ class NodeView:
     def groups_json(self) -> list[json_views.Json]:
         """Return all broker groups in order of their names."""
         groups = sorted(self._machine.state.groups(), key=lambda group: group.key)
-        return [json_views.group_json(group, self._hearing.beat_of) for group in groups]
+        return [json_views.group_json(group, self._heartbeats.beat_of) for group in groups]
 
     def group_json(self, cluster: str, name: str) -> json_views.Json | None:
         """Return one broker group, None if it is not known."""
         group = self._machine.state.get(GroupKey(cluster, name))
-        return None if group is None else json_views.group_json(group, self._hearing.beat_of)
+        return None if group is None else json_views.group_json(group, self._heartbeats.beat_of)
 
     def failovers_json(self) -> list[json_views.Json]:
         """Return the kept changes of master, oldest first."""

@@ -32,7 +32,7 @@ from aiohttp import web
 from controller_core.groups.history import EventsPage
 from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
-from controller_core.server.http_api.changes import Changes, ChangesView
+from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
 
 APPLIED_INDEX_HEADER = "Rmqha-Applied-Index"
 EVENT_STREAMS_MAX = 128
@@ -108,7 +108,7 @@ class HttpServer:
         self.server_ssl: ssl.SSLContext | None = None
         """TLS of the port; set before `start`."""
         self._controller = controller
-        self._changes = Changes(controller)
+        self._changes = ChangeRoutes(controller)
         self._runner: web.AppRunner | None = None
         self._streams = 0
         self._stopping = asyncio.Event()

@@ -22,11 +22,11 @@ class RefusedError(Exception):
     """The broker answered, and not with success."""
 
 
-TROUBLE: Final = (ChannelError, RemotingProtocolError, TimeoutError, ValueError, RefusedError)
+ASK_ERRORS: Final = (ChannelError, RemotingProtocolError, TimeoutError, ValueError, RefusedError)
 """All that may come of a question: nobody there, no answer in time, a refusal, an answer that cannot be read."""
 
 
-async def must(
+async def ask_or_raise(
     ask: Ask, address: str, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
 ) -> RemotingCommand:
     """Return the broker's answer.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ElectMaster
 from controller_core.groups.first_elections import has_absurd_epoch, told_epoch
 from controller_core.groups.history import EventKind
-from controller_core.groups.replies import Outcome, Reply
+from controller_core.groups.replies import GroupReply, Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
 from controller_core.server.clock import Clock
@@ -24,7 +24,7 @@ from controller_core.server.logs import bind
 from controller_core.server.masters.election_follow_up import ElectionFollowUp
 from controller_core.server.masters.notice_order import RoleChanges
 from controller_core.server.masters.proposer import CommandProposer
-from controller_core.server.masters.replica_detacher import Partings
+from controller_core.server.masters.replica_detacher import ReplicaDetacher
 from controller_core.server.masters.write_guard import SwitchoverRefusedError, WriteGuards
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class ElectionProposer:
         state: GroupsState,
         proposer: CommandProposer,
         guards: WriteGuards,
-        partings: Partings,
+        detacher: ReplicaDetacher,
         changes: RoleChanges,
         follow_up: ElectionFollowUp,
         clock: Clock,
@@ -49,7 +49,7 @@ class ElectionProposer:
         self._state = state
         self._proposer = proposer
         self._guards = guards
-        self._partings = partings
+        self._detacher = detacher
         self._changes = changes
         self._follow_up = follow_up
         self._clock = clock
@@ -97,12 +97,12 @@ class ElectionProposer:
             if self._may_notify():
                 guarded = await self._guards.before(command)
                 if guarded is command:
-                    await self._partings.before(command)
+                    await self._detacher.detach_before(command)
         except SwitchoverRefusedError as error:
             _log.warning(
                 "a switchover is refused", extra=bind(broker_group=command.broker_name, error=str(error))
             )
-            return Outcome(Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
+            return Outcome(GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, str(error)))
         return await self._proposer.propose(guarded)
 
     def _with_told_epoch(self, command: ElectMaster) -> ElectMaster:

@@ -31,7 +31,7 @@ from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections, RoleUnknownError
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
@@ -55,7 +55,7 @@ class LeaderView(Protocol):
         ...
 
 
-class Failover:
+class LeaderElections:
     """Holds the elections that no broker asked for."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Failover:
         *,
         node: LeaderView,
         machine: GroupsMachine,
-        hearing: Hearing,
+        heartbeats: HeartbeatReceiver,
         submitter: CommandSubmitter,
         maker: CommandMaker,
         config: LiveConfig,
@@ -72,7 +72,7 @@ class Failover:
     ) -> None:
         self._node = node
         self._machine = machine
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._submitter = submitter
         self._maker = maker
         self._config = config
@@ -142,12 +142,12 @@ class Failover:
         for group in self._machine.state.groups():
             record = self._machine.state.history.failover(group.key, group.master_epoch)
             if record is not None and record.role_taken_ns is None and record.proposed_ns >= oldest_ns:
-                self._submitter.follow_up.repeat(_notices(group, self._hearing))
+                self._submitter.follow_up.repeat(_notices(group, self._heartbeats))
 
     def _scan(self) -> None:
         unclean = self._config.settings.elect_unclean_master
         for need in groups_needing_election(
-            self._machine.state, self._hearing.table, unclean_allowed=unclean
+            self._machine.state, self._heartbeats.table, unclean_allowed=unclean
         ):
             self._start_if_certain(need)
         for group in self._first_elections.due():
@@ -160,8 +160,8 @@ class Failover:
             self._look_at(key)
             return
         member = ReplicaKey(*key, group.master_id)
-        death = self._hearing.table.last_death(member)
-        if death is not None and not self._hearing.table.is_alive(member):
+        death = self._heartbeats.table.last_death(member)
+        if death is not None and not self._heartbeats.table.is_alive(member):
             self._start(_need_after(group, death))
 
     def _look_at(self, key: GroupKey) -> None:
@@ -169,12 +169,12 @@ class Failover:
         if group is None:
             return
         unclean = self._config.settings.elect_unclean_master
-        need = election_need(group, self._hearing.table, unclean_allowed=unclean)
+        need = election_need(group, self._heartbeats.table, unclean_allowed=unclean)
         if need is not None:
             self._start_if_certain(need)
 
     def _start_if_certain(self, need: ElectionNeed) -> None:
-        listening_since_ms = self._hearing.listening_since_ms
+        listening_since_ms = self._heartbeats.listening_since_ms
         if may_elect(need, now_ms=self._clock.now_ms(), listening_since_ms=listening_since_ms):
             self._start(need)
 
@@ -247,12 +247,12 @@ def _need_after(group: Group, death: Death) -> ElectionNeed:
     return ElectionNeed(group.key, group.master_id, group.master_epoch, death.cause, death)
 
 
-def _notices(group: Group, hearing: Hearing) -> tuple[RoleNotice, ...]:
+def _notices(group: Group, heartbeats: HeartbeatReceiver) -> tuple[RoleNotice, ...]:
     """Return what the living members are to be told, the master first."""
     if group.master_id is None:
         return ()
     master_id, address = group.master_id, group.master_address or ""
-    alive = (broker.id for broker in hearing.table.alive(group.key, group.replicas))
+    alive = (broker.id for broker in heartbeats.table.alive(group.key, group.replicas))
     return tuple(
         RoleNotice(
             key=group.key,

@@ -28,14 +28,14 @@ from controller_core.groups.first_elections import is_first, told_epoch, unheard
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey, comma_list
 from controller_core.groups.policy import is_electable
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
-from controller_core.server.masters.broker_questions import TROUBLE, Ask, must
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.broker_questions import ASK_ERRORS, Ask, ask_or_raise
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 
 BEAT_WITHIN_S: Final = 1.0
 """How long a broker's first heartbeat is awaited; it sends it before it asks, by another thread."""
@@ -62,11 +62,16 @@ class FirstElections:
     """Holds back first elections until all members are compared."""
 
     def __init__(
-        self, state: GroupsState, hearing: Hearing, clock: Clock, ask: Ask, wait_ms: Callable[[], int]
+        self,
+        state: GroupsState,
+        heartbeats: HeartbeatReceiver,
+        clock: Clock,
+        ask: Ask,
+        wait_ms: Callable[[], int],
     ) -> None:
         """Take the applied groups, the heard members, and the time that must pass after the last new member."""
         self._state = state
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._clock = clock
         self._ask = ask
         self._wait_ms = wait_ms
@@ -74,15 +79,15 @@ class FirstElections:
         self._held: dict[GroupKey, int] = {}
         self._asked: set[ReplicaKey] = set()
 
-    async def refusal(self, key: ReplicaKey) -> Reply | None:
+    async def refusal(self, key: ReplicaKey) -> GroupReply | None:
         """Return why a broker's own 1002 cannot be judged yet; None if it can."""
         group = self._state.get(key.group)
         if group is None or not is_first(group) or key.broker_id not in group.replicas:
             return None
         self._asked.add(key)
-        if not await self._hearing.has_beaten(key, BEAT_WITHIN_S):
+        if not await self._heartbeats.has_beaten(key, BEAT_WITHIN_S):
             return _refused(f"no heartbeat of broker {key.broker_id} has told how far its log goes")
-        strangers = self._hearing.strangers(group)
+        strangers = self._heartbeats.unregistered_ids(group)
         if strangers and not self._is_over(self._held.setdefault(group.key, self._clock.now_ms())):
             return _refused(f"members {comma_list(strangers)} of an earlier life are not registered yet")
         return None
@@ -98,11 +103,13 @@ class FirstElections:
         return [group for group in waiting.values() if self._is_due(group)]
 
     def _is_due(self, group: Group) -> bool:
-        alive = self._hearing.table.alive(group.key)
+        alive = self._heartbeats.table.alive(group.key)
         if told_epoch(group, alive) == 0:
             return False
         members = tuple(group.replicas)
-        unheard = unheard_ids(group, {one.id: one.max_offset for one in alive if one.max_offset >= 0})
+        unheard = unheard_ids(
+            group, {member.id: member.max_offset for member in alive if member.max_offset >= 0}
+        )
         wait = self._waits.get(group.key)
         if wait is None or (wait.members, wait.unheard) != (members, unheard):
             wait = self._waits[group.key] = _Wait(members, unheard, self._clock.now_ms())
@@ -114,7 +121,9 @@ class FirstElections:
             )
         if unheard or not self._is_over(wait.since_ms):
             return False
-        return not self._hearing.strangers(group) or self._is_over(wait.since_ms, waits=STRANGER_WAITS)
+        return not self._heartbeats.unregistered_ids(group) or self._is_over(
+            wait.since_ms, waits=STRANGER_WAITS
+        )
 
     def _is_over(self, since_ms: int, *, waits: int = 1) -> bool:
         return self._clock.now_ms() - since_ms >= waits * self._wait_ms()
@@ -126,22 +135,24 @@ class FirstElections:
             RoleUnknownError: a living member that may act as master does not answer.
         """
         members = [
-            one
-            for one in self._hearing.table.alive(group.key)
-            if is_electable(group, one.id) and ReplicaKey(*group.key, one.id) not in self._asked
+            member
+            for member in self._heartbeats.table.alive(group.key)
+            if is_electable(group, member.id) and ReplicaKey(*group.key, member.id) not in self._asked
         ]
-        says_so = await asyncio.gather(*(self._is_master(group, one.id) for one in members))
-        acting = [one for one, yes in zip(members, says_so, strict=True) if yes]
-        return max(acting, key=lambda one: one.epoch).id if acting else None
+        says_so = await asyncio.gather(*(self._is_master(group, member.id) for member in members))
+        acting = [member for member, yes in zip(members, says_so, strict=True) if yes]
+        return max(acting, key=lambda member: member.epoch).id if acting else None
 
     async def _is_master(self, group: Group, broker_id: int) -> bool:
         try:
-            answer = await must(self._ask, group.address(broker_id) or "", RequestCode.GET_BROKER_HA_STATUS)
+            answer = await ask_or_raise(
+                self._ask, group.address(broker_id) or "", RequestCode.GET_BROKER_HA_STATUS
+            )
             return HARuntimeInfo.decode(answer.body).master
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             raise RoleUnknownError(f"broker {broker_id} does not tell its role: {error}") from error
 
 
-def _refused(why: str) -> Reply:
+def _refused(why: str) -> GroupReply:
     remark = f"Failed to elect a new master: {why}"
-    return Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
+    return GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)

@@ -28,7 +28,7 @@ from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from controller_core.server.logs import bind
-from controller_core.server.masters.broker_questions import TROUBLE, Ask, RefusedError, must
+from controller_core.server.masters.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 
 PAUSES_S: Final = (0.1, 0.1, 0.2, 0.2, 0.4, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 5.0, 5.0, 5.0, 5.0)
 """Before each round: a broker changes its role within a second or so, and starts within half a minute."""
@@ -101,21 +101,21 @@ class HaAddresses:
 
     async def _tell(self, master_address: str, slaves: list[str]) -> None:
         try:
-            answer = await must(self._ask, master_address, RequestCode.EXCHANGE_BROKER_HA_INFO)
+            answer = await ask_or_raise(self._ask, master_address, RequestCode.EXCHANGE_BROKER_HA_INFO)
             told = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
             if not told.master_ha_address:
                 return  # It has not taken its office yet.
             header = ExchangeHAInfoRequestHeader(
                 told.master_ha_address, told.master_flush_offset, told.master_address
             )
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             self._failed(master_address, error)
             return
         self._refusals.answered(master_address)
         for address in slaves:
             try:
-                await must(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
-            except TROUBLE as error:
+                await ask_or_raise(self._ask, address, RequestCode.EXCHANGE_BROKER_HA_INFO, header.to_ext())
+            except ASK_ERRORS as error:
                 self._failed(address, error)
             else:
                 self._refusals.answered(address)

@@ -32,7 +32,7 @@ _TICK_MIN_S = 0.005
 _MS_PER_S = 1_000
 
 
-class Hearing:
+class HeartbeatReceiver:
     """The liveness table with a clock, and callbacks for those who act on what it finds."""
 
     def __init__(self, state: GroupsState, clock: Clock) -> None:
@@ -88,7 +88,7 @@ class Hearing:
         entry = self.table.get(key)
         return entry is None or entry.has_beaten
 
-    def strangers(self, group: Group) -> tuple[int, ...]:
+    def unregistered_ids(self, group: Group) -> tuple[int, ...]:
         """Return the ids that beat as members of a group, tell a master epoch, and are not registered in it."""
         return tuple(
             member.id

@@ -7,7 +7,7 @@ from typing import Protocol
 from controller_core.groups import commands
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.errors import CommandTooLargeError
-from controller_core.groups.replies import Outcome, Reply
+from controller_core.groups.replies import GroupReply, Outcome
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.errors import shown
 from controller_core.server.common.metrics import Metrics
@@ -52,7 +52,7 @@ class CommandProposer:
             _log.error(
                 "a command is not proposed: %s", error, extra=bind(broker_group=shown(command.broker_name))
             )
-            return Outcome(Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, None, str(error)))
+            return Outcome(GroupReply(ResponseCode.CONTROLLER_INVALID_REQUEST, None, str(error)))
         try:
             outcome = await self._node.propose(data)
         except NotLeaderError:

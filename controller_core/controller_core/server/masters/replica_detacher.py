@@ -29,21 +29,21 @@ from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.headers import NotifyBrokerRoleChangedRequestHeader
 from controller_core.server.logs import bind
-from controller_core.server.masters.broker_questions import TROUBLE, Ask, must
+from controller_core.server.masters.broker_questions import ASK_ERRORS, Ask, ask_or_raise
 
 ANSWER_WITHIN_S: Final = 0.4
 
 _log = logging.getLogger(__name__)
 
 
-class Partings:
+class ReplicaDetacher:
     """Has log replicas leave a master before it is replaced."""
 
     def __init__(self, state: GroupsState, ask: Ask) -> None:
         self._state = state
         self._ask = ask
 
-    async def before(self, command: ElectMaster) -> None:
+    async def detach_before(self, command: ElectMaster) -> None:
         """Return when every living log replica of the set has parted, or has had its time."""
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is None:
@@ -55,17 +55,17 @@ class Partings:
             if not replica.electable and broker_id in alive and broker_id in group.sync_state_set
         ]
         if replicas and would_end(group, command):
-            await asyncio.gather(*(self._part(group, address) for address in replicas))
+            await asyncio.gather(*(self._detach(group, address) for address in replicas))
 
-    async def _part(self, group: Group, address: str) -> None:
+    async def _detach(self, group: Group, address: str) -> None:
         header = NotifyBrokerRoleChangedRequestHeader(master_epoch=group.master_epoch)
         who = {"broker_group": str(group.key), "epoch": group.master_epoch, "address": address}
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                answer = await must(
+                answer = await ask_or_raise(
                     self._ask, address, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header.to_ext()
                 )
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             _log.warning("a log replica has not parted from its master", extra=bind(**who, error=str(error)))
             return
         if answer.remark:

@@ -17,7 +17,7 @@ from controller_core.server.masters.failover_times import FailoverTimesRecorder
 from controller_core.server.masters.notice_order import RoleChanges
 from controller_core.server.masters.notifier import Notifier
 from controller_core.server.masters.proposer import CommandProposer, ProposingNode
-from controller_core.server.masters.replica_detacher import Partings
+from controller_core.server.masters.replica_detacher import ReplicaDetacher
 from controller_core.server.masters.write_guard import WriteGuards
 
 
@@ -63,7 +63,7 @@ class CommandSubmitter:
             state=state,
             proposer=self._proposer,
             guards=self.guards,
-            partings=Partings(state, self.notifier.ask),
+            detacher=ReplicaDetacher(state, self.notifier.ask),
             changes=self.changes,
             follow_up=self.follow_up,
             clock=clock,

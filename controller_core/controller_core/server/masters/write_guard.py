@@ -66,7 +66,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import shown
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
-from controller_core.server.masters.broker_questions import TROUBLE, Ask, RefusedError, must
+from controller_core.server.masters.broker_questions import ASK_ERRORS, Ask, RefusedError, ask_or_raise
 from controller_core.server.masters.guard_spacing import GuardSpacing
 from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
 from controller_core.server.settings import properties
@@ -104,7 +104,7 @@ class SwitchoverRefusedError(Exception):
         )
 
 
-class Changes(Protocol):
+class OpenChanges(Protocol):
     """What this asks about changes of master."""
 
     def is_open(self, broker_name: str) -> bool:
@@ -128,7 +128,7 @@ class WriteGuards:
         forget: Callable[[str], None],
         propose: Callable[[AnyCommand], Awaitable[Outcome]],
         alive_of: Callable[[str, str], tuple[LiveBroker, ...]],
-        changes: Changes,
+        changes: OpenChanges,
         leads: Callable[[], bool],
     ) -> None:
         """Take what it works with.
@@ -230,7 +230,7 @@ class WriteGuards:
                 extra=_bind(ReplicaKey(*group.key, master_id), error=str(error)),
             )
             return False
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             raise SwitchoverRefusedError(group, f"its {SETTING} cannot be read: {error}") from error
         note = RaiseWriteGuard(
             cluster=group.key.cluster,
@@ -250,14 +250,14 @@ class WriteGuards:
         """Stop the master's writes; return when every slave of the set has what must be copied."""
         try:
             await self._set(address, OUT_OF_REACH)
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             raise SwitchoverRefusedError(group, f"its writes cannot be stopped: {error}") from error
         try:
             async with asyncio.timeout(DRAINED_WITHIN_S):
                 await self._drained(address, slaves=len(group.sync_state_set) - 1)
                 if await self._setting_of(address) != OUT_OF_REACH:
                     raise SwitchoverRefusedError(group, f"its {SETTING} was changed meanwhile")
-        except TROUBLE as error:
+        except ASK_ERRORS as error:
             why = str(error) or f"its slaves lack part of its log after {DRAINED_WITHIN_S} s"
             raise SwitchoverRefusedError(group, why) from error
 
@@ -276,14 +276,16 @@ class WriteGuards:
         end_before, must_have = -1, -1
         while True:
             asked_s = loop.time()
-            answer = await must(self._ask, address, RequestCode.GET_BROKER_HA_STATUS)
+            answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_HA_STATUS)
             status = HARuntimeInfo.decode(answer.body)
             end = status.master_commit_log_max_offset
             if must_have < 0 and asked_s >= holds_from_s:
                 must_have = end
             wanted = end if end == end_before else must_have
             if wanted >= 0:
-                held = [one.in_sync and one.slave_ack_offset >= wanted for one in status.ha_connection_info]
+                held = [
+                    slave.in_sync and slave.slave_ack_offset >= wanted for slave in status.ha_connection_info
+                ]
                 if held.count(True) >= slaves:
                     return
             end_before = end
@@ -301,7 +303,7 @@ class WriteGuards:
                     return
             except (NotLeaderError, ProposalLostError):
                 return  # The broker is set back; who leads now does it again and strikes the note off.
-            except (*TROUBLE, ProposalDroppedError) as error:
+            except (*ASK_ERRORS, ProposalDroppedError) as error:
                 if isinstance(error, RefusedError):
                     self._refusals.refused(str(member), f"its writes stay stopped: {error}")
                 else:
@@ -362,12 +364,12 @@ class WriteGuards:
         return int(text)
 
     async def _settings_at(self, address: str) -> dict[str, str]:
-        answer = await must(self._ask, address, RequestCode.GET_BROKER_CONFIG)
+        answer = await ask_or_raise(self._ask, address, RequestCode.GET_BROKER_CONFIG)
         return properties.parse(answer.body.decode())
 
     async def _set(self, address: str, value: int) -> None:
         body = properties.write({SETTING: str(value)}).encode()
-        await must(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        await ask_or_raise(self._ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
 
 def _announces(held: dict[str, str], address: str) -> bool:

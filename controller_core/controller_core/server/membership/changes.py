@@ -22,7 +22,7 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeType, 
 from controller_core.raft.tracker.progress import ProgressState
 from controller_core.raft.types import NodeId
 from controller_core.server.logs import bind
-from controller_core.server.membership.members import Members
+from controller_core.server.membership.members import ControllerMembers
 from controller_core.server.membership.replacement import ReplacementError, replacement
 from controller_core.server.node.member_book import Member, encode_member, member_problem
 from controller_core.server.node.raft_node import Node
@@ -34,8 +34,8 @@ from controller_core.server.node.types import (
     ProposalDroppedError,
     ProposalLostError,
 )
-from controller_core.server.peers.codec import Greeting, Refusal, Reply
-from controller_core.server.peers.greeting_rules import Identity, Known, store_fingerprint
+from controller_core.server.peers.codec import Greeting, GreetingReply, Refusal
+from controller_core.server.peers.greeting_rules import Identity, KnownPeer, store_fingerprint
 from controller_core.server.settings.peer_list import PEERS_MAX, Peer
 
 PROMOTE_LAG_MAX_ENTRIES: Final = 1_000
@@ -70,7 +70,7 @@ class PeerWatch(Protocol):
     has_log: Callable[[], bool]
     waiting: bool
 
-    def set_peers(self, peers: dict[int, Known]) -> None:
+    def set_peers(self, peers: dict[int, KnownPeer]) -> None:
         """Learn who the peers are now."""
         ...
 
@@ -79,13 +79,15 @@ class PeerWatch(Protocol):
         ...
 
 
-Ask = Callable[[Peer, Greeting], Awaitable[Reply | None]]
+Ask = Callable[[Peer, Greeting], Awaitable[GreetingReply | None]]
 
 
 class Membership:
     """The membership of one node's cluster, and the changes that this node makes while it leads."""
 
-    def __init__(self, node: Node, members: Members, own: Identity, peers: PeerWatch, ask: Ask) -> None:
+    def __init__(
+        self, node: Node, members: ControllerMembers, own: Identity, peers: PeerWatch, ask: Ask
+    ) -> None:
         """Follow `node`, which must not be started yet.
 
         Args:
@@ -165,7 +167,7 @@ class Membership:
             MembershipError: no member, this node itself, the last voter, or too few of the others live.
         """
         peer = self._named(name)
-        voters = tuple(one for one in self._node.conf_state.voters if one != peer.raft_id)
+        voters = tuple(voter for voter in self._node.conf_state.voters if voter != peer.raft_id)
         if not voters:
             raise MembershipError("is the last voter", "name", name)
         if peer.raft_id == self._own.node_id:
@@ -256,7 +258,10 @@ class Membership:
         """Return a member of which the book does not say what it says of itself."""
         if not self._own.incarnation:
             return None
-        said = {raft_id: (one.incarnation, one.address) for raft_id, one in self._peers.greetings().items()}
+        said = {
+            raft_id: (greeting.incarnation, greeting.address)
+            for raft_id, greeting in self._peers.greetings().items()
+        }
         said[self._own.node_id] = (self._own.incarnation, self._own.address)
         for raft_id in self.members.ids():
             if raft_id in said:

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from controller_core.server.logs import bind
-from controller_core.server.peers.codec import Refusal, Reply
+from controller_core.server.peers.codec import GreetingReply, Refusal
 from controller_core.server.settings.peer_list import Peer
 
 ASK_PAUSE_S: Final = 0.1
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _OF_A_CLUSTER: Final = frozenset({Refusal.NONE, Refusal.UNKNOWN, Refusal.INCARNATION})
 """What only a node answers that has a log."""
 
-Ask = Callable[[Peer], Awaitable[Reply | None]]
+Ask = Callable[[Peer], Awaitable[GreetingReply | None]]
 
 
 class Verdict(Enum):
@@ -44,7 +44,7 @@ class Verdict(Enum):
     ASK_ON = "ask on"
 
 
-def weigh(replies: Iterable[Reply | None], *, with_majority: bool) -> Verdict:
+def weigh(replies: Iterable[GreetingReply | None], *, with_majority: bool) -> Verdict:
     """Judge the answers of all other nodes; None stands for no answer."""
     given = list(replies)
     if any(reply is not None and reply.why in _OF_A_CLUSTER for reply in given):
@@ -56,7 +56,7 @@ def weigh(replies: Iterable[Reply | None], *, with_majority: bool) -> Verdict:
     return Verdict.ASK_ON
 
 
-def _agrees(reply: Reply) -> bool:
+def _agrees(reply: GreetingReply) -> bool:
     return reply.why in {Refusal.EMPTY, Refusal.FOUNDING}
 
 
@@ -89,7 +89,7 @@ class Founding:
                 self._say()
             await asyncio.sleep(WAIT_PAUSE_S if verdict is Verdict.WAIT else ASK_PAUSE_S)
 
-    def _describe(self, verdict: Verdict, replies: list[Reply | None]) -> str:
+    def _describe(self, verdict: Verdict, replies: list[GreetingReply | None]) -> str:
         answers = list(zip(self._others, replies, strict=True))
         if verdict is Verdict.WAIT:
             name, reply = next(

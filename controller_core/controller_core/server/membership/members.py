@@ -10,12 +10,12 @@ once finds itself again; who answers there is checked by the greeting.
 
 from controller_core.raft.types import ConfState
 from controller_core.server.node.member_book import MemberBook
-from controller_core.server.peers.greeting_rules import Address, Known
+from controller_core.server.peers.greeting_rules import Address, KnownPeer
 from controller_core.server.settings.config import Settings
 from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
 
 
-class Members:
+class ControllerMembers:
     """The controllers of one node's cluster."""
 
     def __init__(self, settings: Settings) -> None:
@@ -60,9 +60,11 @@ class Members:
         member = self._book.get(raft_id)
         return "" if member is None else member.incarnation
 
-    def known(self) -> dict[int, Known]:
+    def known(self) -> dict[int, KnownPeer]:
         """Return where each member is to be dialled, and which store is expected there."""
-        return {raft_id: Known(self._addresses(raft_id), self.incarnation(raft_id)) for raft_id in self.ids()}
+        return {
+            raft_id: KnownPeer(self._addresses(raft_id), self.incarnation(raft_id)) for raft_id in self.ids()
+        }
 
     def _addresses(self, raft_id: int) -> tuple[Address, ...]:
         candidates = (self.peer(raft_id), self._filed.get(raft_id))

@@ -23,7 +23,7 @@ class Callers:
 
     def hand_over(self) -> None:
         """Give waiting commands to the core as one batch, and start a round for waiting reads."""
-        waiting = [one for one in self.proposals.take_queue() if not one[1].done()]
+        waiting = [proposal for proposal in self.proposals.take_queue() if not proposal[1].done()]
         futures = [future for _, future in waiting]
         if waiting and not self._raw.is_leader:
             fail(futures, self._not_leader())

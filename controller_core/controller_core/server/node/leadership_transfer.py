@@ -1,4 +1,4 @@
-"""Handing leadership over: whom to, and whether it came about."""
+"""TransferringNode leadership over: whom to, and whether it came about."""
 
 import asyncio
 from typing import Final, Protocol
@@ -8,7 +8,7 @@ from controller_core.raft.raw_node import Status
 _POLL_S: Final = 0.005
 
 
-class Handing(Protocol):
+class TransferringNode(Protocol):
     """What this asks of the node."""
 
     @property
@@ -20,14 +20,14 @@ class Handing(Protocol):
 def best_successor(status: Status) -> int | None:
     """Return the voter besides us that has most of the log, one that was heard of lately first; None if there is none."""
     others = [
-        (one.recent_active, one.match, node)
-        for node, one in status.progress.items()
+        (progress.recent_active, progress.match, node)
+        for node, progress in status.progress.items()
         if node != status.id and node in status.conf_state.voters
     ]
     return max(others)[-1] if others else None
 
 
-async def came_about(node: Handing, own_id: int, to: int, within_s: float) -> bool:
+async def came_about(node: TransferringNode, own_id: int, to: int, within_s: float) -> bool:
     """Wait until another node is known to lead; return whether it is `to`."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + within_s

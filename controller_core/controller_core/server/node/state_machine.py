@@ -29,7 +29,7 @@ from controller_core.groups.errors import (
     NewerCommandError,
     SnapshotDecodeError,
 )
-from controller_core.groups.replies import Outcome, Reply
+from controller_core.groups.replies import GroupReply, Outcome
 from controller_core.groups.snapshots import decode_image
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
@@ -81,7 +81,9 @@ class GroupsMachine:
         _log.error(
             "a log entry has no effect: %s", error, extra=bind(index=index, term=term, size_bytes=size_bytes)
         )
-        return Outcome(Reply(ResponseCode.SYSTEM_ERROR, None, f"log entry {index} has no effect: {error}"))
+        return Outcome(
+            GroupReply(ResponseCode.SYSTEM_ERROR, None, f"log entry {index} has no effect: {error}")
+        )
 
     def snapshot(self) -> bytes:
         """Return the state as bytes."""

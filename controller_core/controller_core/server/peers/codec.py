@@ -38,13 +38,13 @@ from controller_core.raft.types import (
 )
 
 PROTOCOL_VERSION = 2
-FRAME_MAX_BYTES = 16 * 1024 * 1024
+FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Messages carry a megabyte of entries, or one entry; a longer frame can only be rubbish."""
 PART_BYTES = 256 * 1024
 """Of a snapshot, at a time. A heartbeat waits behind one part at most: 2 ms at 1 Gbit/s."""
-SNAPSHOT_MAX_BYTES = 256 * 1024 * 1024
+SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 """10,000 broker groups with their history take some 10 MB; a larger one can only be rubbish."""
-GREETING_MAX_BYTES = 4096
+GREETING_BYTES_MAX = 4096
 """Before the greeting nobody is trusted with more memory than this."""
 _LENGTH = struct.Struct(">I")
 
@@ -121,7 +121,7 @@ class Greeting(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
-class Reply(msgspec.Struct, frozen=True):
+class GreetingReply(msgspec.Struct, frozen=True):
     """The answer to a greeting; no reason: welcome."""
 
     reason: str = ""
@@ -132,11 +132,11 @@ class Reply(msgspec.Struct, frozen=True):
 class FrameReader:
     """Cuts a stream of bytes into frames."""
 
-    __slots__ = ("_buffer", "frame_max_bytes")
+    __slots__ = ("_buffer", "frame_bytes_max")
 
-    def __init__(self, frame_max_bytes: int) -> None:
+    def __init__(self, frame_bytes_max: int) -> None:
         self._buffer = bytearray()
-        self.frame_max_bytes = frame_max_bytes
+        self.frame_bytes_max = frame_bytes_max
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes as they come and return the frames that are whole now, without their length.
@@ -149,8 +149,8 @@ class FrameReader:
         offset = 0
         while len(self._buffer) - offset >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, offset)
-            if length > self.frame_max_bytes:
-                raise PeerProtocolError(f"a frame of {length} bytes, over {self.frame_max_bytes}")
+            if length > self.frame_bytes_max:
+                raise PeerProtocolError(f"a frame of {length} bytes, over {self.frame_bytes_max}")
             end = offset + _LENGTH.size + length
             if end > len(self._buffer):
                 break
@@ -182,12 +182,12 @@ def decode_greeting(frame: bytes) -> Greeting:
         raise PeerProtocolError(f"no greeting: {error}") from error
 
 
-def encode_reply(reply: Reply) -> bytes:
+def encode_reply(reply: GreetingReply) -> bytes:
     """Return the frame that answers a greeting."""
     return _frame((2, not reply.reason, reply.reason, reply.why, reply.incarnation))
 
 
-def decode_reply(frame: bytes) -> Reply:
+def decode_reply(frame: bytes) -> GreetingReply:
     """Return the answer to a greeting.
 
     Raises:
@@ -197,7 +197,7 @@ def decode_reply(frame: bytes) -> Reply:
         _, accepted, reason, why, incarnation = _reply_decoder.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerProtocolError(f"no reply to a greeting: {error}") from error
-    return Reply("" if accepted else reason or "no reason given", why, incarnation)
+    return GreetingReply("" if accepted else reason or "no reason given", why, incarnation)
 
 
 def encode_message(message: Message) -> bytes:
@@ -223,10 +223,10 @@ def encode_parts(data: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
 class MessageReader:
     """Turns frames into Raft messages, putting snapshots together from their parts."""
 
-    __slots__ = ("_data", "_head", "_size_bytes", "_snapshot_max_bytes")
+    __slots__ = ("_data", "_head", "_size_bytes", "_snapshot_bytes_max")
 
-    def __init__(self, snapshot_max_bytes: int = SNAPSHOT_MAX_BYTES) -> None:
-        self._snapshot_max_bytes = snapshot_max_bytes
+    def __init__(self, snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX) -> None:
+        self._snapshot_bytes_max = snapshot_bytes_max
         self._head: Message | None = None
         self._size_bytes = 0
         self._data = bytearray()
@@ -253,7 +253,7 @@ class MessageReader:
         return self._continue(offset, part)
 
     def _begin(self, size_bytes: int, head: Message) -> Message | None:
-        if head.snapshot is None or size_bytes > self._snapshot_max_bytes:
+        if head.snapshot is None or size_bytes > self._snapshot_bytes_max:
             raise PeerProtocolError(f"the head of a snapshot of {size_bytes} bytes")
         self._head, self._size_bytes, self._data = head, size_bytes, bytearray()
         return self._finish() if not size_bytes else None

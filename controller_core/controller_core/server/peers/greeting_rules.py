@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, Refusal, Reply
+from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, GreetingReply, Refusal
 
 Address = tuple[str, int]
 _FINGERPRINT_DIGITS: Final = 16
@@ -60,20 +60,22 @@ class Identity:
             asks,
         )
 
-    def reply(self, reason: str = "", why: Refusal = Refusal.NONE) -> Reply:
+    def reply(self, reason: str = "", why: Refusal = Refusal.NONE) -> GreetingReply:
         """Return this node's answer to a greeting; it does not tell the store."""
-        return Reply(reason, why)
+        return GreetingReply(reason, why)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPeer:
     """What is known of a peer: where it may be reached, best first, and its store; "" while none was seen."""
 
     addresses: tuple[Address, ...]
     incarnation: str = ""
 
 
-def judge(greeting: Greeting, own: Identity, peers: Mapping[int, Known], *, waiting: bool) -> Reply:
+def judge(
+    greeting: Greeting, own: Identity, peers: Mapping[int, KnownPeer], *, waiting: bool
+) -> GreetingReply:
     """Answer a greeting.
 
     Args:
@@ -100,7 +102,7 @@ def judge(greeting: Greeting, own: Identity, peers: Mapping[int, Known], *, wait
     return own.reply() if waiting else _judge_member(greeting, own, peers.get(greeting.from_id))
 
 
-def _judge_member(greeting: Greeting, own: Identity, known: Known | None) -> Reply:
+def _judge_member(greeting: Greeting, own: Identity, known: KnownPeer | None) -> GreetingReply:
     if greeting.from_id == own.node_id or known is None:
         reason = f"node {greeting.from_id} is none of the peers of node {own.node_id}"
         return own.reply(reason, Refusal.UNKNOWN)

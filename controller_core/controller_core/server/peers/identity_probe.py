@@ -9,11 +9,11 @@ import ssl
 from typing import Final
 
 from controller_core.server.peers.codec import (
-    GREETING_MAX_BYTES,
+    GREETING_BYTES_MAX,
     FrameReader,
     Greeting,
+    GreetingReply,
     PeerProtocolError,
-    Reply,
     decode_reply,
     encode_greeting,
 )
@@ -22,7 +22,9 @@ from controller_core.server.peers.greeting_rules import Address
 ANSWER_WITHIN_S: Final = 1.0
 
 
-async def ask(where: Address, greeting: Greeting, client_ssl: ssl.SSLContext | None = None) -> Reply | None:
+async def ask(
+    where: Address, greeting: Greeting, client_ssl: ssl.SSLContext | None = None
+) -> GreetingReply | None:
     """Return the reply to a greeting; None if nobody gives one in time."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
@@ -39,9 +41,9 @@ async def ask(where: Address, greeting: Greeting, client_ssl: ssl.SSLContext | N
         return None
 
 
-async def _read_reply(reader: asyncio.StreamReader) -> Reply | None:
-    frames = FrameReader(GREETING_MAX_BYTES)
-    while data := await reader.read(GREETING_MAX_BYTES):
+async def _read_reply(reader: asyncio.StreamReader) -> GreetingReply | None:
+    frames = FrameReader(GREETING_BYTES_MAX)
+    while data := await reader.read(GREETING_BYTES_MAX):
         if found := frames.feed(data):
             return decode_reply(found[0])
     return None

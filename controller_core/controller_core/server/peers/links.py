@@ -22,13 +22,13 @@ from controller_core.raft.errors import RefusedMessageError
 from controller_core.raft.types import Message
 from controller_core.server.node.types import Receiver
 from controller_core.server.peers.codec import (
-    FRAME_MAX_BYTES,
-    GREETING_MAX_BYTES,
+    FRAME_BYTES_MAX,
+    GREETING_BYTES_MAX,
     FrameReader,
     Greeting,
+    GreetingReply,
     MessageReader,
     PeerProtocolError,
-    Reply,
     decode_greeting,
     decode_reply,
     encode_greeting,
@@ -37,11 +37,11 @@ from controller_core.server.peers.codec import (
     encode_snapshot_head,
 )
 
-SEND_BUFFER_MAX_BYTES: Final = 32 * 1024 * 1024
+SEND_BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes that wait for a slow peer; a single message may pass it, so that a large entry can go at all."""
-SILENT_MAX_MS: Final = 1_500
+SILENT_MS_MAX: Final = 1_500
 """How long sent bytes may stay unacknowledged before the connection counts as dead."""
-GREETING_MAX_S: Final = 2.0
+GREETING_S_MAX: Final = 2.0
 FORM: Final = "form"
 """Reason that a connection is closed for bytes that are no greeting or message; the others are those of `raft.peer_checks`."""
 _DRAINED_BELOW_BYTES: Final = 64 * 1024
@@ -56,7 +56,7 @@ class PeerRefusedError(ConnectionRefusedError):
         reply: its answer.
     """
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: GreetingReply) -> None:
         super().__init__(reply.reason)
         self.reply = reply
 
@@ -65,12 +65,12 @@ class OutgoingLink(asyncio.Protocol):
     """The dialler's end."""
 
     def __init__(self, greeting: Greeting) -> None:
-        self.ready: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[GreetingReply] = asyncio.get_running_loop().create_future()
         """Done when the peer accepted; `PeerRefusedError` when it refused, ConnectionError when it is gone."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self._greeting = greeting
-        self._frames = FrameReader(GREETING_MAX_BYTES)
+        self._frames = FrameReader(GREETING_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._parts: Iterator[bytes] | None = None
         self._on_snapshot: Callable[[bool], None] | None = None
@@ -93,7 +93,7 @@ class OutgoingLink(asyncio.Protocol):
             frames = self._frames.feed(data)
             reply = decode_reply(frames[0]) if frames else None
         except PeerProtocolError as error:
-            reply = Reply(str(error))
+            reply = GreetingReply(str(error))
         if reply is None:
             return
         if reply.reason:
@@ -120,7 +120,7 @@ class OutgoingLink(asyncio.Protocol):
         if transport is None or transport.is_closing() or not self.ready.done():
             return False
         waiting = transport.get_write_buffer_size()
-        if waiting and waiting + len(data) > SEND_BUFFER_MAX_BYTES:
+        if waiting and waiting + len(data) > SEND_BUFFER_BYTES_MAX:
             return False
         transport.write(data)
         return True
@@ -171,7 +171,7 @@ class IncomingLink(asyncio.Protocol):
     def __init__(
         self,
         own_id: int,
-        judge: Callable[[Greeting], Reply],
+        judge: Callable[[Greeting], GreetingReply],
         receiver: Receiver,
         made: Callable[["IncomingLink"], None],
         refused: Callable[[object, str, str], None],
@@ -195,7 +195,7 @@ class IncomingLink(asyncio.Protocol):
         self._made = made
         self._refused = refused
         self._messages = MessageReader()
-        self._frames = FrameReader(GREETING_MAX_BYTES)
+        self._frames = FrameReader(GREETING_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._peername: object = None
         self._timer: asyncio.TimerHandle | None = None
@@ -205,7 +205,7 @@ class IncomingLink(asyncio.Protocol):
         self._transport = _as_stream(transport)
         self._peername = transport.get_extra_info("peername")
         tune(self._transport)
-        self._timer = asyncio.get_running_loop().call_later(GREETING_MAX_S, self._expire)
+        self._timer = asyncio.get_running_loop().call_later(GREETING_S_MAX, self._expire)
         self._made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -261,11 +261,11 @@ class IncomingLink(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self.greeting = greeting
-        self._frames.frame_max_bytes = FRAME_MAX_BYTES
+        self._frames.frame_bytes_max = FRAME_BYTES_MAX
         return True
 
     def _expire(self) -> None:
-        self._refused(self._peername, FORM, f"no greeting in {GREETING_MAX_S} s")
+        self._refused(self._peername, FORM, f"no greeting in {GREETING_S_MAX} s")
         self.close()
 
 
@@ -284,4 +284,4 @@ def tune(transport: asyncio.Transport) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MAX_MS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MS_MAX)

@@ -1,6 +1,6 @@
 """Carries Raft's messages between controllers over TCP: one outgoing connection to each peer, dialled for ever.
 
-A peer that cannot be reached is dialled again after a short pause that grows to `DIAL_PAUSE_MAX_S`; until then messages
+A peer that cannot be reached is dialled again after a short pause that grows to `DIAL_PAUSE_S_MAX`; until then messages
 to it are dropped, because Raft repeats what matters and stale messages help nobody. Dialling starts with the node, not
 with the first message, so that an election finds the connections open. Peers never wait for each other: sending is a
 write to the peer's own buffer (`peer_links`), and each has its own dialling task.
@@ -26,15 +26,15 @@ from msgspec.structs import replace
 
 from controller_core.raft.types import Message, MessageType
 from controller_core.server.node.types import Receiver
-from controller_core.server.peers.codec import PART_BYTES, Greeting, Refusal, Reply, encode_message
-from controller_core.server.peers.greeting_rules import Address, Identity, Known, judge
+from controller_core.server.peers.codec import PART_BYTES, Greeting, GreetingReply, Refusal, encode_message
+from controller_core.server.peers.greeting_rules import Address, Identity, KnownPeer, judge
 from controller_core.server.peers.links import IncomingLink, OutgoingLink, PeerRefusedError
 from controller_core.server.peers.name_resolver import Resolver
 from controller_core.server.peers.refusals import PeerRefusals
 
 DIAL_PAUSE_MIN_S: Final = 0.02
-DIAL_PAUSE_MAX_S: Final = 0.3
-DIAL_MAX_S: Final = 0.75
+DIAL_PAUSE_S_MAX: Final = 0.3
+DIAL_S_MAX: Final = 0.75
 """How long one attempt may take, greeting included. With the pause it bounds the silence after a network has healed: the
 kernel itself would repeat a lost SYN after 1, 2, 4 ... s."""
 REFUSED_PAUSE_S: Final = 1.0
@@ -87,7 +87,7 @@ class PeerTransport:
         self._own = Identity(cluster, node_id, incarnation, address)
         self._node_id = node_id
         self._port = peers[node_id][1]
-        self._peers = {peer_id: Known((where,)) for peer_id, where in peers.items()}
+        self._peers = {peer_id: KnownPeer((where,)) for peer_id, where in peers.items()}
         self._bind_host = bind_host
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
@@ -97,7 +97,7 @@ class PeerTransport:
         self._links: dict[int, OutgoingLink] = {}
         self._incoming: set[IncomingLink] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
-        self._refusals: dict[int, Reply] = {}
+        self._refusals: dict[int, GreetingReply] = {}
         self._refused: dict[int, str] = {}
         self._seen: dict[int, asyncio.Event] = {}
         self._resolver = Resolver()
@@ -133,7 +133,7 @@ class PeerTransport:
         """Return what the peers that are connected to us said of themselves, by Raft id."""
         return {link.greeting.from_id: link.greeting for link in self._incoming if link.greeting is not None}
 
-    def set_peers(self, peers: Mapping[int, Known]) -> None:
+    def set_peers(self, peers: Mapping[int, KnownPeer]) -> None:
         """Learn who the peers are now; connections that would be refused by now are closed."""
         for node_id in self._peers.keys() - peers.keys():
             self.remove_peer(node_id)
@@ -145,7 +145,7 @@ class PeerTransport:
 
     def set_peer(self, node_id: int, *addresses: Address, incarnation: str = "") -> None:
         """Learn of a node, or that it has moved or has another store; a connection that is still right stays."""
-        known, before = Known(addresses, incarnation), self._peers.get(node_id)
+        known, before = KnownPeer(addresses, incarnation), self._peers.get(node_id)
         if before == known:
             return
         if before is not None and before.incarnation in {"", incarnation} and node_id in self._links:
@@ -232,10 +232,10 @@ class PeerTransport:
         self._incoming.add(link)
         link.closed.add_done_callback(lambda _: self._incoming.discard(link))
 
-    def _judge(self, greeting: Greeting) -> Reply:
+    def _judge(self, greeting: Greeting) -> GreetingReply:
         return judge(greeting, self._own, self._peers, waiting=self.waiting)
 
-    def _take_greeting(self, greeting: Greeting) -> Reply:
+    def _take_greeting(self, greeting: Greeting) -> GreetingReply:
         reply = self._judge(greeting)
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
@@ -245,12 +245,12 @@ class PeerTransport:
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
             self._refused.pop(greeting.from_id, None)
-            if seen := self._seen.get(greeting.from_id):
-                seen.set()
+            if greeted := self._seen.get(greeting.from_id):
+                greeted.set()
             asyncio.get_running_loop().call_soon(self.on_greeted, greeting)
             return reply
-        if reply.why == Refusal.EMPTY and (seen := self._seen.get(greeting.from_id)):
-            seen.set()  # It may have been told to add this node, and knows our store once we dial.
+        if reply.why == Refusal.EMPTY and (greeted := self._seen.get(greeting.from_id)):
+            greeted.set()  # It may have been told to add this node, and knows our store once we dial.
         if self._refused.get(greeting.from_id) != reply.reason:
             if len(self._refused) >= REFUSED_NODES_MAX:
                 self._refused.clear()
@@ -292,7 +292,7 @@ class PeerTransport:
                 self._links.pop(node_id, None)
                 _log.info("lost the connection to node %d", node_id)
             await self._pause(node_id, pause_s)
-            pause_s = min(pause_s * 2, DIAL_PAUSE_MAX_S)
+            pause_s = min(pause_s * 2, DIAL_PAUSE_S_MAX)
 
     async def _pause(self, node_id: int, pause_s: float) -> None:
         """Wait before the next attempt; not for long if the peer has just shown that it is there."""
@@ -300,10 +300,10 @@ class PeerTransport:
         pause_s *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
         if refusal is not None and refusal.why != Refusal.EMPTY:
             pause_s = max(pause_s, REFUSED_PAUSE_S)
-        seen = self._seen[node_id] = asyncio.Event()
-        timer = asyncio.get_running_loop().call_later(pause_s, seen.set)
+        greeted = self._seen[node_id] = asyncio.Event()
+        timer = asyncio.get_running_loop().call_later(pause_s, greeted.set)
         try:
-            await seen.wait()
+            await greeted.wait()
         finally:
             timer.cancel()
 
@@ -311,7 +311,7 @@ class PeerTransport:
         """Return an accepted connection, None if there is none to be had now."""
         link = OutgoingLink(self._own.greeting(node_id, self._peers[node_id].incarnation))
         try:
-            async with asyncio.timeout(DIAL_MAX_S):
+            async with asyncio.timeout(DIAL_S_MAX):
                 address = await self._resolver.resolve(*where)
                 name = where[0] if self._client_ssl else None
                 loop = asyncio.get_running_loop()
@@ -340,7 +340,7 @@ class PeerTransport:
         else:
             link.ready.cancel()
 
-    def _note_refusal(self, node_id: int, reply: Reply) -> None:
+    def _note_refusal(self, node_id: int, reply: GreetingReply) -> None:
         """Keep a peer's refusal, and log it once for each reason."""
         if self._refusals.get(node_id) != reply:
             self._refusals[node_id] = reply

@@ -9,9 +9,9 @@ from controller_core.groups.replies import (
     Body,
     ElectionView,
     ExtValue,
-    GroupView,
+    GroupReply,
+    GroupSyncStateView,
     ReplicaView,
-    Reply,
     SyncStateSetView,
 )
 from controller_core.remoting.bodies import (
@@ -30,7 +30,7 @@ LOG_REPLICA_MARK = " (log replica)"
 """Behind the broker name of each log replica in an answer to 1006; a broker's name stands alone."""
 
 
-def answer(request: RemotingCommand, reply: Reply | PreparedAnswer) -> RemotingCommand:
+def answer(request: RemotingCommand, reply: GroupReply | PreparedAnswer) -> RemotingCommand:
     """Return the frame that answers `request` with `reply`."""
     if isinstance(reply, PreparedAnswer):
         return reply.command.with_opaque(request.opaque)
@@ -72,7 +72,7 @@ def _election_bytes(view: ElectionView) -> bytes:
     ).encode()
 
 
-def _replicas_info(view: GroupView) -> ReplicasInfo:
+def _replicas_info(view: GroupSyncStateView) -> ReplicasInfo:
     return ReplicasInfo(
         in_sync_replicas=tuple(_identity(replica) for replica in view.in_sync),
         master_address=view.master_address,

@@ -10,6 +10,8 @@ from typing import Final
 from controller_core.groups.broker_ids import id_problem
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.replies import Reply
+from controller_core.groups.group import Group, group_ext
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
@@ -67,7 +69,7 @@ def check_set(wanted: SyncStateSet) -> None:
         )
 
 
-def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Reply | None:
+def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
     """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
 
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is not there.
@@ -82,4 +84,4 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Re
     else:
         return None
     ext = group_ext(header.cluster_name, header.broker_name)
-    return Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)
+    return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)

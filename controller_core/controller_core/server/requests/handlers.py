@@ -25,7 +25,7 @@ from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -35,7 +35,7 @@ from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.clock import Clock
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections
-from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, Hearing
+from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.requests import answers
 from controller_core.server.requests.bounds import (
@@ -65,7 +65,7 @@ class Handlers:
         *,
         node: NodeReads,
         machine: GroupsMachine,
-        hearing: Hearing,
+        heartbeats: HeartbeatReceiver,
         submitter: Submitter,
         rule: LeaderRule,
         maker: CommandMaker,
@@ -82,7 +82,7 @@ class Handlers:
         """
         self._node = node
         self._machine = machine
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._submitter = submitter
         self._rule = rule
         self._maker = maker
@@ -91,7 +91,7 @@ class Handlers:
         self._peers = peers or (lambda: config.settings.peers)
         self._clock = clock
         self._first_elections = first_elections
-        self._unknown = UnknownMembers(machine.state, hearing.table)
+        self._unknown = UnknownMembers(machine.state, heartbeats.table)
         self._prepared = PreparedAnswers()
         self._lease_seen_ms = -1
         self._local: dict[int, Callable[[int, RemotingCommand], Answer]] = {
@@ -100,13 +100,13 @@ class Handlers:
             RequestCode.UPDATE_CONTROLLER_CONFIG: self._update_config,
             RequestCode.GET_CONTROLLER_CONFIG: self._get_config,
         }
-        self._reads: dict[int, Callable[[int, RemotingCommand], Reply | PreparedAnswer | None]] = {
+        self._reads: dict[int, Callable[[int, RemotingCommand], GroupReply | PreparedAnswer | None]] = {
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self._get_replica_info,
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: self._get_sync_state_data,
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: self._get_next_broker_id,
             RequestCode.CONTROLLER_REGISTER_BROKER: self._register_unchanged,
         }
-        self._writes: dict[int, Callable[[int, RemotingCommand], AnyCommand | Reply]] = {
+        self._writes: dict[int, Callable[[int, RemotingCommand], AnyCommand | GroupReply]] = {
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,
             RequestCode.CONTROLLER_ELECT_MASTER: self._elect_master,
             RequestCode.CONTROLLER_REGISTER_BROKER: self._register_broker,
@@ -163,11 +163,11 @@ class Handlers:
             return answers.answer(request, await self._as_leader(channel_id, request))
 
         def cluster() -> str:
-            return self._hearing.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
+            return self._heartbeats.cluster_of(channel_id, (request.ext or {}).get("brokerName", ""))
 
         return await self._rule.serve(request, here, cluster)
 
-    async def _as_leader(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer:
+    async def _as_leader(self, channel_id: int, request: RemotingCommand) -> GroupReply | PreparedAnswer:
         read = self._reads.get(request.code)
         if read is not None:
             if self._must_wait(request):
@@ -179,7 +179,7 @@ class Handlers:
         if (refusal := await self._first_refusal(channel_id, request)) is not None:
             return refusal
         made = self._writes[request.code](channel_id, request)
-        if isinstance(made, Reply):
+        if isinstance(made, GroupReply):
             return made
         reply = (await self._submitter.submit(made)).reply
         if request.code == RequestCode.CONTROLLER_REGISTER_BROKER and reply.code == ResponseCode.SUCCESS:
@@ -195,7 +195,7 @@ class Handlers:
             code = ResponseCode.CONTROLLER_INVALID_REQUEST
             refusal = RemotingCommand.response_to(request, code, remark=NO_BROKER_ID_REMARK)
             return None if request.is_oneway else refusal
-        key = self._hearing.beat(channel_id, header, header.broker_id)
+        key = self._heartbeats.beat(channel_id, header, header.broker_id)
         if header.epoch is not None:
             self._submitter.saw_epoch(key, header.epoch, is_beat=True)
         return None if request.is_oneway else self._prepared.heartbeat
@@ -233,7 +233,7 @@ class Handlers:
 
     # Reads of the leader.
 
-    def _get_replica_info(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer:
+    def _get_replica_info(self, channel_id: int, request: RemotingCommand) -> GroupReply | PreparedAnswer:
         name = headers.GetReplicaInfoRequestHeader.from_ext(request.ext).broker_name
         cluster = self._cluster(channel_id, request, name)
         group = self._machine.state.find_one(name, cluster)
@@ -243,39 +243,43 @@ class Handlers:
             return self._prepared.replica_info(group)
         return reads.get_replica_info(self._machine.state, name, cluster)
 
-    def _get_sync_state_data(self, _channel_id: int, request: RemotingCommand) -> Reply:
+    def _get_sync_state_data(self, _channel_id: int, request: RemotingCommand) -> GroupReply:
         names = decode_names(request.body)
         check_names(names)
         return reads.get_sync_state_data(
             self._machine.state,
             names,
-            self._hearing.table.is_alive,
+            self._heartbeats.table.is_alive,
             self._direct_address,
         )
 
-    def _get_next_broker_id(self, _channel_id: int, request: RemotingCommand) -> Reply:
+    def _get_next_broker_id(self, _channel_id: int, request: RemotingCommand) -> GroupReply:
         header = headers.GetNextBrokerIdRequestHeader.from_ext(request.ext)
         return reads.get_next_broker_id(self._machine.state, header.cluster_name, header.broker_name)
 
-    def _register_unchanged(self, channel_id: int, request: RemotingCommand) -> Reply | PreparedAnswer | None:
+    def _register_unchanged(
+        self, channel_id: int, request: RemotingCommand
+    ) -> GroupReply | PreparedAnswer | None:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
         now_ms = self._clock.now_ms()
         if (refusal := self._unknown.refusal(header, _own_channel(channel_id, request), now_ms)) is not None:
             return refusal
         group = self._unchanged(header)
-        if isinstance(group, Reply) and self._unknown.may_take_up(header, now_ms):
+        if isinstance(group, GroupReply) and self._unknown.may_take_up(header, now_ms):
             return None
         # Who registers is alive. It may be the master, whom the answer names only while it is.
         if isinstance(group, Group) and self._registered(channel_id, request, header):
             group = self._unchanged(header)
         if not isinstance(group, Group):
             return group
-        master_alive = reads.has_living_master(group, self._hearing.table.is_alive)
+        master_alive = reads.has_living_master(group, self._heartbeats.table.is_alive)
         return self._prepared.registration(
             group, header.cluster_name, header.broker_name, master_alive=master_alive
         )
 
-    def _unchanged(self, header: headers.RegisterBrokerToControllerRequestHeader) -> Group | Reply | None:
+    def _unchanged(
+        self, header: headers.RegisterBrokerToControllerRequestHeader
+    ) -> Group | GroupReply | None:
         return reads.registered_so(
             self._machine.state,
             cluster=header.cluster_name,
@@ -296,11 +300,11 @@ class Handlers:
         Not earlier: its revival may start an election, whose notices name the registered address.
         """
         key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
-        return self._hearing.proof_of_life(_own_channel(channel_id, request), key, header.broker_address)
+        return self._heartbeats.proof_of_life(_own_channel(channel_id, request), key, header.broker_address)
 
     # Writes of the leader: to the command, or to a refusal that needs no entry.
 
-    def _apply_broker_id(self, _channel_id: int, request: RemotingCommand) -> AnyCommand | Reply:
+    def _apply_broker_id(self, _channel_id: int, request: RemotingCommand) -> AnyCommand | GroupReply:
         header = headers.ApplyBrokerIdRequestHeader.from_ext(request.ext)
         group = self._machine.state.find_one(header.broker_name, header.cluster_name)
         return refused_claim(group, header) or self._maker.apply_broker_id(header)
@@ -320,17 +324,17 @@ class Handlers:
         check_set(wanted)
         return self._maker.alter_sync_state_set(header, wanted, cluster)
 
-    def _elect_master(self, channel_id: int, request: RemotingCommand) -> AnyCommand | Reply:
+    def _elect_master(self, channel_id: int, request: RemotingCommand) -> AnyCommand | GroupReply:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
         if not header.designate_elect and header.broker_id != headers.BROKER_ID_NONE:
             key = ReplicaKey(cluster, header.broker_name, header.broker_id)
-            self._hearing.proof_of_life(_own_channel(channel_id, request), key)
+            self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
             if (held := self._held(cluster, header.broker_name)) is not None:
                 return held
         return self._maker.elect_master(header, cluster)
 
-    async def _first_refusal(self, channel_id: int, request: RemotingCommand) -> Reply | None:
+    async def _first_refusal(self, channel_id: int, request: RemotingCommand) -> GroupReply | None:
         """Return why a broker's own 1002 is not judged yet in a group that never had a master; None if it is."""
         if request.code != RequestCode.CONTROLLER_ELECT_MASTER:
             return None
@@ -339,7 +343,7 @@ class Handlers:
             return None
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
         key = ReplicaKey(cluster, header.broker_name, header.broker_id)
-        self._hearing.proof_of_life(_own_channel(channel_id, request), key)
+        self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
         return await self._first_elections.refusal(key)
 
     def _clean_broker_data(self, channel_id: int, request: RemotingCommand) -> AnyCommand:
@@ -347,22 +351,22 @@ class Handlers:
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
         return self._maker.clean_broker_data(header, cluster)
 
-    def _held(self, cluster: str, broker_name: str) -> Reply | None:
+    def _held(self, cluster: str, broker_name: str) -> GroupReply | None:
         """Refuse a broker's own election while this node has not listened long enough to know the master dead."""
         key = self._find(broker_name, cluster)
         group = None if key is None else self._machine.state.get(key)
         if group is None or not scan.must_hold_request(
             group,
-            self._hearing.table,
+            self._heartbeats.table,
             now_ms=self._clock.now_ms(),
-            listening_since_ms=self._hearing.listening_since_ms,
+            listening_since_ms=self._heartbeats.listening_since_ms,
         ):
             return None
         remark = "Failed to elect a new master: the recorded master may live, this controller has only begun to listen"
-        return Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
+        return GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
 
     def _cluster(self, channel_id: int, request: RemotingCommand, broker_name: str) -> str:
-        return forwarded_cluster(request) or self._hearing.cluster_of(channel_id, broker_name)
+        return forwarded_cluster(request) or self._heartbeats.cluster_of(channel_id, broker_name)
 
     def _find(self, broker_name: str, cluster: str) -> GroupKey | None:
         group = self._machine.state.find_one(broker_name, cluster)

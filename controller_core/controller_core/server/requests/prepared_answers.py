@@ -19,7 +19,7 @@ from controller_core.groups.broker_ids import register_reply
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.groups.reads import replica_info_reply
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import PreparedAnswer
@@ -33,13 +33,13 @@ _NOBODY: Final = RemotingCommand.request(0)
 Key = TypeVar("Key", bound=Hashable)
 
 
-class _Kept(Generic[Key]):
+class _AnswerCache(Generic[Key]):
     """Answers by key, each with the group that it was made from."""
 
     def __init__(self) -> None:
         self._answers: dict[Key, tuple[Group, PreparedAnswer]] = {}
 
-    def get(self, key: Key, group: Group, reply: Callable[[], Reply]) -> PreparedAnswer:
+    def get(self, key: Key, group: Group, reply: Callable[[], GroupReply]) -> PreparedAnswer:
         """Return the answer for this value of the group, made from `reply()` if it is not kept."""
         kept = self._answers.get(key)
         if kept is not None and kept[0] is group:
@@ -58,8 +58,8 @@ class PreparedAnswers:
         self.heartbeat: Final = PreparedAnswer(
             RemotingCommand.response_to(_NOBODY, ResponseCode.SUCCESS, remark=HEARTBEAT_REMARK)
         )
-        self._replica_infos = _Kept[GroupKey]()
-        self._registrations = _Kept[tuple[str, str, bool]]()
+        self._replica_infos = _AnswerCache[GroupKey]()
+        self._registrations = _AnswerCache[tuple[str, str, bool]]()
 
     def replica_info(self, group: Group) -> PreparedAnswer:
         """Return the answer to 1004."""

@@ -23,7 +23,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import FrameError, RemotingProtocolError
 from controller_core.remoting.frame import PreparedAnswer
 from controller_core.server.common.metrics import Metrics, PortNumbers
-from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, Hearing
+from controller_core.server.masters.heartbeats import NO_CHANNEL_ID, HeartbeatReceiver
 from controller_core.server.requests.handlers import Handlers
 
 REQUESTS_WAITING_MAX: Final = 50_000
@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 class RemotingServer:
     """Serves RocketMQ's requests on one port."""
 
-    def __init__(self, handlers: Handlers, hearing: Hearing, metrics: Metrics) -> None:
+    def __init__(self, handlers: Handlers, heartbeats: HeartbeatReceiver, metrics: Metrics) -> None:
         self._handlers = handlers
-        self._hearing = hearing
+        self._heartbeats = heartbeats
         self._metrics = metrics
         self._channel_ids = itertools.count(NO_CHANNEL_ID + 1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,7 +78,7 @@ class RemotingServer:
 
     def _on_connection(self, connection: Connection) -> None:
         channel_id = next(self._channel_ids)
-        self._hearing.channel_opened(channel_id, connection.peer)
+        self._heartbeats.channel_opened(channel_id, connection.peer)
         connection.on_request = partial(self._on_request, channel_id)
         connection.on_closed(lambda _connection, reason: self._on_closed(channel_id, reason))
 
@@ -86,7 +86,7 @@ class RemotingServer:
         if isinstance(reason, FrameError | ConnectionClosedError):
             self._broken += 1
         if not self._stopping:
-            self._hearing.channel_closed(channel_id)
+            self._heartbeats.channel_closed(channel_id)
 
     def _on_request(
         self, channel_id: int, connection: Connection, request: RemotingCommand

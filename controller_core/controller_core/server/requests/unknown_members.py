@@ -26,7 +26,7 @@ from typing import Final
 from controller_core.groups.group import group_ext
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.liveness import LivenessTable
-from controller_core.groups.replies import Reply
+from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.codes import ResponseCode
 from controller_core.remoting.headers import RegisterBrokerToControllerRequestHeader
@@ -39,7 +39,7 @@ UNKNOWN_MEMBERS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
-class _Asked:
+class _UnknownMember:
     """Who asked for an id, since when, and when last; `rival` is another address that asked meanwhile."""
 
     address: str
@@ -56,7 +56,7 @@ class UnknownMembers:
         """Take the applied groups and the living members; both are read only."""
         self._state = state
         self._table = table
-        self._asked: dict[ReplicaKey, _Asked] = {}
+        self._asked: dict[ReplicaKey, _UnknownMember] = {}
 
     def may_take_up(self, header: RegisterBrokerToControllerRequestHeader, now_ms: int) -> bool:
         """Note a registration; say whether its id is unknown, and was asked for long enough by nobody else."""
@@ -70,7 +70,7 @@ class UnknownMembers:
 
     def refusal(
         self, header: RegisterBrokerToControllerRequestHeader, channel_id: int, now_ms: int
-    ) -> Reply | None:
+    ) -> GroupReply | None:
         """Return why a registration must not be served: its id is another broker's. None if nothing is known against it."""
         key = _key_of(header)
         living = self._table.get(key)
@@ -93,11 +93,11 @@ class UnknownMembers:
                 return True
         return False
 
-    def _noted(self, key: ReplicaKey, address: str, now_ms: int) -> _Asked:
+    def _noted(self, key: ReplicaKey, address: str, now_ms: int) -> _UnknownMember:
         asked = self._asked.get(key)
         if asked is None or now_ms - asked.last_ms > ASKED_WITHIN_MS:
             self._asked.pop(key, None)
-            asked = self._asked[key] = _Asked(address, now_ms, now_ms)
+            asked = self._asked[key] = _UnknownMember(address, now_ms, now_ms)
             if len(self._asked) > UNKNOWN_MEMBERS_MAX:
                 del self._asked[next(iter(self._asked))]
         elif asked.address == address:
@@ -107,7 +107,7 @@ class UnknownMembers:
         return asked
 
 
-def _has_rival(asked: _Asked, now_ms: int) -> bool:
+def _has_rival(asked: _UnknownMember, now_ms: int) -> bool:
     return bool(asked.rival) and now_ms - asked.rival_ms <= ASKED_WITHIN_MS
 
 
@@ -115,10 +115,10 @@ def _key_of(header: RegisterBrokerToControllerRequestHeader) -> ReplicaKey:
     return ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
 
 
-def _refused(header: RegisterBrokerToControllerRequestHeader, why: str) -> Reply:
+def _refused(header: RegisterBrokerToControllerRequestHeader, why: str) -> GroupReply:
     remark = (
         f"BrokerId: {header.broker_id} of broker-set: {header.broker_name} {why}; a broker at {header.broker_address} "
         "must not use it: stop one of them, or remove its brokerIdentity file to have it apply for another id"
     )
     ext = group_ext(header.cluster_name, header.broker_name)
-    return Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)
+    return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)

@@ -152,11 +152,11 @@ class Tls:
             self.peer_client,
             self.http_server,
         )
-        loaded = [one for one in every if one is not None]
+        loaded = [certificates for certificates in every if certificates is not None]
         while True:
             await asyncio.sleep(CHECK_S)
-            for one in loaded:
-                one.refresh()
+            for certificates in loaded:
+                certificates.refresh()
 
 
 def context_of(certificates: Certificates | None) -> ssl.SSLContext | None:

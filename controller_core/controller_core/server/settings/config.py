@@ -38,7 +38,6 @@ __all__ = ["ConfigError", "KeyInfo", "Settings", "key_infos", "load", "parse_val
 INTERVAL_MS_MAX = 3_600_000
 RAFT_PORT_OFFSET = 1
 HTTP_PORT_OFFSET = 2
-JAVA_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ async def test_the_id_of_a_living_broker_is_refused_to_another_address_until_tha
         assert f"held by the living broker at {holder.address}" in (refused.remark or "")
         assert node.group().address(1) == holder.address
         await holder.die()
-        await until(lambda: not node.hearing.table.is_alive(ReplicaKey("c1", "b1", 1)))
+        await until(lambda: not node.heartbeats.table.is_alive(ReplicaKey("c1", "b1", 1)))
         assert (await thief.announce()).code == ResponseCode.SUCCESS
         await thief.die()
 

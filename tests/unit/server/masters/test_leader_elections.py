@@ -26,7 +26,7 @@ async def _master_and_slave(one: OneNode) -> tuple[FakeBroker, FakeBroker]:
 
 def _has_run_for_long(one: OneNode) -> None:
     """Let the first member no longer be starting: the silence that it announces counts."""
-    entry = one.hearing.table.get(ReplicaKey(*B1, 1))
+    entry = one.heartbeats.table.get(ReplicaKey(*B1, 1))
     assert entry is not None
     entry.starting_until_ms = 0
 
@@ -116,16 +116,16 @@ async def test_the_winner_that_dies_before_it_is_elected_is_replaced_too(one: On
 
 async def test_who_only_just_began_to_listen_does_not_judge_by_silence(one: OneNode) -> None:
     master, slave = await _master_and_slave(one)
-    table = one.hearing.table
+    table = one.heartbeats.table
     # As after a cold start: the state is there, the master has not been heard and not been seen to die.
     master_entry = table.get(ReplicaKey(*B1, 1))
     assert master_entry is not None
     await master.fall_silent()
-    table.channel_closed(master_entry.channel_id, one.hearing.listening_since_ms)
+    table.channel_closed(master_entry.channel_id, one.heartbeats.listening_since_ms)
     table.__dict__["_deaths"].clear()
     refused = await slave.elect()
     assert refused.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-    one.hearing.listening_since_ms -= 60_000
+    one.heartbeats.listening_since_ms -= 60_000
     assert (await slave.elect()).code == ResponseCode.SUCCESS
     await master.die()
     await slave.die()
@@ -134,10 +134,10 @@ async def test_who_only_just_began_to_listen_does_not_judge_by_silence(one: OneN
 @pytest.mark.parametrize("given", [{"scanInactiveMasterInterval": "100"}])
 async def test_the_scan_finds_what_no_death_told(one: OneNode) -> None:
     master, slave = await _master_and_slave(one)
-    entry = one.hearing.table.get(ReplicaKey(*B1, 1))
+    entry = one.heartbeats.table.get(ReplicaKey(*B1, 1))
     assert entry is not None
     await master.fall_silent()
-    one.hearing.table.channel_closed(entry.channel_id, entry.last_beat_ms)  # nobody is told of this death
+    one.heartbeats.table.channel_closed(entry.channel_id, entry.last_beat_ms)  # nobody is told of this death
     notice = await slave.wait_notice(2)
     assert notice.header.master_broker_id == 2
     await master.die()
@@ -150,6 +150,6 @@ async def test_a_new_leader_tells_of_an_election_that_the_one_before_did_not(one
         await broker.elect()
         assert broker.notices == []
         one.config.update("notifyBrokerRoleChanged=true")
-        one.controller.failover.wake()  # as on gaining leadership
+        one.controller.leader_elections.wake()  # as on gaining leadership
         assert (await broker.wait_notice(1)).header.master_address == broker.address
         assert (await _record(one, 1)).noticed_ns is not None

@@ -22,7 +22,7 @@ from controller_core.server.masters import first_elections
 from controller_core.server.masters.broker_questions import RefusedError
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.masters.notice_order import RoleChanges
 from controller_core.server.masters.write_guard import SETTING, SwitchoverRefusedError, WriteGuards
 from controller_core.server.node.state_machine import GroupsMachine
@@ -128,17 +128,17 @@ class Leader:
         config = LiveConfig(load(SETTINGS)[0], SETTINGS)
         clock = Clock("unit")
         self.machine = GroupsMachine()
-        self.hearing = Hearing(self.machine.state, clock)
+        self.heartbeats = HeartbeatReceiver(self.machine.state, clock)
         self.changes = RoleChanges(None)  # type: ignore[arg-type] # nobody is told here
-        self.maker = CommandMaker(clock, self.hearing.alive_of, self.hearing.alive_ids_of, lambda: True)
+        self.maker = CommandMaker(clock, self.heartbeats.alive_of, self.heartbeats.alive_ids_of, lambda: True)
         self.handlers = Handlers(
             node=self,
             machine=self.machine,
-            hearing=self.hearing,
+            heartbeats=self.heartbeats,
             submitter=self,
             rule=self,  # type: ignore[arg-type] # serves here, as the rule does on a leader
             maker=self.maker,
-            first_elections=FirstElections(self.machine.state, self.hearing, clock, no_broker, lambda: 0),
+            first_elections=FirstElections(self.machine.state, self.heartbeats, clock, no_broker, lambda: 0),
             config=config,
             clock=clock,
         )

@@ -6,15 +6,15 @@ import pytest
 
 from controller_core.server.membership import founding
 from controller_core.server.membership.founding import Founding, Verdict, weigh
-from controller_core.server.peers.codec import Refusal, Reply
+from controller_core.server.peers.codec import GreetingReply, Refusal
 from controller_core.server.settings.peer_list import Peer, parse_peers
 
-MEMBER = Reply()
-FRESH = Reply(why=Refusal.FOUNDING)
-EMPTY = Reply("no log", Refusal.EMPTY)
-STRANGER = Reply("no peer", Refusal.UNKNOWN)
-LOST = Reply("another store", Refusal.INCARNATION)
-ODD = Reply("another cluster", Refusal.PROTOCOL)
+MEMBER = GreetingReply()
+FRESH = GreetingReply(why=Refusal.FOUNDING)
+EMPTY = GreetingReply("no log", Refusal.EMPTY)
+STRANGER = GreetingReply("no peer", Refusal.UNKNOWN)
+LOST = GreetingReply("another store", Refusal.INCARNATION)
+ODD = GreetingReply("another cluster", Refusal.PROTOCOL)
 OTHERS = parse_peers("n1-host1:9878;n2-host2:9878")
 
 
@@ -35,7 +35,7 @@ OTHERS = parse_peers("n1-host1:9878;n2-host2:9878")
     ],
 )
 def test_a_node_founds_only_where_nobody_has_a_log(
-    replies: tuple[Reply | None, ...], with_majority: bool, verdict: Verdict
+    replies: tuple[GreetingReply | None, ...], with_majority: bool, verdict: Verdict
 ) -> None:
     assert weigh(replies, with_majority=with_majority) is verdict
 
@@ -57,13 +57,13 @@ async def test_it_asks_until_everybody_answers(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 async def test_it_says_what_it_waits_for(
-    reply: Reply, problem: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    reply: GreetingReply, problem: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(founding, "WAIT_PAUSE_S", 0.01)
     asked: list[str] = []
     often = asyncio.Event()
 
-    async def answer(peer: Peer) -> Reply:
+    async def answer(peer: Peer) -> GreetingReply:
         asked.append(peer.name)
         if asked.count("n1") == 3:
             often.set()

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from controller_core.server.peers.codec import PROTOCOL_VERSION, Greeting, Refusal
-from controller_core.server.peers.greeting_rules import Identity, Known, judge, store_fingerprint
+from controller_core.server.peers.greeting_rules import Identity, KnownPeer, judge, store_fingerprint
 
 OWN = Identity("main", 1, "store1", "host1:9878")
-PEERS = {1: Known((("h", 1),), "store1"), 2: Known((("h", 2),), "store2"), 3: Known((("h", 3),))}
+PEERS = {1: KnownPeer((("h", 1),), "store1"), 2: KnownPeer((("h", 2),), "store2"), 3: KnownPeer((("h", 3),))}
 WELCOME = Greeting(PROTOCOL_VERSION, "main", 2, 1, "store2", "store1")
 
 

@@ -41,7 +41,7 @@ class Stranger:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: int) -> None:
         self._reader, self._writer, self.name = reader, writer, name
-        self.reply = codec.Reply()
+        self.reply = codec.GreetingReply()
 
     async def send(self, message: Message) -> bool:
         """Send a message and return whether the node then closes the connection."""

@@ -105,7 +105,7 @@ def test_a_snapshot_in_parts_comes_out_as_it_went_in(snapshot: Snapshot, part_by
 def test_parts_that_do_not_fit_are_refused(frames: list[tuple[object, ...]]) -> None:
     snapshot = Message(MessageType.SNAP, NodeId(2), NodeId(1), snapshot=Snapshot(LogIndex(9), data=b"12345"))
     heads = {"head": snapshot, "no snapshot": BEAT}
-    reader = MessageReader(snapshot_max_bytes=100)
+    reader = MessageReader(snapshot_bytes_max=100)
     *good, bad = [_with_head(frame, heads) for frame in frames]
     assert [reader.take(frame) for frame in good] == [None] * len(good)
     with pytest.raises(PeerProtocolError):

@@ -34,7 +34,7 @@ FENCE = Term(2**40)
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernel wait for this process too when it stands still with something to read."""
-    monkeypatch.setattr(links, "SILENT_MAX_MS", 600_000)
+    monkeypatch.setattr(links, "SILENT_MS_MAX", 600_000)
 
 
 class Ear:
@@ -205,11 +205,11 @@ async def test_a_snapshot_to_a_peer_that_is_away_is_reported_as_failed() -> None
 
 
 async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "SEND_BUFFER_MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(links, "SEND_BUFFER_BYTES_MAX", 1_000_000)
     addresses = {node_id: ("127.0.0.1", free_port()) for node_id in (1, 2, 3)}
 
     async def accept_and_fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(codec.encode_reply(codec.Reply()))
+        writer.write(codec.encode_reply(codec.GreetingReply()))
         reader._transport.pause_reading()  # type: ignore[attr-defined] # a process that was stopped
         writers.append(writer)
 
@@ -262,7 +262,7 @@ async def test_a_refusal_is_logged_once_on_both_sides(
     refusals: list[int] = []
     note = PeerTransport._note_refusal
 
-    def noted(transport: PeerTransport, node_id: int, reply: codec.Reply) -> None:
+    def noted(transport: PeerTransport, node_id: int, reply: codec.GreetingReply) -> None:
         note(transport, node_id, reply)
         refusals.append(node_id)
 
@@ -303,7 +303,7 @@ async def test_who_talks_rubbish_is_cut_off_and_nothing_reaches_the_node(frames:
 
 
 async def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "GREETING_MAX_S", 0.05)
+    monkeypatch.setattr(links, "GREETING_S_MAX", 0.05)
     async with transports() as [(first, _), _]:
         reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
         with contextlib.suppress(ConnectionError):

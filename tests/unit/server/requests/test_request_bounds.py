@@ -75,7 +75,7 @@ async def test_each_text_of_each_request_has_a_bound_that_the_remark_names(
         assert f"has {size} bytes, at most {bytes_max} are allowed" in (answer.remark or "")
         answer = await _ask(dialled, code, REQUESTS[code] | {field: "a\nb"})
         assert "has the control character U+000A at position 1 of 3" in (answer.remark or ""), (code, field)
-    assert (one.node.commit_index, len(one.hearing.table)) == (commit_index, 0)
+    assert (one.node.commit_index, len(one.heartbeats.table)) == (commit_index, 0)
 
 
 async def test_a_name_of_many_characters_that_java_allows_is_taken(one: OneNode, dialled: Connection) -> None:
@@ -109,10 +109,10 @@ async def test_heartbeats_of_unregistered_ids_are_not_captured(one: OneNode, dia
         ext = REQUESTS[904] | {"brokerId": str(broker_id), "epoch": "2147483647", "maxOffset": str(2**62)}
         dialled.send_oneway(RemotingCommand.request(904, ext, oneway=True))
     assert (await _ask(dialled, 1002, REQUESTS[1002])).code == ResponseCode.SUCCESS
-    assert len(one.hearing.table) == 1_999
-    assert one.hearing.alive_ids_of("c1", "b1") == (1,)
-    assert [broker.id for broker in one.hearing.alive_of("", "b1")] == [1]
-    assert one.hearing.alive_of("c1", "nobody") == ()
+    assert len(one.heartbeats.table) == 1_999
+    assert one.heartbeats.alive_ids_of("c1", "b1") == (1,)
+    assert [broker.id for broker in one.heartbeats.alive_of("", "b1")] == [1]
+    assert one.heartbeats.alive_of("c1", "nobody") == ()
 
 
 async def test_a_full_group_takes_no_further_member(one: OneNode, dialled: Connection) -> None:

@@ -99,7 +99,7 @@ async def test_sync_state_data_tell_who_is_alive(one: OneNode) -> None:
     async with one.broker() as first, one.broker(beats=False) as second:
         await first.elect()
         await second.die()
-        await _until(lambda: not one.hearing.table.is_alive(ReplicaKey("c1", "b1", 2)))
+        await _until(lambda: not one.heartbeats.table.is_alive(ReplicaKey("c1", "b1", 2)))
         answer = await first.call(
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_names(["b1", "nobody"])
         )
@@ -248,11 +248,11 @@ async def test_a_request_that_another_node_sent_on_is_a_sign_of_life_but_not_a_l
         for connection in broker.disconnect_without_closing():
             connection.abort()
         member = ReplicaKey("c1", "b1", 1)
-        await _until(lambda: not one.hearing.table.is_alive(member))
+        await _until(lambda: not one.heartbeats.table.is_alive(member))
         ext = headers.ElectMasterRequestHeader("b1", "c1", 1).to_ext() | {FORWARDED_BY_FIELD: "n1"}
         assert (await _ask(one, 1002, ext)).code == ResponseCode.SUCCESS
         await asyncio.sleep(0.05)  # the connection of `_ask` is closed by now
-        assert one.hearing.table.is_alive(member)
+        assert one.heartbeats.table.is_alive(member)
 
 
 async def test_a_registration_that_moves_a_broker_is_heard_after_it_is_applied(one: OneNode) -> None:

@@ -188,7 +188,7 @@ async def test_more_connections_than_are_allowed_are_turned_away_and_counted(one
 
 
 async def test_peers_that_say_nothing_are_bounded(one: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "GREETING_MAX_S", 60.0)
+    monkeypatch.setattr(links, "GREETING_S_MAX", 60.0)
     monkeypatch.setattr(transport_module, "INCOMING_MAX", 10)
     transport = PeerTransport("main", 1, {1: ("127.0.0.1", 0)}, bind_host="127.0.0.1")
     await transport.start(one.node)

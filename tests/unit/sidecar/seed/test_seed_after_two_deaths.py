@@ -97,7 +97,7 @@ async def test_nobody_is_copied_from_while_the_log_that_goes_furthest_is_not_ser
 ) -> None:
     slave = await answering_group.add(in_sync=False)
     slave.epoch, slave.max_offset = EPOCH, 900
-    table = answering_group.node.hearing.table
+    table = answering_group.node.heartbeats.table
     await until(lambda: table.is_alive(ReplicaKey(*KEY, slave.broker_id)))
     assert await lost.source() in (FIRST, SECOND), "it has no more than they"
     slave.epoch = EPOCH + 1
@@ -118,6 +118,6 @@ async def test_nobody_is_copied_from_where_none_of_the_set_before_lives(
     late.ha_address, late.epoch, late.max_offset = "127.0.0.1:7003", EPOCH, 900
     for replica in lost.replicas:
         await replica.die()
-    table = answering_group.node.hearing.table
+    table = answering_group.node.heartbeats.table
     await until(lambda: not any(table.is_alive(ReplicaKey(*KEY, member)) for member in (3, 4)))
     assert await lost.source() is None
