@@ -9,8 +9,6 @@ from typing import Final
 
 from controller_core.groups.broker_ids import id_problem
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
-from controller_core.groups.replies import Reply
-from controller_core.groups.group import Group, group_ext
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode

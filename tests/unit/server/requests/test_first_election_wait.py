@@ -8,7 +8,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.clock import Clock
 from controller_core.server.masters.broker_questions import RefusedError
 from controller_core.server.masters.first_elections import STRANGER_WAITS, FirstElections
-from controller_core.server.masters.heartbeats import Hearing
+from controller_core.server.masters.heartbeats import HeartbeatReceiver
 from controller_core.server.settings.config import load
 from testkit.raft.groups import KEY, GroupsDriver
 
@@ -36,7 +36,7 @@ class Leader:
     def __init__(self, *taken_up: int) -> None:
         self.clock = SteppedClock()
         self.driver = GroupsDriver()
-        self.hearing = Hearing(self.driver.state, self.clock)
+        self.hearing = HeartbeatReceiver(self.driver.state, self.clock)
         self.wait_ms = WAIT_MS
         self.elections = FirstElections(
             self.driver.state, self.hearing, self.clock, _no_broker, lambda: self.wait_ms
