@@ -48,7 +48,7 @@ from ha_sidecar.migration.cli import add_commands
 from ha_sidecar.replica import config as replica_config
 from ha_sidecar.seed import config as seed_config
 from ha_sidecar.seed.seed import Seed, SeedError, claim
-from ha_sidecar.seed.source import Outlook, find_metadata, find_outlook, find_source
+from ha_sidecar.seed.source import GroupAnswer, find_metadata, find_outlook, find_source
 
 SWITCH_S = 0.0005
 
@@ -183,7 +183,7 @@ def _seed(options: argparse.Namespace) -> int:
     return 0
 
 
-def _outlook(config: seed_config.SeedConfig) -> Outlook:
+def _outlook(config: seed_config.SeedConfig) -> GroupAnswer:
     """Return what the controllers say of the group; wait for their answer, as a guess could cost the store its former id.
 
     Raises:
@@ -202,9 +202,9 @@ def _former_id(config: seed_config.SeedConfig) -> int:
 
 async def _replicate(config: replica_config.ReplicaConfig, store: ReplicaStore) -> None:
     # Imported here: an HTTP server takes longer to load than a small log to seed, and only those that serve need it.
-    from ha_sidecar.replica.replica import Replica
+    from ha_sidecar.replica.replica import LogReplica
 
-    await _until_signal(Replica(config, store).run())
+    await _until_signal(LogReplica(config, store).run())
 
 
 async def _accompany(config: companion_config.CompanionConfig) -> None:

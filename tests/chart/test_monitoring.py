@@ -16,6 +16,11 @@ from ha_sidecar.companion.metrics import CompanionMetrics, Known
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
 from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
 from project_tools import chart_files
+from controller_core.server.metrics import GroupNumbers, NodeNumbers
+from controller_core.server.metrics import Metrics as ControllerMetrics
+from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
+from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 from rocketmq_operator.handlers.metrics import Metrics as OperatorMetrics
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.cli import main
@@ -135,9 +140,11 @@ def _exported() -> frozenset[str]:
     controller.observe(lambda: NodeNumbers(3, 1, 1, 1), lambda: [GroupNumbers("c", "g", 1, 2, 3)])
     slave = SlaveFacts("/10.0.0.1:5", 1, 2, in_sync=True)
     broker = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, (slave,))
-    known = Known(broker, GroupFacts(1, "a:1", 3, (1,), ()), 0, True, fenced=False, metadata_in_sync=True)
+    known = CompanionState(
+        broker, GroupFacts(1, "a:1", 3, (1,), ()), 0, True, fenced=False, metadata_in_sync=True
+    )
     companion = CompanionMetrics("c", "g", lambda: known)
-    replica = ReplicaMetrics(("c", "g", "2"), lambda: Numbers(0, 0, 0, False, 0, 0, 0))
+    replica = ReplicaMetrics(("c", "g", "2"), lambda: ReplicaNumbers(0, 0, 0, False, 0, 0, 0))
     texts = [controller.text(), companion.text(), replica.text(), OperatorMetrics(lambda: True).text()]
     found = _series(b"".join(texts).decode())
     for registry in (CanaryMetrics("g").registry, CollectorMetrics().registry):

@@ -22,6 +22,15 @@ from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
 from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from ha_sidecar.decisions.metadata_tables import KINDS, MetadataSnapshot
+from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
+from testkit.products.controllers import ControllerCluster
+from testkit.rocketmq.jars import jars
+from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
+from testkit.processes.ports import free_port
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
+from testkit.products.store_commands import printed_by, seed_command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
@@ -94,7 +103,7 @@ class Group:
         """Return the id that the controller gave a broker, by its own file."""
         return int((broker.store / "brokerIdentity").read_text().split("#")[2])
 
-    async def wait_kept(self) -> Snapshot:
+    async def wait_kept(self) -> MetadataSnapshot:
         """Wait until the replica keeps the load's topic and all that `create` made; return what it keeps."""
         async with asyncio.timeout(METADATA_KEPT_WITHIN_S):
             while True:
@@ -128,7 +137,7 @@ class Group:
         assert result.lost == frozenset()
 
 
-def knows_all(snapshot: Snapshot) -> bool:
+def knows_all(snapshot: MetadataSnapshot) -> bool:
     """Say whether the load's topic and all that `create` made are there."""
     return has_all_made(snapshot) and TOPIC in (names(TOPICS, snapshot[TOPICS]) or ())
 

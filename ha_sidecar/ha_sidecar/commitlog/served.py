@@ -49,7 +49,7 @@ class ServedStore:
             log = self._store.log
             generation = log.cuts.generation
             if generation != self._walked_generation:
-                self._walk_anew(generation)
+                self._restart_walk(generation)
             limit_offset = log.synced_offset if self._after_sync else log.max_offset
             min_offset, confirm_offset = log.min_offset, self._confirm_offset()
             self._end_offset = self._last_end(self._end_walk, self._end_offset, min_offset, limit_offset)
@@ -68,7 +68,7 @@ class ServedStore:
                 raise LogCutError(f"the log is being cut, generation {log.cuts.generation}")
             return view
 
-    def _walk_anew(self, generation: int) -> None:
+    def _restart_walk(self, generation: int) -> None:
         log = self._store.log
         self._end_walk.close()
         self._confirm_walk.close()

@@ -34,9 +34,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.headers import GetMetaDataResponseHeader
 from ha_sidecar.decisions.majority import (
+    ControllerAnswer,
     ControllerCount,
-    ControllerView,
-    Leader,
+    NamedLeader,
     address_of,
     majority_of,
     named_leader,
@@ -63,7 +63,7 @@ class ControllersUnavailableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class AnswerCount:
     """How many controllers answered, of how many that there are."""
 
     count: int
@@ -196,16 +196,16 @@ class Controllers:
         """Ask anew who leads before the next call: what the one that was taken for it answered was of no use."""
         self._leader = None
 
-    async def count_answering(self, timeout_s: float) -> Answering:
+    async def count_answering(self, timeout_s: float) -> AnswerCount:
         """Ask every controller who leads; return how many answered in time, whatever they said.
 
         Of how many, they say themselves: the list that was given here may name some that do not run yet. Where they differ, the
         largest counts, the number that a majority told last included: more must be heard for a majority then, not fewer.
         """
         views = await self._views(timeout_s, lambda _: False)
-        told = [view.count or len(self._addresses) for view in views.values()]
+        counts = [view.count or len(self._addresses) for view in views.values()]
         known = self._count.known(_now_s())
-        return Answering(len(told), max(*told, known) if told else known or len(self._addresses))
+        return AnswerCount(len(counts), max(*counts, known) if counts else known or len(self._addresses))
 
     async def _leader_connection(self) -> Connection | None:
         known = self._open.get(self._leader or "")
@@ -224,7 +224,7 @@ class Controllers:
         """
         known = self._count.known(_now_s())
 
-        def is_enough(views: Mapping[str, ControllerView]) -> bool:
+        def is_enough(views: Mapping[str, ControllerAnswer]) -> bool:
             leader = named_leader(views, known) if known else None
             return leader is not None and leader.address in self._open
 
@@ -236,9 +236,9 @@ class Controllers:
         return self._leader
 
     async def _views(
-        self, timeout_s: float, is_enough: Callable[[Mapping[str, ControllerView]], bool]
-    ) -> Mapping[str, ControllerView]:
-        async def view(connection: Connection) -> ControllerView:
+        self, timeout_s: float, is_enough: Callable[[Mapping[str, ControllerAnswer]], bool]
+    ) -> Mapping[str, ControllerAnswer]:
+        async def view(connection: Connection) -> ControllerAnswer:
             request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
             return _view(await connection.call(request, timeout_s))
 
@@ -249,14 +249,14 @@ class Controllers:
     ) -> dict[str, T]:
         """Ask over all open connections at once; return what came, by address, as soon as it is enough."""
 
-        async def one(address: str, connection: Connection) -> tuple[str, T] | None:
+        async def ask_one(address: str, connection: Connection) -> tuple[str, T] | None:
             try:
                 return address, await ask(connection)
             except ChannelError:
                 return None
 
         answers: dict[str, T] = {}
-        tasks = [asyncio.ensure_future(one(*item)) for item in list(self._open.items())]
+        tasks = [asyncio.ensure_future(ask_one(*item)) for item in list(self._open.items())]
         try:
             for task in asyncio.as_completed(tasks):
                 answered = await task
@@ -306,15 +306,15 @@ class Controllers:
             await asyncio.sleep(RECONNECT_S)
 
 
-def _view(answer: RemotingCommand) -> ControllerView:
+def _view(answer: RemotingCommand) -> ControllerAnswer:
     """Read the answer to 1005; one that cannot be read names nobody."""
     try:
         header = GetMetaDataResponseHeader.from_ext(answer.ext)
     except RemotingProtocolError:
-        return ControllerView(0, None)
-    leader = Leader(header.controller_leader_id or None, header.controller_leader_address or None)
+        return ControllerAnswer(0, None)
+    leader = NamedLeader(header.controller_leader_id or None, header.controller_leader_address or None)
     count = len([peer for peer in re.split("[;,]", header.peers or "") if peer])
-    return ControllerView(count, leader if leader.id or leader.address else None, header.is_leader)
+    return ControllerAnswer(count, leader if leader.id or leader.address else None, header.is_leader)
 
 
 def _leads(answer: RemotingCommand) -> bool:

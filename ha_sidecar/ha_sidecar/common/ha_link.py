@@ -212,7 +212,7 @@ class HaLink:
                 sock.close()
             self._observer.on_end(end)
             if sock is not None and end.lingers:
-                _linger(sock)
+                _drain(sock)
 
     def _live(self) -> LinkEnd:
         try:
@@ -344,7 +344,7 @@ class HaLink:
         return None
 
 
-def _linger(sock: socket.socket) -> None:
+def _drain(sock: socket.socket) -> None:
     """Read and forget what the master still sends, until it ends the connection."""
     deadline_s = time.monotonic() + LINGER_S
     with sock, contextlib.suppress(OSError):

@@ -16,6 +16,7 @@ from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.commitlog.disk import write_atomically
 from ha_sidecar.decisions.metadata_kinds import KINDS, Kind, Snapshot, holds_entries
+from ha_sidecar.decisions.metadata_tables import KINDS, MetadataKind, MetadataSnapshot, holds_entries
 
 CONFIG_DIRECTORY: Final = "config"
 TABLE_BYTES_MAX: Final = 64 << 20
@@ -25,13 +26,13 @@ _log = logging.getLogger(__name__)
 _refusals: Final = RefusalLog(_log)
 
 
-async def fetch(asker: Asker) -> Snapshot:
+async def fetch(asker: Asker) -> MetadataSnapshot:
     """Ask a broker, or a replica that keeps metadata, for all kinds; those that it does not give are left out.
 
     Raises:
         AskError: nobody answers there.
     """
-    found: dict[Kind, bytes] = {}
+    found: dict[MetadataKind, bytes] = {}
     for kind in KINDS:
         try:
             answer = await asker.ask(kind.code)
@@ -52,15 +53,15 @@ async def fetch(asker: Asker) -> Snapshot:
     return found
 
 
-def read(store: Path, kind: Kind) -> bytes | None:
+def read(store: Path, kind: MetadataKind) -> bytes | None:
     """Return what the store keeps of one kind, None if nothing."""
     path = store / CONFIG_DIRECTORY / kind.file_name
     return path.read_bytes() if path.exists() else None
 
 
-def keep(store: Path, snapshot: Snapshot) -> list[Kind]:
+def keep(store: Path, snapshot: MetadataSnapshot) -> list[MetadataKind]:
     """Write what is new, durably; return its kinds. An empty table replaces nothing that has entries."""
-    changed: list[Kind] = []
+    changed: list[MetadataKind] = []
     (store / CONFIG_DIRECTORY).mkdir(parents=True, exist_ok=True)
     for kind, text in snapshot.items():
         kept = read(store, kind)

@@ -35,20 +35,20 @@ from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.fencing import Fencing
 from ha_sidecar.companion.handover import Handover, HandoverError
-from ha_sidecar.companion.hold_port import WaitingRoom
+from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ANSWER_WITHIN_S, ClientHold, is_settled
-from ha_sidecar.companion.leaving import Ending, leave
+from ha_sidecar.companion.leaving import EndMethod, leave
 from ha_sidecar.companion.metadata_watch import MetadataWatch
-from ha_sidecar.companion.metrics import CompanionMetrics, Known
+from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.companion.revive_watch import ReviveWatch
 from ha_sidecar.companion.warming import warm
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
     GroupFacts,
-    identified,
     lag_bytes,
-    master_of,
+    master_client_address,
     readiness,
+    with_controller_id,
 )
 from ha_sidecar.decisions.replication_history import ReplicationHistory
 
@@ -92,7 +92,7 @@ class Companion:
                 lambda: self._group_facts,
             )
         self._hold: ClientHold | None = None
-        self._room: Final = WaitingRoom(config.hold_port)
+        self._room: Final = HoldPort(config.hold_port)
         self._fencing: Final = Fencing(config, self._controllers, self._events) if config.fence else None
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class Companion:
                 self._hold = ClientHold(
                     self._config.broker,
                     self._config.hold_ms,
-                    self._mastered,
+                    self._group_of_master,
                     self._events,
                     lambda before, on_successor: is_settled(before, self._group_now, on_successor),
                     self._room,
@@ -182,7 +182,7 @@ class Companion:
         except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError):
             return None
 
-    def _mastered(self) -> GroupFacts | None:
+    def _group_of_master(self) -> GroupFacts | None:
         """Return the group while this broker is its master and another member may succeed it."""
         broker, group = self._identified(), self._group_facts
         if broker is None or group is None or group.master_id != broker.broker_id or len(group.members) < 2:
@@ -208,7 +208,7 @@ class Companion:
     async def _master_max_offset(self) -> int | None:
         """Ask the group's master how far its log reaches; None if it is this broker, or does not say."""
         facts, group = self._broker_facts, self._group_facts
-        address = master_of(group)
+        address = master_client_address(group)
         if facts is None or facts.is_master or address is None:
             return None
         if self._master is None or self._master.address != address:
@@ -265,18 +265,18 @@ class Companion:
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)
         await self._settle_revives()
-        if decided.how is Ending.KILL and self._hold is not None:
+        if decided.how is EndMethod.KILL and self._hold is not None:
             self._hold.expect_end()
             # Who handed over has no new connections to wait for: the address is its successor's, or leads there soon.
-            if decided.is_master and (address := master_of(self._group_facts)) is not None:
+            if decided.is_master and (address := master_client_address(self._group_facts)) is not None:
                 _log.info("new connections wait for the end: %s", await self._room.reached(address))
         _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 
-    def _known(self) -> Known:
+    def _known(self) -> CompanionState:
         fenced = None if self._fencing is None else self._fencing.is_closed
         missing = self._metadata.missing()
-        return Known(
+        return CompanionState(
             self._identified(),
             self._group_facts,
             self._lag_bytes,
@@ -294,7 +294,9 @@ class Companion:
         )
 
     def _identified(self) -> BrokerFacts | None:
-        return None if self._broker_facts is None else identified(self._broker_facts, self._group_facts)
+        return (
+            None if self._broker_facts is None else with_controller_id(self._broker_facts, self._group_facts)
+        )
 
 
 async def _all_to_their_end(works: Sequence[Coroutine[None, None, None]]) -> None:

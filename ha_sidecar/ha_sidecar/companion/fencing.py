@@ -28,8 +28,8 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, settings
-from ha_sidecar.decisions.fence import Fence, FenceAction, FenceState, Heard
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, settings, with_controller_id
+from ha_sidecar.decisions.fence import Fence, FenceAction, FenceInputs, FenceState
 
 SETTING: Final = "minInSyncReplicas"
 CLOSED_BASE: Final = 10_000
@@ -84,7 +84,7 @@ class Fencing:
     async def _round(self) -> None:
         began_ms = _now_ms()
         facts, majority, peers = await asyncio.gather(
-            self._ask_broker(), self._hear_majority(), self._hear_peers()
+            self._ask_broker(), self._ask_majority(), self._ask_peers()
         )
         if majority:
             self._majority_ms = began_ms
@@ -98,7 +98,7 @@ class Fencing:
             self.fence = Fence(self._config.fence_after_ms, self._config.fence_stop_ms, closed=closed)
         before = self.fence.state
         is_master = None if facts is None else facts.is_master
-        heard = Heard(self._majority_ms, self._peers_ms, is_master, self._is_named(facts))
+        heard = FenceInputs(self._majority_ms, self._peers_ms, is_master, self._is_named(facts))
         action = self.fence.tick(heard, _now_ms())
         if action is not None and await self._carry_out(action):
             self.fence.confirmed(action)
@@ -109,7 +109,7 @@ class Fencing:
         if self._group is None or self._group.master_id is None:
             return None
         if facts is not None:
-            self._own_id = identified(facts, self._group).broker_id or self._own_id
+            self._own_id = with_controller_id(facts, self._group).broker_id or self._own_id
         return self._group.master_id == self._own_id if self._own_id else None
 
     # Asking around.
@@ -125,7 +125,7 @@ class Fencing:
         self._address = facts.address or self._address
         return facts
 
-    async def _hear_majority(self) -> bool:
+    async def _ask_majority(self) -> bool:
         if not (await self._controllers.count_answering(ROUND_TIMEOUT_S)).is_majority:
             return False
         try:
@@ -138,7 +138,7 @@ class Fencing:
         self._group = found
         return True
 
-    async def _hear_peers(self) -> bool:
+    async def _ask_peers(self) -> bool:
         """Say whether every other member of the SyncStateSet denies to be master."""
         group, own_id = self._group, self._own_id
         if group is None or not own_id or own_id not in group.members:

@@ -35,7 +35,7 @@ from ha_sidecar.address import AddressError, host_port
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, living_members
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, living_members, with_controller_id
 
 LOOK_AGAIN_S: Final = 0.05
 ELECT_AGAIN_S: Final = 0.25
@@ -124,13 +124,13 @@ class Handover:
         except RemotingProtocolError as error:
             return _result(started_s, f"the broker does not answer: {error}", None, None)
         group = await self._group()
-        own = self._own = identified(own, group)
+        own = self._own = with_controller_id(own, group)
         own_id = own.broker_id
         if not own_id or group.master_id != own_id:
             return _result(started_s, f"broker {own_id} is not master", own_id, group)
         successor_id = await self._designate(own_id)
-        group = await self._settled(successor_id, group.master_epoch)
-        await self._listed(group.master_address or "")
+        group = await self._wait_until_master(successor_id, group.master_epoch)
+        await self._wait_until_listed(group.master_address or "")
         return _result(started_s, "done", own_id, group)
 
     async def _own_facts(self) -> BrokerFacts:
@@ -169,14 +169,14 @@ class Handover:
                 except _NotYetError as error:
                     missing = str(error)
                 except (AskError, RemotingProtocolError, AddressError) as error:
-                    missing = self._passed_over(broker_id, error) or missing
+                    missing = self._note_unsuitable(broker_id, error) or missing
                 else:
                     return broker_id
             # Known only now: a deadline in the midst of a look says what the look before it found.
             self._waits_for = missing
             await asyncio.sleep(pause_s)
 
-    def _passed_over(self, broker_id: int, error: Exception) -> str:
+    def _note_unsuitable(self, broker_id: int, error: Exception) -> str:
         """Log why a member cannot succeed; return its words if it refuses, and is not a log replica, which knows no figures."""
         code = error.code if isinstance(error, AskError) else None
         if code in (None, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
@@ -210,7 +210,7 @@ class Handover:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             raise _NotElectedError(f"the controllers to elect {broker_id}: {refusal('request 1002', answer)}")
 
-    async def _settled(self, successor_id: int, old_epoch: int) -> GroupFacts:
+    async def _wait_until_master(self, successor_id: int, old_epoch: int) -> GroupFacts:
         """Wait until the controllers name a newer master and that one takes itself for it."""
         while True:
             group = await self._group()
@@ -223,13 +223,16 @@ class Handover:
                     self._waits_for = f"broker {successor_id} to become master: {error}"
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _listed(self, address: str) -> None:
+    async def _wait_until_listed(self, address: str) -> None:
         """Wait until every name server that answers lists the new master; clients ask any of them."""
         await asyncio.gather(
-            *(self._listed_at(f"{host}:{port}", address) for host, port in self._config.name_servers)
+            *(
+                self._wait_until_listed_at(f"{host}:{port}", address)
+                for host, port in self._config.name_servers
+            )
         )
 
-    async def _listed_at(self, name_server: str, address: str) -> None:
+    async def _wait_until_listed_at(self, name_server: str, address: str) -> None:
         while True:
             self._waits_for = f"name server {name_server} to list {address}"
             try:

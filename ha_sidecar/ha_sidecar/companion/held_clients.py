@@ -41,7 +41,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import RemotingProtocolError, RemotingUsageError
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion.relaying import SENDS, Relay, size_bytes
+from ha_sidecar.companion.relaying import SENDS, SendRelay, size_bytes
 
 RECEIVE_BYTES: Final = 1 << 16
 CLIENTS_MAX: Final = 4096
@@ -67,7 +67,7 @@ class HeldClient:
         self._sends: list[RemotingCommand] = []
         self._oneways: list[RemotingCommand] = []
         self._relayed = 0
-        self._goodbyes = bytearray()
+        self._answered_go_away = bytearray()
         self._answers = bytearray()
         self._can_go = True
         self._others_go = self._all_go = False
@@ -76,7 +76,7 @@ class HeldClient:
     def held_bytes(self) -> int:
         """Bytes of a request that has not come whole yet, of sends that wait, and of answers that wait."""
         waiting = sum(map(size_bytes, self._sends))
-        return self._decoder.held_bytes + waiting + len(self._goodbyes) + len(self._answers)
+        return self._decoder.held_bytes + waiting + len(self._answered_go_away) + len(self._answers)
 
     def read(self) -> bool:
         """Take in what came; False if the connection is of no use any more."""
@@ -100,8 +100,8 @@ class HeldClient:
             if command.code in SENDS and not self._all_go:
                 self._sends.append(command)
             else:
-                self._goodbyes += _goodbye(command)
-        return bool(data) and self._told()
+                self._answered_go_away += _go_away_response(command)
+        return bool(data) and self._write_responses()
 
     def take_oneways(self) -> list[RemotingCommand]:
         """Return the one-way sends that came; they are the taker's from now on."""
@@ -122,31 +122,31 @@ class HeldClient:
         except RemotingUsageError as error:
             _log.warning("an answer of the successor cannot be handed on: %s", error)
             return False
-        return self._told()
+        return self._write_responses()
 
     def send_others_away(self) -> bool:
         """Answer from now on all that is no send; False if the connection is of no use any more."""
         self._others_go = True
-        return self._told()
+        return self._write_responses()
 
     def send_away(self) -> bool:
         """Answer from now on all that is not on its way already; False if the connection is of no use any more."""
         self._others_go = self._all_go = True
         for command in self._sends:
-            self._goodbyes += _goodbye(command)
+            self._answered_go_away += _go_away_response(command)
         self._sends.clear()
-        return self._told()
+        return self._write_responses()
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
 
-    def _told(self) -> bool:
+    def _write_responses(self) -> bool:
         """Write what may be said; False if the client does not take it, or is to go and does not know that answer."""
-        is_to_go = self._all_go or (self._others_go and bool(self._goodbyes))
+        is_to_go = self._all_go or (self._others_go and bool(self._answered_go_away))
         if self._can_go and self._others_go:
-            self._answers += self._goodbyes
-            self._goodbyes.clear()
+            self._answers += self._answered_go_away
+            self._answered_go_away.clear()
         with contextlib.suppress(OSError):
             if not self._answers or self._connection.send(self._answers) == len(self._answers):
                 self._answers.clear()
@@ -154,7 +154,7 @@ class HeldClient:
         return False
 
 
-def _goodbye(command: RemotingCommand) -> bytes:
+def _go_away_response(command: RemotingCommand) -> bytes:
     return encode(
         RemotingCommand.response_to(command, ResponseCode.GO_AWAY, remark="another broker is master")
     )
@@ -182,7 +182,7 @@ class HeldClients:
         self._woken: Final = woken
         self._connections: Final[dict[HeldClient, socket.socket]] = {}
         self._held_bytes = 0
-        self._relay: Relay[HeldClient] | None = None
+        self._relay: SendRelay[HeldClient] | None = None
         self._selector: Final = selectors.DefaultSelector()
         for listener in listeners:
             self._selector.register(listener, selectors.EVENT_READ, listener)
@@ -197,21 +197,21 @@ class HeldClients:
         """Take connections and what they ask until `until_s` on the monotonic clock, or until woken, which is then said."""
         while (left_s := until_s - time.monotonic()) > 0:
             if self._relay is not None:
-                left_s = self._again_within(left_s, self._relay)
+                left_s = self._retry_within(left_s, self._relay)
             for key, _ in self._selector.select(left_s):
                 if key.fileobj is self._woken:
                     self._woken.recv(WAKES_MAX)
                     return True
-                self._attend(key.data)
+                self._serve_ready(key.data)
         return False
 
-    def _attend(self, data: object) -> None:
+    def _serve_ready(self, data: object) -> None:
         """Do what is to be done where something is ready; it may have been lost or dropped in this very turn."""
         if isinstance(data, socket.socket):
             self._accept(data)
-        elif isinstance(data, Relay):
+        elif isinstance(data, SendRelay):
             if data is self._relay:
-                self._hand_on(data)
+                self._forward_answers(data)
         elif isinstance(data, HeldClient) and data in self._connections:
             self._read(data)
 
@@ -220,7 +220,7 @@ class HeldClients:
         if self._relay is not None:
             return
         try:
-            self._relay = Relay(successor, self._selector)
+            self._relay = SendRelay(successor, self._selector)
         except OSError as error:
             _log.info("the successor %s:%d is not reached yet: %s", *successor, error)
             return
@@ -228,12 +228,12 @@ class HeldClients:
         oneways, self._oneways = self._oneways, []
         self._carry_oneways(self._relay, oneways)
         for client in list(self._connections):
-            self._carry(client)
+            self._relay_sends(client)
 
     def send_away(self, *, sends_too: bool) -> None:
         """Answer all that was not answered yet; sends only if that is said, as the relay carries them."""
         for client in list(self._connections):
-            self._use(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
+            self._serve_client(client, HeldClient.send_away if sends_too else HeldClient.send_others_away)
 
     def close(self) -> None:
         """Disconnect everybody."""
@@ -243,9 +243,9 @@ class HeldClients:
             self._drop(client)
         self._selector.close()
 
-    def _again_within(self, left_s: float, relay: Relay[HeldClient]) -> float:
+    def _retry_within(self, left_s: float, relay: SendRelay[HeldClient]) -> float:
         """Ask again what was refused, if it is time; return for how long to wait, in seconds."""
-        with self._without_it_if_lost(relay):
+        with self._drop_relay_on_error(relay):
             relay.ask_again()
         return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
 
@@ -263,10 +263,10 @@ class HeldClients:
         self._selector.register(connection, selectors.EVENT_READ, client)
 
     def _read(self, client: HeldClient) -> None:
-        self._use(client, HeldClient.read)
+        self._serve_client(client, HeldClient.read)
         for command in client.take_oneways():
             self._take_oneway(command)
-        self._carry(client)
+        self._relay_sends(client)
 
     def _take_oneway(self, command: RemotingCommand) -> None:
         """Carry a one-way send, or keep it until there is a successor; without room for it, it is lost."""
@@ -279,12 +279,12 @@ class HeldClients:
             self._oneways.append(command)
             self._held_bytes += size_bytes(command)
 
-    def _carry_oneways(self, relay: Relay[HeldClient], oneways: Sequence[RemotingCommand]) -> None:
+    def _carry_oneways(self, relay: SendRelay[HeldClient], oneways: Sequence[RemotingCommand]) -> None:
         self.relayed += len(oneways)
-        with self._without_it_if_lost(relay):
+        with self._drop_relay_on_error(relay):
             self.relayed -= len(relay.ask(None, oneways))
 
-    def _carry(self, client: HeldClient) -> None:
+    def _relay_sends(self, client: HeldClient) -> None:
         """Have the client's sends carried, if there is somebody to carry them to."""
         relay = self._relay
         if relay is None or client not in self._connections:
@@ -294,42 +294,44 @@ class HeldClients:
         self._held_bytes += client.held_bytes - before_bytes
         if sends:
             self.relayed += len(sends)
-            with self._without_it_if_lost(relay):
+            with self._drop_relay_on_error(relay):
                 for command in relay.ask(client, sends):
                     self.relayed -= 1
                     if client in self._connections:
-                        self._use(client, functools.partial(HeldClient.answer, answer=_illegal(command)))
+                        self._serve_client(
+                            client, functools.partial(HeldClient.answer, answer=_illegal(command))
+                        )
         if client in self._connections and self._all_bytes > HELD_BYTES_MAX:
             self._drop(client)
 
-    def _hand_on(self, relay: Relay[HeldClient]) -> None:
+    def _forward_answers(self, relay: SendRelay[HeldClient]) -> None:
         """Hand the successor's answers to their clients."""
-        with self._without_it_if_lost(relay):
+        with self._drop_relay_on_error(relay):
             for client, answer in relay.answers():
                 if client is None:
                     self.oneways_answered += 1
                 elif client in self._connections:
-                    self._use(client, functools.partial(HeldClient.answer, answer=answer))
+                    self._serve_client(client, functools.partial(HeldClient.answer, answer=answer))
 
     @contextlib.contextmanager
-    def _without_it_if_lost(self, relay: Relay[HeldClient]) -> Iterator[None]:
+    def _drop_relay_on_error(self, relay: SendRelay[HeldClient]) -> Iterator[None]:
         """Go on without the relay if it fails; who had a send on its way can be told nothing of it, and is disconnected."""
         try:
             yield
         except (OSError, RemotingProtocolError) as error:
             _log.warning("the successor is lost: %s", error)
-            self._lose(relay)
+            self._drop_relay(relay)
         except Exception:
             _log.exception("the relay ends: an unexpected error")
-            self._lose(relay)
+            self._drop_relay(relay)
 
-    def _lose(self, relay: Relay[HeldClient]) -> None:
+    def _drop_relay(self, relay: SendRelay[HeldClient]) -> None:
         self._relay = None
         for client in set(relay.close()):
             if client is not None and client in self._connections:
                 self._drop(client)
 
-    def _use(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
+    def _serve_client(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
         """Do something with a client, and drop it if it is of no use any more, or one too many for what may be held."""
         before_bytes = client.held_bytes
         try:

@@ -50,7 +50,7 @@ def listening(port: int) -> socket.socket:
     return listener
 
 
-class WaitingRoom:
+class HoldPort:
     """The port, open or not; opened and closed by the thread that holds, asked about by the event loop's."""
 
     def __init__(self, port: int) -> None:

@@ -46,8 +46,8 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.held_clients import WAKES_MAX, HeldClients
-from ha_sidecar.companion.hold_port import WaitingRoom, listening
-from ha_sidecar.decisions.broker_facts import GroupFacts, master_itself, master_of
+from ha_sidecar.companion.hold_port import HoldPort, listening
+from ha_sidecar.decisions.broker_facts import GroupFacts, master_client_address, master_process_address
 
 DIAL_WITHIN_S: Final = 1.0
 DIAL_AGAIN_S: Final = 0.2
@@ -67,16 +67,16 @@ _refusals: Final = RefusalLog(_log)
 
 def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
     """Say whether by the controllers' word another is master, with a copy beside its own if one was to be had."""
-    return now.master_epoch > before.master_epoch and len(now.members) > _copies_to_be_had(before)
+    return now.master_epoch > before.master_epoch and len(now.members) > _copies_required(before)
 
 
 def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
     """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
     in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
-    return answer.master and in_sync >= _copies_to_be_had(before)
+    return answer.master and in_sync >= _copies_required(before)
 
 
-def _copies_to_be_had(before: GroupFacts) -> int:
+def _copies_required(before: GroupFacts) -> int:
     """Return how many copies a successor has beside its own: one, if a third member was in the set."""
     others = len(before.members) - 1
     return min(others - 1, 1)
@@ -92,14 +92,14 @@ async def is_settled(
     Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that becomes master for
     the first time in its life has better to do than to answer fifty times a second.
     """
-    address = master_of(before)
+    address = master_client_address(before)
     if address is None:
         return False
     now = await controllers()
     if now is not None:
         if not is_succeeded(before, now):
             return False
-        if (successor := master_itself(now)) is not None:
+        if (successor := master_process_address(now)) is not None:
             on_successor(successor)
     serves = await _serves(address, before)
     if serves and now is None:
@@ -144,7 +144,7 @@ class ClientHold:
         mastered: Callable[[], GroupFacts | None],
         events: EventLog,
         asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
-        room: WaitingRoom,
+        room: HoldPort,
     ) -> None:
         """Take what is watched.
 
@@ -182,11 +182,11 @@ class ClientHold:
             while True:
                 await self._began.wait()
                 self._tell("ClientsHeld", refused_ms_max=f"{self._refused_ms_max:.1f}")
-                await self._let_go()
+                await self._wait_until_releasable()
         finally:
             try:
                 if self._began.is_set():
-                    await self._let_go()
+                    await self._wait_until_releasable()
             finally:
                 self._is_stopping = True
                 self._wake.send(b"s")
@@ -202,7 +202,7 @@ class ClientHold:
         """
         self._is_expected = True
 
-    async def _let_go(self) -> None:
+    async def _wait_until_releasable(self) -> None:
         """Wait until the successor can acknowledge, or the time is over."""
         released = asyncio.Event()
         async with asyncio.TaskGroup() as asking:
@@ -264,13 +264,13 @@ class ClientHold:
     def _ready(self, of: Sequence[socket.socket], timeout_s: float | None) -> list[socket.socket]:
         """Wait for some of the sockets; none if woken, or the time was over, before."""
         poll = select.poll()
-        for one in (*of, self._woken):
-            poll.register(one, select.POLLIN)
+        for sock in (*of, self._woken):
+            poll.register(sock, select.POLLIN)
         found = {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
         if self._woken.fileno() in found:
             self._woken.recv(WAKES_MAX)
             return []
-        return [one for one in of if one.fileno() in found]
+        return [sock for sock in of if sock.fileno() in found]
 
     def _bound(self) -> socket.socket | None:
         """Take the port as soon as the process has lost it; None if it has not."""
@@ -294,7 +294,7 @@ class ClientHold:
     def _hold(self, listener: socket.socket) -> None:
         started_s = time.monotonic()
         self._loop.call_soon_threadsafe(self._began.set)
-        listeners = [one for one in (listener, self._room.listener) if one is not None]
+        listeners = [sock for sock in (listener, self._room.listener) if sock is not None]
         try:
             with listener, contextlib.closing(HeldClients(listeners, self._woken)) as clients:
                 try:

@@ -35,7 +35,13 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.handover import Handover, HandoverError
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, living_members, settings
+from ha_sidecar.decisions.broker_facts import (
+    BrokerFacts,
+    GroupFacts,
+    living_members,
+    settings,
+    with_controller_id,
+)
 
 LOOK_TIMEOUT_S: Final = 3.0
 LOOK_AGAIN_S: Final = 0.05
@@ -44,11 +50,11 @@ _TROUBLE = (AskError, ControllersUnavailableError, RemotingProtocolError, Addres
 _log = logging.getLogger(__name__)
 
 
-class LookError(Exception):
+class UnknownStateError(Exception):
     """What a broker is could not be learned in time."""
 
 
-class Ending(StrEnum):
+class EndMethod(StrEnum):
     """How the broker should end."""
 
     STOP = "stop"
@@ -56,7 +62,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveResult:
+class EndDecision:
     """What was decided, and why, for a person.
 
     Attributes:
@@ -64,32 +70,32 @@ class LeaveResult:
 
     """
 
-    how: Ending
+    how: EndMethod
     reason: str
     is_master: bool = False
 
 
-async def leave(config: CompanionConfig) -> LeaveResult:
+async def leave(config: CompanionConfig) -> EndDecision:
     """Look at the broker and its group, hand over where that is needed, and say how the broker should end."""
     try:
         own, group, has_copies = await _look(config)
-    except LookError as error:
-        return LeaveResult(Ending.STOP, f"broker or controllers do not say what it is: {error}")
+    except UnknownStateError as error:
+        return EndDecision(EndMethod.STOP, f"broker or controllers do not say what it is: {error}")
     if not own.broker_id or group.master_id is None:
-        return LeaveResult(Ending.STOP, "the group has no master, or does not know the broker")
+        return EndDecision(EndMethod.STOP, "the group has no master, or does not know the broker")
     if group.master_id != own.broker_id:
-        return LeaveResult(Ending.KILL, f"broker {group.master_id} is master")
+        return EndDecision(EndMethod.KILL, f"broker {group.master_id} is master")
     if has_copies:
-        return LeaveResult(
-            Ending.KILL, "all that it acknowledged lies on a broker that can succeed it", is_master=True
+        return EndDecision(
+            EndMethod.KILL, "all that it acknowledged lies on a broker that can succeed it", is_master=True
         )
     try:
         result = await Handover(config).run()
     except HandoverError as error:
-        return LeaveResult(Ending.STOP, str(error))
+        return EndDecision(EndMethod.STOP, str(error))
     if result.new_master_id in (None, own.broker_id):
-        return LeaveResult(Ending.STOP, result.reason)
-    return LeaveResult(Ending.KILL, f"broker {result.new_master_id} is master in its place")
+        return EndDecision(EndMethod.STOP, result.reason)
+    return EndDecision(EndMethod.KILL, f"broker {result.new_master_id} is master in its place")
 
 
 async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]:
@@ -105,24 +111,24 @@ async def _look(config: CompanionConfig) -> tuple[BrokerFacts, GroupFacts, bool]
         async with asyncio.timeout(LOOK_TIMEOUT_S):
             while True:
                 try:
-                    return await _looked(config, controllers, broker)
+                    return await _ask_state(config, controllers, broker)
                 except _TROUBLE as error:
                     if str(error) != trouble:
                         _log.info("not known yet how the broker should end: %s", error)
                     trouble = str(error)
                 await asyncio.sleep(LOOK_AGAIN_S)
     except TimeoutError as error:
-        raise LookError(trouble) from error
+        raise UnknownStateError(trouble) from error
     finally:
         broker.close()
         await controllers.stop()
 
 
-async def _looked(
+async def _ask_state(
     config: CompanionConfig, controllers: Controllers, broker: Asker
 ) -> tuple[BrokerFacts, GroupFacts, bool]:
     group = await ask_group(controllers, config.group)
-    own = identified(await ask_broker(broker), group)
+    own = with_controller_id(await ask_broker(broker), group)
     answer = await broker.ask(RequestCode.GET_BROKER_CONFIG)
     held = settings(answer.body.decode(errors="replace"))
     safe = acknowledges_copies(held) and sees_all_members(own, group)

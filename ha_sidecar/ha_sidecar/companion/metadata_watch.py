@@ -21,8 +21,13 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.common import metadata
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, identified, master_of
-from ha_sidecar.decisions.metadata_comparison import MetadataGuard, PutBack, is_of_topics, put_back
+from ha_sidecar.decisions.broker_facts import (
+    BrokerFacts,
+    GroupFacts,
+    master_client_address,
+    with_controller_id,
+)
+from ha_sidecar.decisions.metadata_comparison import MetadataComparison, PutBack, is_of_topics, put_back
 
 COMPARE_S: Final = 5.0
 """Between two comparisons."""
@@ -47,7 +52,7 @@ class MetadataWatch:
         self._events: Final = events
         self._broker: Final = broker
         self._group: Final = group
-        self._guard: Final = MetadataGuard()
+        self._guard: Final = MetadataComparison()
         self._own: Final = Asker(config.broker)
         self._master: Asker | None = None
 
@@ -82,7 +87,7 @@ class MetadataWatch:
             self._follow(None if address is None else Asker(address))
         if self._master is not None:
             slave, master = await metadata.fetch(self._own), await metadata.fetch(self._master)
-            self._guard.compared(slave, master, _now_ms())
+            self._guard.take_comparison(slave, master, _now_ms())
 
     async def _look_at_master(self) -> None:
         if self._master is not None:
@@ -143,9 +148,10 @@ def _other_master(broker: BrokerFacts, group: GroupFacts | None) -> HostPort | N
     if group is None or group.master_id is None:
         return None
     is_itself = (
-        identified(broker, group).broker_id == group.master_id or broker.address == group.master_address
+        with_controller_id(broker, group).broker_id == group.master_id
+        or broker.address == group.master_address
     )
-    return None if is_itself else master_of(group)
+    return None if is_itself else master_client_address(group)
 
 
 def _now_ms() -> int:

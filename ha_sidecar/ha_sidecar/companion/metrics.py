@@ -20,7 +20,7 @@ _SLAVE_LABELS: Final = (*_LABELS, "slave")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CompanionState:
     """Everything that a scrape shows; None for what is not known, or not known any more."""
 
     broker: BrokerFacts | None
@@ -39,7 +39,7 @@ class Known:
     held_oneways_lost: int | None = None
 
 
-_SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[Known, SlaveFacts], float]], ...]] = (
+_SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[CompanionState, SlaveFacts], float]], ...]] = (
     ("slave_ack_offset_bytes", "Ack of a slave", lambda _, slave: slave.ack_offset),
     ("slave_lag_bytes", "What a slave lacks", lambda _, slave: slave.lag_bytes),
     (
@@ -59,7 +59,7 @@ _SLAVE_GAUGES: Final[tuple[tuple[str, str, Callable[[Known, SlaveFacts], float]]
 class CompanionMetrics:
     """The metrics of one companion."""
 
-    def __init__(self, cluster: str, group: str, known: Callable[[], Known]) -> None:
+    def __init__(self, cluster: str, group: str, known: Callable[[], CompanionState]) -> None:
         """Take the group's names and what tells the facts."""
         self.registry: Final = CollectorRegistry()
         self.registry.register(_Gauges(cluster, group, known))
@@ -70,7 +70,7 @@ class CompanionMetrics:
 
 
 class _Gauges(Collector):
-    def __init__(self, cluster: str, group: str, known: Callable[[], Known]) -> None:
+    def __init__(self, cluster: str, group: str, known: Callable[[], CompanionState]) -> None:
         self._names: Final = (cluster, group)
         self._known: Final = known
         self._counting_id = ""
@@ -94,7 +94,7 @@ class _Gauges(Collector):
                 yield counter
 
 
-def _counts(known: Known) -> Iterable[tuple[str, str, int]]:
+def _counts(known: CompanionState) -> Iterable[tuple[str, str, int]]:
     yield "truncations", "Cuts of the log's tail that were seen", known.truncations
     yield "reconnects", "HA connections of slaves that were seen to end", known.ended_connections
     if known.pop_refused is not None and known.pop_put_back is not None:
@@ -109,7 +109,7 @@ def _counts(known: Known) -> Iterable[tuple[str, str, int]]:
         yield "held_oneway_sends_lost", "Those of them that no successor answered", known.held_oneways_lost
 
 
-def _numbers(known: Known) -> Iterable[tuple[str, str, int | None]]:
+def _numbers(known: CompanionState) -> Iterable[tuple[str, str, int | None]]:
     yield "broker_up", "1 while the broker answers", int(known.broker is not None)
     yield "controllers_up", "1 while a controller leads and answers", int(known.controllers_up)
     if known.fenced is not None:

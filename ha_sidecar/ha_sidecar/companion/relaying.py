@@ -9,10 +9,10 @@ that nothing was stored, and is not handed on: it would cost the client one of t
 pause. The send is asked again.
 
 A one-way send is carried as a request that wants an answer: a successor that refuses a one-way send says nothing, and the message
-would be gone. Its answer ends here, as its client expects none (`Relay.ask` with the client None).
+would be gone. Its answer ends here, as its client expects none (`SendRelay.ask` with the client None).
 
 A send is written anew, with an opaque of the relay's own. That can fail: a JSON header with numbers in place of texts grows, and a
-frame near the bound then passes it. Such a send is not carried; `Relay.ask` returns it, and nothing of it was stored.
+frame near the bound then passes it. Such a send is not carried; `SendRelay.ask` returns it, and nothing of it was stored.
 
 Never: stores anything, answers of itself, asks twice what may have been stored, carries what is not a send: a consumer's long poll
 would hang on a connection that is about to end. Messages that came this way name the companion's host as the one they were born on.
@@ -61,7 +61,7 @@ def size_bytes(command: RemotingCommand) -> int:
     return len(command.body) + sum(len(name) + len(value) for name, value in (command.ext or {}).items())
 
 
-class Relay(Generic[C]):
+class SendRelay(Generic[C]):
     """One connection to the successor, for all clients; for one thread.
 
     Attributes:
@@ -158,7 +158,7 @@ class Relay(Generic[C]):
     def forget(self, client: C) -> None:
         """Ask nothing again for a client that has gone: it has asked somebody else since."""
         self.held_bytes -= sum(size_bytes(command) for of, command in self._again if of == client)
-        self._again = [one for one in self._again if one[0] != client]
+        self._again = [entry for entry in self._again if entry[0] != client]
 
     def close(self) -> list[C | None]:
         """End the connection; return whose sends were on their way (None: one-way sends), as often as they had one."""

@@ -34,9 +34,9 @@ from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.decisions import revive_log
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, master_itself, settings
-from ha_sidecar.decisions.revive_debt import Owed, ReviveDebt
-from ha_sidecar.decisions.revive_log import Consumer, Entry
+from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, master_process_address, settings
+from ha_sidecar.decisions.revive_debt import OwedCheckpoints, ReviveDebt
+from ha_sidecar.decisions.revive_log import Consumer, ReviveLogEntry
 
 LOOK_S: Final = 2.0
 """Between two looks. Messages that the broker revived within this time before a refusal may come twice."""
@@ -131,7 +131,7 @@ class ReviveWatch:
         async with self._turn:
             try:
                 if await self._look() and self._debt.is_open:
-                    await self._pay()
+                    await self._put_back()
             except _TROUBLE as error:
                 # Log a lasting problem once, not every two seconds.
                 if str(error) != self._trouble:
@@ -180,16 +180,16 @@ class ReviveWatch:
 
     # Putting back.
 
-    async def _pay(self) -> None:
+    async def _put_back(self) -> None:
         group = self._group()
-        address = None if group is None else master_itself(group)
+        address = None if group is None else master_process_address(group)
         if group is None or address is None:
             return
         before, refused = self.put_back, self._debt.refused
         master = Asker(address)
         try:
             for owed in self._debt.owed():
-                await self._pay_queue(master, owed)
+                await self._put_back_queue(master, owed)
             self._debt.settle()
         finally:
             master.close()
@@ -199,25 +199,25 @@ class ReviveWatch:
                 attrs = {"checkpoints": str(count), "refused": str(refused)}
                 self._events.add("PopRevived", group.master_epoch, attrs)
 
-    async def _pay_queue(self, master: Asker, owed: Owed) -> None:
+    async def _put_back_queue(self, master: Asker, owed: OwedCheckpoints) -> None:
         after = max(owed.after, await self._least(master, owed.queue) - 1)
         while after < owed.through:
             through = min(owed.through, after + CHECKPOINTS_MAX)
             found = await self._read(master, owed.queue, after + 1, through + ACKS_AFTER_MAX)
             for checkpoint in revive_log.owed(found, through, owed.consumers, self._config.group):
                 await self._send(master, owed.queue, checkpoint)
-                self._debt.paid(owed.queue, checkpoint.offset)
+                self._debt.mark_put_back(owed.queue, checkpoint.offset)
                 self.put_back += 1
-            self._debt.paid(owed.queue, through)
+            self._debt.mark_put_back(owed.queue, through)
             after = through
 
     async def _least(self, master: Asker, queue: int) -> int:
         answer = await master.ask(RequestCode.GET_MIN_OFFSET, GetOffsetRequestHeader(self._topic, queue))
         return GetOffsetResponseHeader.from_ext(answer.ext).offset
 
-    async def _read(self, master: Asker, queue: int, offset: int, through: int) -> list[Entry]:
+    async def _read(self, master: Asker, queue: int, offset: int, through: int) -> list[ReviveLogEntry]:
         """Return a queue's messages between two offsets, as far as they exist."""
-        found: list[Entry] = []
+        found: list[ReviveLogEntry] = []
         while offset <= through:
             try:
                 answer = await master.ask(
@@ -234,7 +234,7 @@ class ReviveWatch:
             offset = read[-1].offset + 1
         return found
 
-    async def _send(self, master: Asker, queue: int, checkpoint: Entry) -> None:
+    async def _send(self, master: Asker, queue: int, checkpoint: ReviveLogEntry) -> None:
         now_ms = time.time_ns() // 1_000_000
         header = revive_log.send(self._topic, queue, checkpoint, self._config.group, now_ms)
         try:

@@ -5,7 +5,7 @@ group takes it for (1006). Where both could tell, the controllers' word counts: 
 an old epoch is not.
 
 A master answers 1007 with broker id 0, the one that name servers list masters under; which of the group it is, only its
-announced address tells (`identified`).
+announced address tells (`with_controller_id`).
 
 Everything here is a pure function. What nobody said is None and never a zero.
 
@@ -89,17 +89,17 @@ class GroupFacts:
     master_direct: str | None = None
 
 
-def master_of(group: GroupFacts | None) -> HostPort | None:
+def master_client_address(group: GroupFacts | None) -> HostPort | None:
     """Return where clients come to the group's master; None if there is none, or nobody said."""
-    return _place((group and group.master_address) or "")
+    return _parsed_address((group and group.master_address) or "")
 
 
-def master_itself(group: GroupFacts) -> HostPort | None:
+def master_process_address(group: GroupFacts) -> HostPort | None:
     """Return where the master's own process is met, whoever its address leads to; None if there is none."""
-    return _place(group.master_direct or group.master_address or "")
+    return _parsed_address(group.master_direct or group.master_address or "")
 
 
-def _place(address: str) -> HostPort | None:
+def _parsed_address(address: str) -> HostPort | None:
     try:
         return host_port(address)
     except AddressError:
@@ -159,7 +159,7 @@ def announced_address(properties: str) -> str:
     return f"{host}:{port}" if host and port else ""
 
 
-def identified(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
+def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
     """Return the facts with the id that the controllers know the broker's address by, if it said none itself.
 
     Of several ids it is the one that lives, else the newest: a broker whose first application was answered too late has

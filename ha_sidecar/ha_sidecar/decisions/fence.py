@@ -75,7 +75,7 @@ ACTIONS: Final = {FenceState.CLOSING: FenceAction.CLOSE, FenceState.OPENING: Fen
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FenceInputs:
     """What is known at one moment; times are milliseconds of one monotonic clock, of when the question was asked.
 
     Attributes:
@@ -112,7 +112,7 @@ class Fence:
         self._after_ms: Final = after_ms
         self._stop_ms: Final = stop_ms
 
-    def tick(self, heard: Heard, now_ms: int) -> FenceAction | None:
+    def tick(self, heard: FenceInputs, now_ms: int) -> FenceAction | None:
         """Return what to do now; carry it out and say `confirmed` if the broker took it."""
         doubt = self._doubt(heard, now_ms)
         if doubt:
@@ -136,10 +136,10 @@ class Fence:
     def _move(self, event: FenceEvent) -> None:
         self.state = TRANSITIONS.get((self.state, event), self.state)
 
-    def _heard_ms(self, heard: Heard) -> int:
+    def _heard_ms(self, heard: FenceInputs) -> int:
         return max(heard.majority_ms, heard.peers_ms)
 
-    def _doubt(self, heard: Heard, now_ms: int) -> str:
+    def _doubt(self, heard: FenceInputs, now_ms: int) -> str:
         """Return why the broker must not take writes, empty if it may."""
         if heard.is_master is False:
             return ""
@@ -148,6 +148,6 @@ class Fence:
         silent_ms = now_ms - self._heard_ms(heard)
         return f"nobody was heard for {silent_ms} ms" if silent_ms >= self._after_ms else ""
 
-    def _trust(self, heard: Heard, now_ms: int) -> bool:
+    def _trust(self, heard: FenceInputs, now_ms: int) -> bool:
         majority = now_ms - heard.majority_ms < self._after_ms
         return majority and (heard.is_master is False or (heard.is_master is True and heard.named is True))

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class NamedLeader:
     """Whom a controller names: the id and the address by which controllers know the leader; None if not told."""
 
     id: str | None
@@ -33,7 +33,7 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerView:
+class ControllerAnswer:
     """What one controller answered to 1005.
 
     Attributes:
@@ -43,7 +43,7 @@ class ControllerView:
     """
 
     count: int
-    leader: Leader | None
+    leader: NamedLeader | None
     leads: bool = False
 
 
@@ -82,12 +82,14 @@ def majority_of(values: Sequence[T], count: int) -> T | None:
     return None
 
 
-def named_leader(views: Mapping[str, ControllerView], count: int) -> Leader | None:
+def named_leader(views: Mapping[str, ControllerAnswer], count: int) -> NamedLeader | None:
     """Return the leader that more than half of `count` name; None if there is none."""
     return majority_of([view.leader for view in views.values() if view.leader is not None], count)
 
 
-def address_of(leader: Leader, views: Mapping[str, ControllerView], connected: Container[str]) -> str | None:
+def address_of(
+    leader: NamedLeader, views: Mapping[str, ControllerAnswer], connected: Container[str]
+) -> str | None:
     """Return the configured address of a leader that a majority named; None if it cannot be told.
 
     Controllers may know each other by other addresses than ours. The leader is then the only one that claims to be it.

@@ -25,6 +25,7 @@ from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header, JavaInt, JavaLong
 from ha_sidecar.decisions.metadata_kinds import BY_CODE, Kind, Snapshot, holds_entries
+from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, MetadataSnapshot, holds_entries
 
 GRACE_MS: Final = 30_000
 TOPICS: Final = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
@@ -35,7 +36,7 @@ COMPARED: Final = (TOPICS, GROUPS, OFFSETS)
 _BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 
-def table(kind: Kind, text: bytes) -> dict[str, Any] | None:
+def table(kind: MetadataKind, text: bytes) -> dict[str, Any] | None:
     """Return a kind's table by name, None if the text cannot be read."""
     try:
         found: Any = json.loads(_BARE_KEY.sub(rb'\1"\2"\3', text))[kind.table]
@@ -44,13 +45,13 @@ def table(kind: Kind, text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def names(kind: Kind, text: bytes) -> frozenset[str] | None:
+def names(kind: MetadataKind, text: bytes) -> frozenset[str] | None:
     """Return the names in a kind's table, None if the text cannot be read."""
     found = table(kind, text)
     return None if found is None else frozenset(found)
 
 
-def lacking(slave: Snapshot, master: Snapshot) -> frozenset[tuple[str, str]]:
+def missing_names(slave: MetadataSnapshot, master: MetadataSnapshot) -> frozenset[tuple[str, str]]:
     """Return (file, name) of everything that the master knows and the slave does not."""
     found: set[tuple[str, str]] = set()
     for kind in COMPARED:
@@ -80,10 +81,10 @@ class PutBack:
     body: bytes = b""
 
 
-def put_back(own: Snapshot, good: Snapshot) -> list[PutBack]:
+def put_back(own: MetadataSnapshot, good: MetadataSnapshot) -> list[PutBack]:
     """Return what gives a broker what it lacks of a good snapshot, in the order in which it has to be asked for."""
     found: list[PutBack] = []
-    lacks = lacking(own, good)
+    lacks = missing_names(own, good)
     for kind in COMPARED:
         for name in sorted(name for file_name, name in lacks if file_name == kind.file_name):
             value = (table(kind, good[kind]) or {}).get(name)
@@ -98,7 +99,7 @@ def is_of_topics(request: PutBack, topics: Collection[str]) -> bool:
     return request.file_name != GROUPS.file_name and topic in topics
 
 
-def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
+def _requests(kind: MetadataKind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
     if kind is TOPICS:
         attributes = {f"+{key}": text for key, text in (value.get("attributes") or {}).items()}
         header = CreateTopicRequestHeader.of_config(name, value, attributes)
@@ -127,7 +128,7 @@ def _requests(kind: Kind, name: str, value: Mapping[str, Any]) -> list[PutBack]:
     ]
 
 
-class MetadataGuard:
+class MetadataComparison:
     """Remembers since when a slave lacks what; times are milliseconds of one monotonic clock.
 
     Attributes:
@@ -136,17 +137,17 @@ class MetadataGuard:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self.good: dict[Kind, bytes] = {}
+        self.good: dict[MetadataKind, bytes] = {}
         self._since_ms: dict[tuple[str, str], int] = {}
         self._compared = False
 
-    def compared(self, slave: Snapshot, master: Snapshot, now_ms: int) -> None:
+    def take_comparison(self, slave: MetadataSnapshot, master: MetadataSnapshot, now_ms: int) -> None:
         """Take a comparison; one in which nothing was given on both sides is none."""
         if not any(kind in slave and kind in master for kind in COMPARED):
             return
         self._compared = True
         self.good |= {kind: text for kind, text in master.items() if holds_entries(kind, text)}
-        lacks = lacking(slave, master)
+        lacks = missing_names(slave, master)
         self._since_ms = {item: self._since_ms.get(item, now_ms) for item in lacks}
 
     def put_back(self, refused: Iterable[PutBack], now_ms: int) -> None:
@@ -155,7 +156,7 @@ class MetadataGuard:
         self._compared = True
         self._since_ms = {(request.file_name, request.name): now_ms - GRACE_MS for request in refused}
 
-    def has(self, own: Snapshot) -> None:
+    def has(self, own: MetadataSnapshot) -> None:
         """Learn what the broker has by now of what it lacked; what came once and was deleted is not missed again."""
         known = {(kind.file_name, name) for kind in own for name in names(kind, own[kind]) or ()}
         self._since_ms = {item: since_ms for item, since_ms in self._since_ms.items() if item not in known}

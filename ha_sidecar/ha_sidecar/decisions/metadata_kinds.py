@@ -18,7 +18,7 @@ from controller_core.remoting.codes import RequestCode
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MetadataKind:
     """One kind of metadata: the request for it, its file, and the key of its table in both."""
 
     code: int
@@ -27,17 +27,19 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind(RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json", "topicConfigTable"),
-    Kind(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json", "subscriptionGroupTable"),
-    Kind(RequestCode.GET_ALL_CONSUMER_OFFSET, "consumerOffset.json", "offsetTable"),
-    Kind(RequestCode.GET_ALL_DELAY_OFFSET, "delayOffset.json", "offsetTable"),
+    MetadataKind(RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json", "topicConfigTable"),
+    MetadataKind(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json", "subscriptionGroupTable"
+    ),
+    MetadataKind(RequestCode.GET_ALL_CONSUMER_OFFSET, "consumerOffset.json", "offsetTable"),
+    MetadataKind(RequestCode.GET_ALL_DELAY_OFFSET, "delayOffset.json", "offsetTable"),
 )
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
-Snapshot = Mapping[Kind, bytes]
+MetadataSnapshot = Mapping[MetadataKind, bytes]
 
 
-def holds_entries(kind: Kind, text: bytes) -> bool | None:
+def holds_entries(kind: MetadataKind, text: bytes) -> bool | None:
     """Say whether the table has an entry; None if this is not a text of that kind."""
     found = re.search(rb'"%s"\s*:\s*\{\s*(\}?)' % kind.table.encode(), text)
     return None if found is None or not text.lstrip().startswith(b"{") else not found.group(1)

@@ -58,9 +58,9 @@ class ReplicationHistory:
     def slave_lags_s(self, now_s: float) -> Mapping[str, float]:
         """Return by address for how many seconds each slave of the last look has lacked something; 0 if it lacks nothing."""
         slaves = () if self._before is None else self._before.slaves
-        return {slave.address: self._lacking_s(now_s, slave.ack_offset) for slave in slaves}
+        return {slave.address: self._lag_s(now_s, slave.ack_offset) for slave in slaves}
 
-    def _lacking_s(self, now_s: float, ack_offset: int) -> float:
+    def _lag_s(self, now_s: float, ack_offset: int) -> float:
         first = bisect.bisect_right(self._ends, ack_offset)
         return now_s - self._ends_seen_s[first] if first < len(self._ends) else 0.0
 

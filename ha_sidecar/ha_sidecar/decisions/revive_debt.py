@@ -24,7 +24,7 @@ Offsets = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class OwedCheckpoints:
     """Checkpoints of some consumers in one revive queue: beyond `after`, up to `through`."""
 
     queue: int
@@ -88,15 +88,15 @@ class ReviveDebt:
             self._safe = self._seen
         return not refused
 
-    def owed(self) -> list[Owed]:
+    def owed(self) -> list[OwedCheckpoints]:
         """Return the owed ranges, ascending by queue."""
         return [
-            Owed(queue, after, self._through[queue], self._consumers)
+            OwedCheckpoints(queue, after, self._through[queue], self._consumers)
             for queue, after in sorted(self._after.items())
             if self._through.get(queue, -1) > after
         ]
 
-    def paid(self, queue: int, through: int) -> None:
+    def mark_put_back(self, queue: int, through: int) -> None:
         """Record that a queue's checkpoints up to this offset are put back."""
         self._after[queue] = max(through, self._after.get(queue, -1))
 

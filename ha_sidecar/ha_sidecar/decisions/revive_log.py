@@ -57,7 +57,7 @@ class ReviveLogError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReviveLogEntry:
     """One message of a revive queue; `deliver_ms` is empty where the message names no time."""
 
     offset: int
@@ -106,7 +106,7 @@ def pull(revive_topic: str, queue: int, offset: int) -> PullMessageRequestHeader
 
 
 def send(
-    revive_topic: str, queue: int, checkpoint: Entry, group: str, now_ms: int
+    revive_topic: str, queue: int, checkpoint: ReviveLogEntry, group: str, now_ms: int
 ) -> SendMessageRequestHeaderV2:
     """Return the header that sends a due checkpoint to a revive queue.
 
@@ -131,13 +131,13 @@ def send(
     )
 
 
-def entries(data: bytes) -> list[Entry]:
+def entries(data: bytes) -> list[ReviveLogEntry]:
     """Return the messages of an answer to a pull, in its order.
 
     Raises:
         ReviveLogError: a size or length leads out of the data.
     """
-    found: list[Entry] = []
+    found: list[ReviveLogEntry] = []
     at = 0
     try:
         while at < len(data):
@@ -151,7 +151,7 @@ def entries(data: bytes) -> list[Entry]:
     return found
 
 
-def _entry(message: bytes) -> Entry:
+def _entry(message: bytes) -> ReviveLogEntry:
     _, magic, _, _, _, offset, _, flags = _HEAD.unpack_from(message)
     hosts = (20 if flags & _FLAG_BORN_HOST_V6 else 8) + (20 if flags & _FLAG_STORE_HOST_V6 else 8)
     at = _HEAD.size + 8 + 8 + hosts + 4 + 8
@@ -163,7 +163,7 @@ def _entry(message: bytes) -> Entry:
     text, _ = _cut(message, at + _SHORT.size, _SHORT.unpack_from(message, at)[0])
     pairs = (pair.partition("\x01") for pair in text.decode(errors="replace").split("\x02"))
     properties = {key: value for key, _, value in pairs}
-    return Entry(offset, properties.get("TAGS", ""), body, properties.get("TIMER_DELIVER_MS", ""))
+    return ReviveLogEntry(offset, properties.get("TAGS", ""), body, properties.get("TIMER_DELIVER_MS", ""))
 
 
 def _cut(message: bytes, at: int, length: int) -> tuple[bytes, int]:
@@ -172,7 +172,9 @@ def _cut(message: bytes, at: int, length: int) -> tuple[bytes, int]:
     return message[at : at + length], at + length
 
 
-def owed(found: Sequence[Entry], through: int, consumers: frozenset[Consumer], group: str) -> Iterator[Entry]:
+def owed(
+    found: Sequence[ReviveLogEntry], through: int, consumers: frozenset[Consumer], group: str
+) -> Iterator[ReviveLogEntry]:
     """Return the checkpoints up to an offset that have unacknowledged messages, with the bits of the acknowledged ones set.
 
     Args:
@@ -193,10 +195,10 @@ def owed(found: Sequence[Entry], through: int, consumers: frozenset[Consumer], g
         bits = _bits(value, acknowledged.get(_key(value, group), set()))
         if bits is not None:
             body = json.dumps({**value, "bm": bits}, ensure_ascii=False, separators=(",", ":")).encode()
-            yield Entry(entry.offset, CHECKPOINT, body, entry.deliver_ms)
+            yield ReviveLogEntry(entry.offset, CHECKPOINT, body, entry.deliver_ms)
 
 
-def _value(entry: Entry) -> Mapping[str, Any] | None:
+def _value(entry: ReviveLogEntry) -> Mapping[str, Any] | None:
     if entry.tag not in (CHECKPOINT, ACK, BATCH_ACK):
         return None
     try:

@@ -139,10 +139,6 @@ class EpochList:
         """
         return self.truncate_suffix_by_offset(end_offset).appended(EpochEntry(epoch, end_offset))
 
-    def truncate_suffix_by_epoch(self, epoch: int) -> "EpochList":
-        """Return the entries whose epoch is below `epoch`."""
-        return EpochList(entry for entry in self._entries if entry.epoch < epoch)
-
     def truncate_suffix_by_offset(self, offset: int) -> "EpochList":
         """Return the entries that start below `offset`: Java's rule after a truncation of the log."""
         return EpochList(entry for entry in self._entries if entry.start_offset < offset)

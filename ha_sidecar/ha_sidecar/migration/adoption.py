@@ -52,7 +52,7 @@ OLD_IDENTITY: Final = (EPOCH_FILE, EPOCH_FILE_BACKUP, IDENTITY_FILE, TEMPORARY_F
 METADATA_KEPT: Final = ("topics.json", "subscriptionGroup.json")
 
 
-class Keeping(StrEnum):
+class KeepMode(StrEnum):
     """What is kept of a store."""
 
     KEEP = "keep"
@@ -71,7 +71,7 @@ class Adoption:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """Where a store lies on its volume.
 
     Attributes:
@@ -87,7 +87,7 @@ class Place:
     file_bytes: int
 
 
-def adopt(place: Place, keeping: Keeping) -> Adoption:
+def adopt(place: StoreLocation, keeping: KeepMode) -> Adoption:
     """Make the store ours; do nothing where that is done.
 
     Raises:
@@ -101,8 +101,8 @@ def adopt(place: Place, keeping: Keeping) -> Adoption:
     _unlocked(place)
     _moved(place)
     store = place.volume / STORE
-    if keeping is not Keeping.KEEP:
-        _emptied(store, METADATA_KEPT if keeping is Keeping.METADATA else ())
+    if keeping is not KeepMode.KEEP:
+        _emptied(store, METADATA_KEPT if keeping is KeepMode.METADATA else ())
         return Adoption(keeping.value, 0, 0, stopped_in_order=True)
     for name in OLD_IDENTITY:
         (store / name).unlink(missing_ok=True)
@@ -113,14 +113,14 @@ def adopt(place: Place, keeping: Keeping) -> Adoption:
     )
 
 
-def _unlocked(place: Place) -> None:
+def _unlocked(place: StoreLocation) -> None:
     """Refuse a store that a broker has open."""
     for store in {place.volume / place.store, place.volume / STORE}:
         if (store / LOCK_FILE).exists():
             os.close(lock_store(store))
 
 
-def _moved(place: Place) -> None:
+def _moved(place: StoreLocation) -> None:
     """Move a store, and its log if that lies elsewhere, by renames: each is done whole or not at all."""
     old, new = place.volume / place.store, place.volume / STORE
     if old == place.volume or new in old.parents:

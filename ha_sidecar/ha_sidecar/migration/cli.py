@@ -20,9 +20,12 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
 from ha_sidecar.migration.adoption import Keeping, Place, adopt
 from ha_sidecar.migration.permission import Permission, permit
+from ha_sidecar.common.options import addresses
+from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
+from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread
 
-_PERMISSIONS = {"read": Permission.READ, "write": Permission.READ_AND_WRITE}
+_PERMISSIONS = {"read": BrokerPermission.READ, "write": BrokerPermission.READ_AND_WRITE}
 
 
 def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has no public name
@@ -44,14 +47,14 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     adopts.add_argument("directory", type=Path, help="root of the volume")
     adopts.add_argument("--store", default="store", help="where the store lies in it")
     adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
-    adopts.add_argument("--keep", choices=[one.value for one in Keeping], required=True)
+    adopts.add_argument("--keep", choices=[mode.value for mode in KeepMode], required=True)
     adopts.add_argument("--mapped-file-bytes", type=int, default=MAPPED_FILE_BYTES_DEFAULT)
     adopts.set_defaults(run=_adopt)
 
 
 def _survey(options: argparse.Namespace) -> int:
     try:
-        found = asyncio.run(_asked(options))
+        found = asyncio.run(_survey_brokers(options))
     except (AskError, RemotingProtocolError) as error:
         sys.stderr.write(f"ha-sidecar: {error}\n")
         return 1
@@ -59,7 +62,7 @@ def _survey(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _asked(options: argparse.Namespace) -> dict[str, Any]:
+async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
     """Ask every broker; one that does not answer is told as a problem, because another's answer may be all that is needed."""
     brokers: list[dict[str, Any]] = []
     for address in options.broker:
@@ -70,10 +73,12 @@ async def _asked(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"brokers": brokers}
     if options.unread:
         # Of DLedger's members any may lead; who does has the newest offsets of consumers.
-        first = next((one["address"] for one in brokers if one.get("broker_id") == 0), options.broker[0])
+        first = next(
+            (broker["address"] for broker in brokers if broker.get("broker_id") == 0), options.broker[0]
+        )
         left = await unread(first, options.ignore)
-        found["unread"] = [asdict(one) for one in left[:UNREAD_SHOWN_MAX]]
-        found["unread_messages"] = sum(one.messages for one in left)
+        found["unread"] = [asdict(item) for item in left[:UNREAD_SHOWN_MAX]]
+        found["unread_messages"] = sum(item.messages for item in left)
     return found
 
 
@@ -89,9 +94,9 @@ def _permission(options: argparse.Namespace) -> int:
 
 
 def _adopt(options: argparse.Namespace) -> int:
-    place = Place(options.directory, options.store, options.commit_log, options.mapped_file_bytes)
+    place = StoreLocation(options.directory, options.store, options.commit_log, options.mapped_file_bytes)
     try:
-        _print(asdict(adopt(place, Keeping(options.keep))))
+        _print(asdict(adopt(place, KeepMode(options.keep))))
     except OSError as error:
         sys.stderr.write(f"ha-sidecar: {error}\n")
         return 1

@@ -16,7 +16,7 @@ from controller_core.remoting.codes import RequestCode
 from ha_sidecar.address import host_port
 
 
-class Permission(IntEnum):
+class BrokerPermission(IntEnum):
     """What a broker announces. Source: PermName.java."""
 
     READ = 4
@@ -24,7 +24,7 @@ class Permission(IntEnum):
 
 
 async def permit(
-    permission: Permission, name: str, brokers: Sequence[str], name_servers: Sequence[str]
+    permission: BrokerPermission, name: str, brokers: Sequence[str], name_servers: Sequence[str]
 ) -> None:
     """Give a group's brokers a permission, and tell it to the name servers.
 
@@ -44,7 +44,7 @@ async def permit(
             await asker.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body)
         finally:
             asker.close()
-    closes = permission is Permission.READ
+    closes = permission is BrokerPermission.READ
     code = RequestCode.WIPE_WRITE_PERM_OF_BROKER if closes else RequestCode.ADD_WRITE_PERM_OF_BROKER
     for address in name_servers:
         asker = Asker(host_port(address))

@@ -26,6 +26,7 @@ from ha_sidecar.common import metadata
 from ha_sidecar.decisions.broker_facts import settings
 from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, table
 from ha_sidecar.decisions.metadata_kinds import BY_CODE, Snapshot
+from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataSnapshot
 
 TRIES_MAX: Final = 5
 """A JVM may take longer for its first answers than an ask waits."""
@@ -33,7 +34,6 @@ UNREAD_SHOWN_MAX: Final = 8
 """What is told fits the termination message of a container, 4,096 bytes."""
 _DELAYED: Final = "SCHEDULE_TOPIC_XXXX"
 _TIMED: Final = "rmq_sys_wheel_timer"
-_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _DELAY_OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_DELAY_OFFSET]
 _OF_BROKERS: Final = frozenset(
     {
@@ -54,7 +54,7 @@ _SUFFIX: Final = "_REPLY_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadMessages:
     """Messages of a topic that a group has not read; of a topic that no group reads, all that are stored."""
 
     topic: str
@@ -63,7 +63,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class BrokerSurvey:
     """What one broker says; offsets of the log in bytes.
 
     Attributes:
@@ -102,7 +102,7 @@ class Survey:
         return asdict(self)
 
 
-async def survey(address: str) -> Survey:
+async def survey(address: str) -> BrokerSurvey:
     """Ask a broker who it is and what it has.
 
     Raises:
@@ -111,20 +111,22 @@ async def survey(address: str) -> Survey:
     """
     asker = Asker(host_port(address))
     try:
-        config, runtime, known = await _told(asker)
+        config, runtime, known = await _ask_state(asker)
     finally:
         asker.close()
-    return surveyed(address, config, runtime, known)
+    return parse_survey(address, config, runtime, known)
 
 
-async def _told(asker: Asker) -> tuple[Mapping[str, str], Mapping[str, str], Snapshot]:
+async def _ask_state(asker: Asker) -> tuple[Mapping[str, str], Mapping[str, str], MetadataSnapshot]:
     """Return a broker's settings, its figures, and its topics, groups and offsets."""
     config = (await _patiently(asker, RequestCode.GET_BROKER_CONFIG)).body.decode(errors="replace")
     runtime = KVTable.decode((await _patiently(asker, RequestCode.GET_BROKER_RUNTIME_INFO)).body)
     return settings(config), runtime.table, await metadata.fetch(asker)
 
 
-def surveyed(address: str, config: Mapping[str, str], runtime: Mapping[str, str], known: Snapshot) -> Survey:
+def parse_survey(
+    address: str, config: Mapping[str, str], runtime: Mapping[str, str], known: MetadataSnapshot
+) -> BrokerSurvey:
     """Read the answers.
 
     Raises:
@@ -133,10 +135,10 @@ def surveyed(address: str, config: Mapping[str, str], runtime: Mapping[str, str]
     topics, groups, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, GROUPS, OFFSETS))
     if topics is None or groups is None or offsets is None:
         raise RemotingProtocolError(f"{address} does not tell its topics, groups or offsets")
-    queues = [offset for one in offsets.values() for offset in one.values()]
+    queues = [offset for queues_of_topic in offsets.values() for offset in queues_of_topic.values()]
     root = config.get("storePathRootDir", "")
     try:
-        return Survey(
+        return BrokerSurvey(
             address=address,
             name=config["brokerName"],
             cluster=config["brokerClusterName"],
@@ -160,7 +162,7 @@ def surveyed(address: str, config: Mapping[str, str], runtime: Mapping[str, str]
         raise RemotingProtocolError(f"{address} does not tell what a broker tells: {error!r}") from error
 
 
-async def unread(address: str, ignored: Collection[str] = ()) -> list[Unread]:
+async def unread(address: str, ignored: Collection[str] = ()) -> list[UnreadMessages]:
     """Return what consumers have not read, the most first.
 
     Args:
@@ -173,26 +175,26 @@ async def unread(address: str, ignored: Collection[str] = ()) -> list[Unread]:
     """
     asker = Asker(host_port(address))
     try:
-        config, runtime, known = await _told(asker)
+        config, runtime, known = await _ask_state(asker)
         topics, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, OFFSETS))
         if topics is None or offsets is None:
             raise RemotingProtocolError(f"{address} does not tell its topics or offsets")
         own = {config.get("brokerName", ""), config.get("brokerClusterName", "")}
-        found: list[Unread] = []
+        found: list[UnreadMessages] = []
         for topic, settings_of_topic in topics.items():
             if is_of_broker(topic, own) or topic in ignored:
                 continue
             extents = await _extents(asker, topic, int(settings_of_topic.get("readQueueNums", 0)))
-            found += [one for one in _of_topic(topic, extents, offsets) if one.group not in ignored]
+            found += [item for item in _of_topic(topic, extents, offsets) if item.group not in ignored]
         if _DELAYED in topics and _DELAYED not in ignored:
             delivered = table(_DELAY_OFFSETS, known.get(_DELAY_OFFSETS, b"")) or {}
             extents = await _extents(asker, _DELAYED, int(topics[_DELAYED].get("readQueueNums", 0)))
             found += _of_delayed(extents, delivered)
         waiting = int(runtime.get("timerCongestNum", "0"))
-        found += [Unread(_TIMED, "", waiting)] if waiting > 0 and _TIMED not in ignored else []
+        found += [UnreadMessages(_TIMED, "", waiting)] if waiting > 0 and _TIMED not in ignored else []
     finally:
         asker.close()
-    return sorted((one for one in found if one.messages), key=lambda one: (-one.messages, one.topic))
+    return sorted((item for item in found if item.messages), key=lambda item: (-item.messages, item.topic))
 
 
 def is_of_broker(topic: str, own: Collection[str]) -> bool:
@@ -204,7 +206,7 @@ Extents = Mapping[int, tuple[int, int]]
 """The oldest offset and the next one of each queue."""
 
 
-def _of_topic(topic: str, extents: Extents, offsets: Mapping[str, Any]) -> Iterator[Unread]:
+def _of_topic(topic: str, extents: Extents, offsets: Mapping[str, Any]) -> Iterator[UnreadMessages]:
     stored = sum(end - begin for begin, end in extents.values())
     if not stored:
         return
@@ -217,19 +219,19 @@ def _of_topic(topic: str, extents: Extents, offsets: Mapping[str, Any]) -> Itera
     }
     if not readers:
         # Half of a transaction without an offset was never looked at: it is undecided too.
-        yield Unread(topic, "", stored)
+        yield UnreadMessages(topic, "", stored)
     for group, queues in sorted(readers.items()):
         behind = sum(end - max(begin, queues.get(str(queue), 0)) for queue, (begin, end) in extents.items())
-        yield Unread(topic, group, max(0, behind))
+        yield UnreadMessages(topic, group, max(0, behind))
 
 
-def _of_delayed(extents: Extents, delivered: Mapping[str, Any]) -> Iterator[Unread]:
+def _of_delayed(extents: Extents, delivered: Mapping[str, Any]) -> Iterator[UnreadMessages]:
     """Levels are counted from one, queues from zero."""
     waiting = sum(
         max(0, end - max(begin, int(delivered.get(str(queue + 1), 0))))
         for queue, (begin, end) in extents.items()
     )
-    yield Unread(_DELAYED, "", waiting)
+    yield UnreadMessages(_DELAYED, "", waiting)
 
 
 async def _extents(asker: Asker, topic: str, queues: int) -> dict[int, tuple[int, int]]:

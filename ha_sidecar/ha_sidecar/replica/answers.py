@@ -17,7 +17,7 @@ from controller_core.remoting.bodies import (
 from controller_core.remoting.headers import ExchangeHAInfoResponseHeader
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.replica.config import ReplicaConfig
-from ha_sidecar.replica.group_view import GroupView
+from ha_sidecar.replica.group_view import FollowedGroup
 from ha_sidecar.replica.slave_server import ServedSlave
 
 
@@ -36,7 +36,7 @@ def epoch_cache(config: ReplicaConfig, store: ReplicaStore, broker_id: int) -> E
 
 
 def ha_status(
-    view: GroupView, store: ReplicaStore, slaves: list[ServedSlave], *, is_following: bool
+    view: FollowedGroup, store: ReplicaStore, slaves: list[ServedSlave], *, is_following: bool
 ) -> HARuntimeInfo:
     """Return the body of the answer to 907: this replica as a slave, and the slaves that it serves itself."""
     max_offset = store.log.max_offset
@@ -63,7 +63,9 @@ def ha_status(
     )
 
 
-def ha_address(config: ReplicaConfig, view: GroupView, store: ReplicaStore) -> ExchangeHAInfoResponseHeader:
+def ha_address(
+    config: ReplicaConfig, view: FollowedGroup, store: ReplicaStore
+) -> ExchangeHAInfoResponseHeader:
     """Return the answer to a 906 that asks; empty if slaves are not served."""
     if config.ha_address is None:
         return ExchangeHAInfoResponseHeader()
@@ -74,5 +76,5 @@ def ha_address(config: ReplicaConfig, view: GroupView, store: ReplicaStore) -> E
     )
 
 
-def _is_master(view: GroupView) -> bool:
+def _is_master(view: FollowedGroup) -> bool:
     return view.broker_id != 0 and view.role.master_id == view.broker_id

@@ -43,7 +43,7 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.events import EventLog, now_ns
 from ha_sidecar.common.ha_link import NO_ROOM, DivergedError, HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.replica.config import ReplicaConfig
-from ha_sidecar.replica.group_view import GroupView, Role
+from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.metrics import ReplicaMetrics
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
@@ -79,13 +79,13 @@ class Follower:
         self,
         config: ReplicaConfig,
         store: ReplicaStore,
-        view: GroupView,
+        view: FollowedGroup,
         events: EventLog,
         metrics: ReplicaMetrics,
         wake_syncer: Callable[[], None] | None,
         before_link: Callable[[], Awaitable[None]],
         link_ended: Callable[[], None],
-        met_at: Callable[[Role], Awaitable[str]],
+        met_at: Callable[[MasterRole], Awaitable[str]],
     ) -> None:
         """Take the parts.
 
@@ -101,7 +101,7 @@ class Follower:
         self._metrics: Final = metrics
         self._wake_syncer: Final = wake_syncer
         self._before_link: Final = before_link
-        self._met_at: Final = met_at
+        self._direct_address: Final = met_at
         self._room: Final = asyncio.Event()
         self._refused: Final = asyncio.Event()
         self._link_ended: Final = link_ended
@@ -121,7 +121,7 @@ class Follower:
                 if role.master_address is None or role.master_id == self._view.broker_id:
                     await self._view.wait_role(role)
                     continue
-                await self._unless_changed(role, self._follow(role))
+                await self._cancel_on_role_change(role, self._follow(role))
         finally:
             await self._end_link(HaLink.stop)
 
@@ -165,7 +165,7 @@ class Follower:
             if self.link is not None:
                 self.link.stop()
 
-    async def _unless_changed(self, role: Role, work: Awaitable[None]) -> None:
+    async def _cancel_on_role_change(self, role: MasterRole, work: Awaitable[None]) -> None:
         """Do the work until it is done or the role is another one; never leave a link behind."""
         task = asyncio.ensure_future(work)
         changed = asyncio.ensure_future(self._view.wait_role(role))
@@ -180,10 +180,10 @@ class Follower:
         if not task.cancelled():
             task.result()
 
-    async def _follow(self, role: Role) -> None:
+    async def _follow(self, role: MasterRole) -> None:
         address = await self._ask_ha_address(role)
         await self._before_link()
-        await self._stay_away(role)
+        await self._wait_until_allowed(role)
         ended: asyncio.Future[LinkEnd] = self._loop.create_future()
         observer = _Observer(self, role, ended)
         config = SlaveConfig(
@@ -212,12 +212,12 @@ class Follower:
             await self._start_over(role, end)
         await asyncio.sleep(SAME_ROLE_WAIT_S if end.connected else CONNECT_AGAIN_S)
 
-    async def _stay_away(self, role: Role) -> None:
+    async def _wait_until_allowed(self, role: MasterRole) -> None:
         """Wait until this master may be followed; nothing may be awaited between this and the link's start."""
         left_s = self._away_until_s - self._loop.time()
         if role.epoch == self._parted_epoch and left_s > 0:
             await asyncio.sleep(left_s)
-            await self._stay_away(role)  # it may have been asked again meanwhile
+            await self._wait_until_allowed(role)  # it may have been asked again meanwhile
 
     async def _end_link(self, how: Callable[[HaLink], None]) -> None:
         link, self.link = self.link, None
@@ -230,7 +230,7 @@ class Follower:
             if end.disk_error is not None:
                 raise end.disk_error
 
-    async def _ask_ha_address(self, role: Role) -> tuple[str, int]:
+    async def _ask_ha_address(self, role: MasterRole) -> tuple[str, int]:
         command = RemotingCommand.request(
             RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader().to_ext()
         )
@@ -238,7 +238,7 @@ class Follower:
         self.refusal = ""
         while True:
             if self._loop.time() - looked_s >= LOOK_AGAIN_S:
-                looked_s, address = self._loop.time(), await self._met_at(role)
+                looked_s, address = self._loop.time(), await self._direct_address(role)
             try:
                 connection = await connect(*host_port(address), CONNECT_TIMEOUT_S)
             except (ChannelError, AddressError) as error:
@@ -246,7 +246,7 @@ class Follower:
             else:
                 try:
                     async with asyncio.timeout(patience_s):
-                        return await self._ask_until_told(connection, command)
+                        return await self._ask_until_answered(connection, command)
                 except (TimeoutError, ChannelError, RemotingProtocolError, AddressError) as error:
                     _log.debug("906 to %s: %s", address, error)
                 finally:
@@ -254,7 +254,7 @@ class Follower:
                 patience_s = min(REDIAL_S_MAX, 2 * patience_s)
             await asyncio.sleep(ASK_ADDRESS_S)
 
-    async def _ask_until_told(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
+    async def _ask_until_answered(self, connection: Connection, command: RemotingCommand) -> tuple[str, int]:
         pause_s, master = ASK_ADDRESS_S, f"the master at {connection.peer}"
         while True:
             answer = await connection.call(command, REDIAL_S_MAX)
@@ -270,7 +270,7 @@ class Follower:
                     return host_port(header.master_ha_address)
             await asyncio.sleep(pause_s)
 
-    async def _start_over(self, role: Role, end: LinkEnd) -> None:
+    async def _start_over(self, role: MasterRole, end: LinkEnd) -> None:
         self._metrics.divergences.inc()
         if self._config.on_divergence == "stop":
             raise DivergedError(f"{end.diverged}: {end.detail}")
@@ -279,7 +279,7 @@ class Follower:
 
     # The one epoch for which a rewritten start is understood: the master's own, if it was this master's before.
 
-    def _restarted_epoch(self, role: Role) -> int | None:
+    def _restarted_epoch(self, role: MasterRole) -> int | None:
         path = self._followed_path()
         if self._config.unclean_election or not path.exists():
             return None
@@ -287,7 +287,7 @@ class Follower:
         same = followed == {"epoch": role.epoch, "master_id": role.master_id}
         return role.epoch if same else None
 
-    def _note_followed(self, role: Role) -> None:
+    def _note_followed(self, role: MasterRole) -> None:
         text = json.dumps({"epoch": role.epoch, "master_id": role.master_id})
         write_atomically(self._followed_path(), text.encode())
 
@@ -296,7 +296,7 @@ class Follower:
 
     # What a link reports, on the event loop.
 
-    def report(self, kind: str, role: Role, at_ns: tuple[int, int], attrs: dict[str, str]) -> None:
+    def report(self, kind: str, role: MasterRole, at_ns: tuple[int, int], attrs: dict[str, str]) -> None:
         """Record an event of a link that followed `role`."""
         self._events.add(kind, role.epoch, attrs, at_ns)
         if kind == "Truncated":
@@ -309,7 +309,7 @@ class Follower:
 class _Observer:
     """Carries a link's reports from its thread to the event loop."""
 
-    def __init__(self, follower: Follower, role: Role, ended: "asyncio.Future[LinkEnd]") -> None:
+    def __init__(self, follower: Follower, role: MasterRole, ended: "asyncio.Future[LinkEnd]") -> None:
         self._follower: Final = follower
         self._role: Final = role
         self._ended: Final = ended

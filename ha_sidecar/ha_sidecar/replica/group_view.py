@@ -26,7 +26,7 @@ BEFORE_ELECTIONS: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class MasterRole:
     """Who leads the group; id and address are None while there is no master."""
 
     epoch: int = NO_EPOCH
@@ -34,7 +34,7 @@ class Role:
     master_address: str | None = None
 
 
-class GroupView:
+class FollowedGroup:
     """The newest role and SyncStateSet; event loop's thread only.
 
     Attributes:
@@ -43,7 +43,7 @@ class GroupView:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self.role = Role()
+        self.role = MasterRole()
         self.members: frozenset[int] = frozenset()
         self.members_epoch = -1
         self.broker_id = 0
@@ -82,7 +82,11 @@ class GroupView:
             self.members_epoch = members.sync_state_set_epoch
         found = self.role
         if epoch is not None and (is_newest or epoch > self.role.epoch):
-            found = Role(epoch, master_id, master_address) if master_id and master_address else Role(epoch)
+            found = (
+                MasterRole(epoch, master_id, master_address)
+                if master_id and master_address
+                else MasterRole(epoch)
+            )
         is_new = found != self.role
         self.role = found
         if before != (self.role, self.members, self.members_epoch):
@@ -92,7 +96,7 @@ class GroupView:
             self._changed = asyncio.Event()
         return is_new
 
-    async def wait_role(self, other_than: Role) -> Role:
+    async def wait_role(self, other_than: MasterRole) -> MasterRole:
         """Return the role as soon as it is another one."""
         while self.role == other_than:
             await self._changed.wait()

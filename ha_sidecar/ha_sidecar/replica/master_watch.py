@@ -37,7 +37,7 @@ from controller_core.remoting.headers import (
 )
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import ask_group
-from ha_sidecar.replica.group_view import GroupView
+from ha_sidecar.replica.group_view import FollowedGroup
 from ha_sidecar.replica.metrics import NoticeCounts
 from ha_sidecar.replica.registration import RegistrationRefusedError
 
@@ -73,7 +73,7 @@ Learn = Callable[[GetReplicaInfoResponseHeader, SyncStateSet | None, int], Await
 
 
 @dataclass(frozen=True, slots=True)
-class _Hint:
+class _MasterHint:
     """What a notice claims: epochs of the master and of the SyncStateSet, -1 if it has none."""
 
     epoch: int
@@ -87,7 +87,7 @@ class MasterWatch:
         self,
         group: str,
         controllers: Controllers,
-        view: GroupView,
+        view: FollowedGroup,
         learn: Learn,
         register: Callable[[], Awaitable[None]],
         is_following: Callable[[], bool],
@@ -100,7 +100,7 @@ class MasterWatch:
             view: what is known; changed by `learn` only.
             learn: called with each answer that a majority vouches for.
             register: called when the controllers do not know this replica: they lost their stores.
-            is_following: says whether an HA link exists; without one polls are hurried after `hurry`.
+            is_following: says whether an HA link exists; without one polls are hurried after `ask_often`.
         """
         self.counts: Final = NoticeCounts()
         self._group: Final = group
@@ -111,7 +111,7 @@ class MasterWatch:
         self._is_following: Final = is_following
         self._hurry_until_s = 0.0
         self._poll_now: Final = asyncio.Event()
-        self._noticed: _Hint | None = None
+        self._noticed: _MasterHint | None = None
         self._notice_came: Final = asyncio.Event()
         self._hint: asyncio.Task[None] | None = None
         self._parting: Final = asyncio.Lock()
@@ -132,7 +132,7 @@ class MasterWatch:
                 self._hint.cancel()
                 await asyncio.gather(self._hint, return_exceptions=True)
 
-    def hurry(self) -> None:
+    def ask_often(self) -> None:
         """Ask at once and often: a master was lost."""
         self._hurry_until_s = _now_s() + HURRY_S
         self._poll_now.set()
@@ -165,7 +165,7 @@ class MasterWatch:
         if members is not None and members.sync_state_set_epoch < 0:
             problem = f"syncStateSetEpoch={members.sync_state_set_epoch}: expected at least 0"
             raise BodyError(type(members).__name__, problem)
-        hint = _Hint(
+        hint = _MasterHint(
             -1 if notice.master_epoch is None else notice.master_epoch,
             -1 if members is None else members.sync_state_set_epoch,
         )
@@ -223,7 +223,7 @@ class MasterWatch:
             what = f"of epoch {hint.epoch}, SyncStateSet epoch {hint.set_epoch}"
             self._count(what, is_so=self._is_known(hint))
 
-    async def _ask_until(self, hint: "_Hint", until_s: float) -> None:
+    async def _ask_until(self, hint: "_MasterHint", until_s: float) -> None:
         pause_s = ASK_AGAIN_S
         while True:
             self._notice_came.clear()
@@ -240,7 +240,7 @@ class MasterWatch:
                     await self._notice_came.wait()
             pause_s = min(2 * pause_s, ASK_AGAIN_S_MAX)
 
-    def _is_known(self, hint: "_Hint") -> bool:
+    def _is_known(self, hint: "_MasterHint") -> bool:
         return hint.epoch <= self._view.role.epoch and hint.set_epoch <= self._view.members_epoch
 
     def _count(self, what: str, *, is_so: bool) -> None:

@@ -30,7 +30,7 @@ class NoticeCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ReplicaNumbers:
     """What a scrape shows; offsets, lag and what was served in bytes."""
 
     max_offset: int
@@ -47,7 +47,7 @@ class Numbers:
 class ReplicaMetrics:
     """Counters that parts of the replica raise, and gauges asked for at each scrape."""
 
-    def __init__(self, labels: tuple[str, str, str], numbers: Callable[[], Numbers]) -> None:
+    def __init__(self, labels: tuple[str, str, str], numbers: Callable[[], ReplicaNumbers]) -> None:
         """Make the metrics of one replica; `labels` are cluster, group and broker id."""
         self.registry: Final = CollectorRegistry()
 
@@ -73,7 +73,7 @@ class ReplicaMetrics:
 
 
 class _Gauges(Collector):
-    def __init__(self, labels: tuple[str, str, str], numbers: Callable[[], Numbers]) -> None:
+    def __init__(self, labels: tuple[str, str, str], numbers: Callable[[], ReplicaNumbers]) -> None:
         self._labels: Final = labels
         self._numbers: Final = numbers
 

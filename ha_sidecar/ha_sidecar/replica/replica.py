@@ -45,9 +45,9 @@ from ha_sidecar.decisions.metadata_kinds import BY_CODE
 from ha_sidecar.replica import answers, registration
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
-from ha_sidecar.replica.group_view import GroupView, Role
+from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
-from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 from ha_sidecar.replica.slave_server import HaServer
 from ha_sidecar.replica.upkeep import keep_metadata, retain
 from ha_sidecar.transfer.served_log import MasterConfig
@@ -69,21 +69,21 @@ _TRY_LATER: Final = (
 _log = logging.getLogger(__name__)
 
 
-class Replica:
+class LogReplica:
     """One log-only replica."""
 
     def __init__(self, config: ReplicaConfig, store: ReplicaStore) -> None:
         """Take the settings and the open store, which stays the caller's to close."""
         self._config: Final = config
         self._store: Final = store
-        self._view: Final = GroupView()
+        self._view: Final = FollowedGroup()
         self._events: Final = EventLog(config.cluster, config.group, config.namespace)
         self._controllers: Final = Controllers(config.controllers, self._greet)
         self._failure: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._watch: Final = MasterWatch(
             config.group, self._controllers, self._view, self._learn, self._announce, self._is_following
         )
-        self._beating = True
+        self._sends_heartbeats = True
         self._partings: Final[set[asyncio.Future[None]]] = set()
         self._confirm_offset = -1
         after_sync = config.ack_after == "sync"
@@ -115,14 +115,14 @@ class Replica:
                 self._events,
                 metrics,
                 syncer.wake if config.ack_after == "sync" else None,
-                self._beat_answered,
-                self._watch.hurry,
-                self._met_at,
+                self._wait_heartbeat_answered,
+                self._watch.ask_often,
+                self._direct_address,
             )
             _log.info("replica %d of %s/%s runs", self._view.broker_id, config.cluster, config.group)
             await self._run_tasks(
                 self._follower.run(),
-                self._beat(),
+                self._run_heartbeats(),
                 self._watch.run(),
                 keep_metadata(config, self._view),
                 retain(config, self._store, self._ha_server, self._follower),
@@ -181,21 +181,21 @@ class Replica:
 
     def _greet(self, connection: Connection) -> None:
         """Beat over a fresh connection at once: to its controller the replica is dead until then."""
-        if self._view.broker_id and self._beating:
+        if self._view.broker_id and self._sends_heartbeats:
             connection.send_oneway(
                 RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext(), oneway=True)
             )
 
-    async def _beat(self) -> None:
+    async def _run_heartbeats(self) -> None:
         while True:
-            if self._beating:
+            if self._sends_heartbeats:
                 ext = self._heartbeat().to_ext()
                 self._controllers.send_to_all(
                     RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, ext, oneway=True)
                 )
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
 
-    async def _beat_answered(self) -> None:
+    async def _wait_heartbeat_answered(self) -> None:
         """Return when the leader has answered a heartbeat of ours, or takes too long."""
         command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, self._heartbeat().to_ext())
         try:
@@ -205,7 +205,7 @@ class Replica:
             # Replication goes on without controllers; only changes of the set have to wait for them.
             _log.warning("no controller answers a heartbeat: %s", error)
 
-    async def _met_at(self, role: Role) -> str:
+    async def _direct_address(self, role: MasterRole) -> str:
         """Return where the process of a master is met, by the controllers' word; without it the address that it announced."""
         announced = role.master_address or ""
         try:
@@ -216,7 +216,7 @@ class Replica:
             return announced
         return (facts.master_direct if facts.master_id == role.master_id else None) or announced
 
-    async def _choose_beating(self) -> None:
+    async def _decide_heartbeats(self) -> None:
         """Under RocketMQ's own controller: stop beating while the set is one broker and this replica.
 
         That controller would elect the replica when the broker dies. A member that does not beat is not elected, the
@@ -235,9 +235,9 @@ class Replica:
             )
             group = BrokerReplicasInfo.decode(answer.body).replicas_info_table.get(self._config.group)
             alone = group is not None and not any(other.alive for other in group.not_in_sync_replicas)
-        if self._beating == alone:
+        if self._sends_heartbeats == alone:
             _log.info("heartbeats %s", "stop: one broker and this replica" if alone else "go on")
-            self._beating = not alone
+            self._sends_heartbeats = not alone
 
     # From the controllers.
 
@@ -262,9 +262,9 @@ class Replica:
             case RequestCode.EXCHANGE_BROKER_HA_INFO:
                 header = answers.ha_address(self._config, self._view, self._store)
                 return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
-            case code if code in BY_CODE and self._kept(code) is not None:
+            case code if code in BY_CODE and self._stored_metadata(code) is not None:
                 return RemotingCommand.response_to(
-                    request, ResponseCode.SUCCESS, body=self._kept(code) or b""
+                    request, ResponseCode.SUCCESS, body=self._stored_metadata(code) or b""
                 )
             case _:
                 remark = f" request type {request.code} not supported"
@@ -300,7 +300,7 @@ class Replica:
         with contextlib.suppress(ChannelError):
             connection.send(RemotingCommand.response_to(request, ResponseCode.SUCCESS, remark=remark))
 
-    def _kept(self, code: int) -> bytes | None:
+    def _stored_metadata(self, code: int) -> bytes | None:
         return metadata.read(self._config.store, BY_CODE[code])
 
     async def _learn(
@@ -317,7 +317,7 @@ class Replica:
         if self._follower is not None and self._follower.link is not None:
             self._follower.link.set_in_sync(self._view.in_sync)
         if self._config.controller_kind == "java":
-            await self._choose_beating()
+            await self._decide_heartbeats()
 
     def _is_following(self) -> bool:
         return self._follower is not None and self._follower.link is not None
@@ -351,11 +351,11 @@ class Replica:
     def _metrics_text(self) -> bytes:
         return b"" if self._metrics is None else self._metrics.text()
 
-    def _numbers(self) -> Numbers:
+    def _numbers(self) -> ReplicaNumbers:
         link = self._follower.link if self._follower is not None else None
         max_offset = self._store.log.max_offset
         master_max_offset = link.machine.master_max_offset if link is not None else 0
-        return Numbers(
+        return ReplicaNumbers(
             max_offset=max_offset,
             confirm_offset=self._known_confirm_offset(),
             lag=max(0, master_max_offset - max_offset),

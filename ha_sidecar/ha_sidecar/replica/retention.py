@@ -11,7 +11,7 @@ DiskUsage = Callable[[], tuple[int, int]]
 """Returns (used, all) bytes of the store's disk."""
 
 
-class Retaining:
+class LogRetention:
     """Retention of one store; calls block on the disk."""
 
     def __init__(

@@ -13,8 +13,8 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
-from ha_sidecar.replica.group_view import GroupView
-from ha_sidecar.replica.retention import Retaining
+from ha_sidecar.replica.group_view import FollowedGroup
+from ha_sidecar.replica.retention import LogRetention
 from ha_sidecar.replica.slave_server import HaServer
 
 METADATA_S: Final = 3.0
@@ -26,7 +26,7 @@ _MS_PER_HOUR: Final = 3_600_000
 _log = logging.getLogger(__name__)
 
 
-async def keep_metadata(config: ReplicaConfig, view: GroupView) -> None:
+async def keep_metadata(config: ReplicaConfig, view: FollowedGroup) -> None:
     """Keep what the master knows and its log does not hold, for the day when no broker is left to ask."""
     asker: Asker | None = None
     try:
@@ -63,7 +63,7 @@ async def retain(config: ReplicaConfig, store: ReplicaStore, server: HaServer, f
     def slaves_offset() -> int | None:
         return min((max(0, slave.ack_offset) for slave in server.slaves()), default=None)
 
-    retaining = Retaining(store, rule, slaves_offset)
+    retaining = LogRetention(store, rule, slaves_offset)
     refused_before = False
     while True:
         dropped_bytes, refused = await asyncio.to_thread(retaining.look)

@@ -38,6 +38,7 @@ from ha_sidecar.common import metadata
 from ha_sidecar.common.ha_link import HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.decisions.metadata_kinds import Snapshot
+from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.epoch.entries import OFFSET_MAX
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.transfer.actions import HandshakeDone
@@ -110,7 +111,7 @@ class Seed:
         config: SeedConfig,
         store: ReplicaStore,
         find_source: Callable[[], HostPort | None],
-        find_metadata: Callable[[], Snapshot] = dict,
+        find_metadata: Callable[[], MetadataSnapshot] = dict,
         find_former_id: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take the open store.
@@ -192,7 +193,7 @@ class Seed:
             _log.warning("%s", self._problem)
             return None
         before_offset = self._store.log.max_offset
-        notes = _Notes(self._store)
+        notes = _LinkNotes(self._store)
         broker_id = self._config.broker_id or NO_BROKER_ID
         config = SlaveConfig(
             broker_id, self._config.mapped_file_bytes, start_at_file=self._start_at_file, async_learner=True
@@ -228,7 +229,7 @@ class Seed:
         _log.warning("%s", self._problem)
         return False if self._store.log.max_offset > before_offset else None
 
-    def _watch(self, link: HaLink, notes: "_Notes", checker: Checker) -> LinkEnd:
+    def _watch(self, link: HaLink, notes: "_LinkNotes", checker: Checker) -> LinkEnd:
         """Check and make durable what the link receives, until it ends, is caught up, or brings a damaged record."""
         while True:
             try:
@@ -273,7 +274,7 @@ class Seed:
         self._problem = f"the record at {self._checked_offset} came {record.kind.value}: {record.problem}"
         return record.kind
 
-    def _tell_progress(self, notes: "_Notes") -> None:
+    def _tell_progress(self, notes: "_LinkNotes") -> None:
         now_s = time.monotonic()
         if now_s - self._progress_s < PROGRESS_S or not notes.master_max_offset:
             return
@@ -292,7 +293,7 @@ class Seed:
         )
 
 
-class _Notes:
+class _LinkNotes:
     """What a link says, for the thread that waits."""
 
     def __init__(self, store: ReplicaStore) -> None:

@@ -33,6 +33,7 @@ from ha_sidecar.common.controllers import Controllers, ControllersUnavailableErr
 from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.metadata_kinds import Snapshot
+from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.seed.config import SeedConfig
 
 FIND_TIMEOUT_S = 10.0
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class GroupAnswer:
     """What the controllers can tell an empty store.
 
     Attributes:
@@ -61,24 +62,24 @@ def find_source(config: SeedConfig) -> HostPort | None:
     return config.source or asyncio.run(_ask_members(config, _ha_address))
 
 
-def find_outlook(config: SeedConfig) -> Outlook | None:
+def find_outlook(config: SeedConfig) -> GroupAnswer | None:
     """Return what the controllers say of the group now, None if they do not answer in time."""
     return asyncio.run(_ask_outlook(config))
 
 
-async def _ask_outlook(config: SeedConfig) -> Outlook | None:
+async def _ask_outlook(config: SeedConfig) -> GroupAnswer | None:
     controllers = Controllers(config.controllers)
     controllers.start()
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
             group = await _group(controllers, config.group)
     except UnknownGroupError:
-        return Outlook(known=False)
+        return GroupAnswer(known=False)
     except TimeoutError:
         return None
     finally:
         await controllers.stop()
-    return Outlook(True, former_id(group, config.advertise) if config.reclaim else 0)
+    return GroupAnswer(True, former_id(group, config.advertise) if config.reclaim else 0)
 
 
 def former_id(group: GroupFacts, advertise: str) -> int:
@@ -90,7 +91,7 @@ def former_id(group: GroupFacts, advertise: str) -> int:
     return mine if mine in group.members and mine not in alive else 0
 
 
-def find_metadata(config: SeedConfig) -> Snapshot:
+def find_metadata(config: SeedConfig) -> MetadataSnapshot:
     """Return what the first member that can tell knows besides its log; empty if there is none to ask."""
     if not config.controllers:
         return {}
@@ -162,21 +163,21 @@ async def _ha_address(address: str) -> HostPort | None:
         ha_address = ExchangeHAInfoResponseHeader.from_ext(answer.ext).master_ha_address
         return host_port(ha_address) if ha_address else None
 
-    return await _told(address, "HA address", ask)
+    return await _ask_member(address, "HA address", ask)
 
 
 async def _log_end(address: str) -> tuple[int, int] | None:
-    return await _told(address, "end of its log", ask_log_end)
+    return await _ask_member(address, "end of its log", ask_log_end)
 
 
-async def _metadata(address: str) -> Snapshot | None:
-    async def ask(asker: Asker) -> Snapshot | None:
+async def _metadata(address: str) -> MetadataSnapshot | None:
+    async def ask(asker: Asker) -> MetadataSnapshot | None:
         return await metadata.fetch(asker) or None
 
-    return await _told(address, "metadata", ask)
+    return await _ask_member(address, "metadata", ask)
 
 
-async def _told(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
+async def _ask_member(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
     """Ask a member over a connection of its own; None if it does not answer, or in a way that cannot be read."""
     try:
         asker = Asker(host_port(address))

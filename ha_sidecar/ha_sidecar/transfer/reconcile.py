@@ -1,7 +1,7 @@
 """The handshake's decision: from two epoch lists to a start offset, or to the reason why there is none.
 
 This is where a log can be lost, so it is kept apart from the stream: one pure function from what the replica holds
-and what the master answered to a `Plan`.
+and what the master answered to a `StartPlan`.
 
 A plan never keeps a byte that the lists do not prove to be the master's, and never asks a Java master to start where
 it cannot: a first ack below its first epoch, but above 0, makes it compute a negative body size and then stream
@@ -65,21 +65,27 @@ class OwnLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartPlan:
     """How to go on: the first ack in bytes and the rule it follows from (None for an empty log)."""
 
     start_offset: int
     rule: PointRule | None
 
 
-def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | DivergenceReason | CloseReason:
+def decide(
+    own: OwnLog, reply: HandshakeReply, config: SlaveConfig
+) -> StartPlan | DivergenceReason | CloseReason:
     """Return where the replica goes on from this master, or why it cannot, for ever or for now."""
     last = reply.epochs.last
     if config.confirmed_epoch is not None and last is not None and last.epoch > config.confirmed_epoch:
         return CloseReason.EPOCH_NOT_CONFIRMED
     if own.is_empty:
         start_offset = _empty_start(reply, config)
-        return CloseReason.NO_WHOLE_FILE_YET if start_offset > reply.max_offset else Plan(start_offset, None)
+        return (
+            CloseReason.NO_WHOLE_FILE_YET
+            if start_offset > reply.max_offset
+            else StartPlan(start_offset, None)
+        )
     if not len(own.epochs):
         return DivergenceReason.UNLABELLED_LOG
     point = truncation_point(
@@ -93,7 +99,7 @@ def decide(own: OwnLog, reply: HandshakeReply, config: SlaveConfig) -> Plan | Di
     # An ack of 0 would not resume there: it means "from your first byte".
     if point.offset <= own.min_offset:
         return DivergenceReason.TRUNCATES_TO_NOTHING
-    return Plan(point.offset, point.rule)
+    return StartPlan(point.offset, point.rule)
 
 
 def newest_file_offset(reply: HandshakeReply, config: SlaveConfig) -> int:

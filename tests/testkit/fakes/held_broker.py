@@ -9,7 +9,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.frame import FrameDecoder, encode
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.companion.hold_port import WaitingRoom
+from ha_sidecar.companion.hold_port import HoldPort
 from ha_sidecar.companion.holding import ClientHold
 from ha_sidecar.companion.relaying import SENDS
 from ha_sidecar.decisions.broker_facts import GroupFacts
@@ -102,7 +102,7 @@ class Place:
     def __init__(self, hold_ms: int = 60_000) -> None:
         """Prepare; `hold.run` watches."""
         self.port, self.hold_port = free_port(), free_port()
-        self.room = WaitingRoom(self.hold_port)
+        self.room = HoldPort(self.hold_port)
         self.mastered: GroupFacts | None = BEFORE
         self.is_settled = self.hangs = False
         self.successor: Successor | None = None

@@ -18,8 +18,8 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
-from ha_sidecar.replica.group_view import GroupView, Role
-from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
+from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
+from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 
 WAIT_S: Final = 60.0
 OUR_ID: Final = 2
@@ -27,7 +27,7 @@ _POLL_S: Final = 0.01
 _NOWHERE: Final = ("127.0.0.1", 1)
 
 
-async def announced(role: Role) -> str:
+async def announced(role: MasterRole) -> str:
     """Return where a master is met where no address is lent: where it announced."""
     return role.master_address or ""
 
@@ -45,11 +45,11 @@ class Following:
     def __init__(self, store: ReplicaStore, config: ReplicaConfig) -> None:
         """Make the parts; `following` runs them."""
         self.store: Final = store
-        self.view: Final = GroupView()
+        self.view: Final = FollowedGroup()
         self.view.broker_id = OUR_ID
         self._events: Final = EventLog(config.cluster, config.group)
         self._metrics: Final = ReplicaMetrics(
-            (config.cluster, config.group, str(OUR_ID)), lambda: Numbers(0, 0, 0, False, 0, 0, 0)
+            (config.cluster, config.group, str(OUR_ID)), lambda: ReplicaNumbers(0, 0, 0, False, 0, 0, 0)
         )
         self._servers: Final[list[Server]] = []
         self.lent: Final[dict[str, str]] = {}
@@ -63,7 +63,7 @@ class Following:
         self.follower.set_room(True)  # nobody looks at the disk here
         self.work: Final = asyncio.ensure_future(self.follower.run())
 
-    async def _met_at(self, role: Role) -> str:
+    async def _met_at(self, role: MasterRole) -> str:
         address = await announced(role)
         return self.lent.get(address, address)
 

@@ -25,6 +25,8 @@ from ha_sidecar.decisions.metadata_comparison import (
 )
 from ha_sidecar.decisions.metadata_kinds import Snapshot
 from testkit.rocketmq.processes import Broker
+from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
+from testkit.rocketmq.processes import Broker
 
 WAIT_S: Final = 60.0
 PLAIN: Final = "Plain"
@@ -55,7 +57,7 @@ async def asking(broker: Broker) -> AsyncIterator[Asker]:
         asker.close()
 
 
-async def wait_known(asker: Asker, holds: Callable[[Snapshot], bool]) -> Snapshot:
+async def wait_known(asker: Asker, holds: Callable[[MetadataSnapshot], bool]) -> MetadataSnapshot:
     """Wait until what the broker knows is as wanted; return it.
 
     Raises:
@@ -111,7 +113,7 @@ async def delete_group(broker: Asker) -> None:
     await must(broker, DELETE_GROUP, DeleteGroupRequestHeader(CONSUMERS, clean_offset=True))
 
 
-def made_in(snapshot: Snapshot) -> dict[str, Any]:
+def made_in(snapshot: MetadataSnapshot) -> dict[str, Any]:
     """Return of what a broker knows all that `create` makes, by name: topics and the group with all they are, offsets."""
     wanted = ((TOPICS, (PLAIN, FIFO)), (GROUPS, (CONSUMERS,)), (OFFSETS, tuple(OFFSETS_MADE)))
     found: dict[str, Any] = {}
@@ -121,7 +123,7 @@ def made_in(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
-def has_all_made(snapshot: Snapshot) -> bool:
+def has_all_made(snapshot: MetadataSnapshot) -> bool:
     """Say whether all that `create` makes is there, offsets to the number."""
     found = made_in(snapshot)
     names = {PLAIN, FIFO, CONSUMERS, *OFFSETS_MADE}

@@ -19,7 +19,7 @@ from controller_core.server.settings.config import load
 from controller_core.server.settings.properties import parse
 from ha_sidecar.common.options import read_file
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion.leaving import Ending, LeaveResult
+from ha_sidecar.companion.leaving import EndDecision, EndMethod
 from ha_sidecar.replica import config as replica_config
 from rocketmq_operator.plan.cluster.children import JAVA_RUN
 from rocketmq_operator.plan.common import names
@@ -145,7 +145,7 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
 async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> None:
     command = await _leave_command()
     assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command
-    answer = json.dumps(asdict(LeaveResult(Ending.KILL, "")))
+    answer = json.dumps(asdict(EndDecision(EndMethod.KILL, "")))
     assert answer.removeprefix("{").partition(",")[0] in command
     _accepted("bash", command)
 

@@ -12,7 +12,7 @@ from ha_sidecar.commitlog.retention import RetentionRule
 from ha_sidecar.commitlog.room import GO_ON_STEPS, STEP_BYTES_MAX, NoRoomError, Room
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import NO_ROOM, HaLink
-from ha_sidecar.replica.retention import Retaining
+from ha_sidecar.replica.retention import LogRetention
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.ha.by_hand import HandMaster
 from testkit.ha.messages import log_bytes
@@ -239,8 +239,8 @@ def test_a_refused_log_takes_its_oldest_files_below_the_mark_for_that_if_nobody_
     store.log.sync()
     rule = RetentionRule(1 << 60, 0.89, REFUSE_ABOVE)
     assert disk.usage(tmp_path)[0] < rule.drop_above * disk.disk_bytes
-    assert Retaining(store, rule, lambda: 0).look() == (0, True)
+    assert LogRetention(store, rule, lambda: 0).look() == (0, True)
     # Room for some steps of a file each, and no more.
-    assert Retaining(store, rule, lambda: None).look() == (GO_ON_STEPS * FILE_BYTES, False)
+    assert LogRetention(store, rule, lambda: None).look() == (GO_ON_STEPS * FILE_BYTES, False)
     store.log.append(7 * FILE_BYTES, file)
     store.close()

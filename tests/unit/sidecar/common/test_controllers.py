@@ -11,6 +11,8 @@ from controller_core.remoting.headers import GetMetaDataResponseHeader
 from ha_sidecar.common import controllers as module
 from ha_sidecar.common.controllers import Answering, Controllers, ControllersUnavailableError
 from testkit.fakes.scripted_controllers import Said, scripted
+from ha_sidecar.common.controllers import AnswerCount, Controllers, ControllersUnavailableError
+from testkit.fakes.scripted_controllers import Said, scripted
 
 HOST = "127.0.0.1"
 SOME_REQUEST = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA)
@@ -71,7 +73,7 @@ async def test_a_majority_is_one_of_the_controllers_that_there_are_and_not_of_th
         )
         for one in heard:
             one.peers = "n0:a:9878;n1:b:9878;n2:c:9878;"
-        assert await controllers.count_answering(1.0) == Answering(2, 3)
+        assert await controllers.count_answering(1.0) == AnswerCount(2, 3)
         heard[1].peers = "n0:a:9878;n1:b:9878;n2:c:9878;n3:d:9878;"
         assert not (await controllers.count_answering(1.0)).is_majority, "one knows of a fourth already"
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.commitlog.syncer import Syncer
-from ha_sidecar.common import ha_link as linking
+from ha_sidecar.common import ha_link as ha_link
 from ha_sidecar.common.ha_link import HaLink
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.transfer import codec
@@ -179,7 +179,7 @@ def parted(master: HandMaster) -> None:
 def test_a_link_that_parts_bears_nobodys_id_when_its_master_sees_the_end(
     master: HandMaster, store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linking, "PART_WAIT_S", WAIT_S)
+    monkeypatch.setattr(ha_link, "PART_WAIT_S", WAIT_S)
     log, notes = log_bytes(30, FILE_BYTES), LinkNotes()
     part_at_the_first_ack(master, store, notes, log)
     parted(master)

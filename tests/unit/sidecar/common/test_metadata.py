@@ -7,6 +7,7 @@ import pytest
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.common.metadata import CONFIG_DIRECTORY, keep, read
 from ha_sidecar.decisions.metadata_kinds import BY_CODE, Kind, holds_entries
+from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, holds_entries
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
@@ -51,5 +52,5 @@ def test_the_same_again_is_not_written(tmp_path: Path) -> None:
         (TOPICS, b"<html>", None),
     ],
 )
-def test_a_text_is_known_by_its_table(kind: Kind, text: bytes, expected: bool | None) -> None:
+def test_a_text_is_known_by_its_table(kind: MetadataKind, text: bytes, expected: bool | None) -> None:
     assert holds_entries(kind, text) is expected

@@ -15,6 +15,8 @@ from ha_sidecar.companion.holding import is_settled, is_succeeded
 from ha_sidecar.seed.config import SeedConfig
 from ha_sidecar.seed.source import Outlook, find_outlook
 from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted
+from ha_sidecar.seed.source import GroupAnswer, find_outlook
+from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted
 
 HONEST = Said(5, 1, "10.0.0.1:1", members=(1, 2), alive=(1,))
 LIE = Said(2**31 - 1, 7, "10.0.0.7:1", members=(2, 3, 7), alive=(7,))
@@ -81,7 +83,7 @@ async def test_a_seed_takes_no_id_back_that_a_living_master_s_set_has(
         advertise=ME,
         reclaim=True,
     )
-    assert await asyncio.to_thread(find_outlook, config) == Outlook(known=True, former_id=0)
+    assert await asyncio.to_thread(find_outlook, config) == GroupAnswer(known=True, former_id=0)
     for one in controllers:
         one.said = Said(6, 0, "", members=(2,), alive=())
-    assert await asyncio.to_thread(find_outlook, config) == Outlook(known=True, former_id=2)
+    assert await asyncio.to_thread(find_outlook, config) == GroupAnswer(known=True, former_id=2)

@@ -16,7 +16,7 @@ from ha_sidecar import cli
 from ha_sidecar.common import http_port as http
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion import hold_port as waiting
+from ha_sidecar.companion import hold_port as hold_port
 from ha_sidecar.companion.companion import Companion
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port
@@ -308,7 +308,7 @@ async def test_how_to_end_is_answered_in_the_words_that_a_shell_looks_for(answer
 async def test_who_has_handed_over_waits_for_no_address(
     answering_group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "REACHED_WITHIN_S", 2 * WAIT_S)
+    monkeypatch.setattr(hold_port, "REACHED_WITHIN_S", 2 * WAIT_S)
     master, slave = await answering_group.add(), await answering_group.add()
     async with (
         beside(answering_group, master, hold_ms=2_000, hold_port=free_port()) as made,

@@ -77,7 +77,7 @@ def cut_off(made: Fencing) -> None:
     async def silence() -> bool:
         return False
 
-    made._hear_majority = silence  # type: ignore[method-assign]  # the wire's work
+    made._ask_majority = silence  # type: ignore[method-assign]  # the wire's work
 
 
 async def test_a_master_without_a_majority_and_without_its_members_takes_no_writes(

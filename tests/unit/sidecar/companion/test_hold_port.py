@@ -13,18 +13,22 @@ from ha_sidecar.companion import hold_port as waiting
 from ha_sidecar.companion.hold_port import WaitingRoom
 from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
 from testkit.processes.ports import free_port
+from ha_sidecar.companion import hold_port as hold_port
+from ha_sidecar.companion.hold_port import HoldPort
+from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
+from testkit.processes.ports import free_port
 
 
 @pytest.fixture
-def room() -> Iterator[WaitingRoom]:
+def room() -> Iterator[HoldPort]:
     """A room that is open."""
-    made = WaitingRoom(free_port())
+    made = HoldPort(free_port())
     made.open()
     yield made
     made.close()
 
 
-def address_of(room: WaitingRoom) -> HostPort:
+def address_of(room: HoldPort) -> HostPort:
     """Return where who waits in an open room has dialled."""
     assert room.listener is not None
     return ("127.0.0.1", room.listener.getsockname()[1])
@@ -33,7 +37,7 @@ def address_of(room: WaitingRoom) -> HostPort:
 @pytest.fixture
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other node has to learn where the address leads."""
-    monkeypatch.setattr(waiting, "ALL_NODES_S", 0.0)
+    monkeypatch.setattr(hold_port, "ALL_NODES_S", 0.0)
 
 
 async def refused(port: int) -> None:
@@ -89,31 +93,31 @@ async def test_nobody_waits_any_more_when_clients_were_let_go(place: Place) -> N
 
 
 @pytest.mark.usefixtures("one_node")
-async def test_an_address_that_leads_to_the_room_is_reached(room: WaitingRoom) -> None:
+async def test_an_address_that_leads_to_the_room_is_reached(room: HoldPort) -> None:
     assert await room.reached(address_of(room))
 
 
 @pytest.mark.parametrize("answers_there", [True, False], ids=["the broker's", "nobody's"])
 async def test_an_address_that_leads_elsewhere_is_not_reached_and_keeps_nobody_waiting(
-    answers_there: bool, room: WaitingRoom, monkeypatch: pytest.MonkeyPatch
+    answers_there: bool, room: HoldPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "REACHED_WITHIN_S", 0.1)
+    monkeypatch.setattr(hold_port, "REACHED_WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as broker:
         port = broker.getsockname()[1] if answers_there else free_port()
         assert not await room.reached(("127.0.0.1", port))
 
 
 async def test_a_broker_serves_on_until_the_address_leads_to_the_room_from_every_node(
-    room: WaitingRoom, monkeypatch: pytest.MonkeyPatch
+    room: HoldPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "ALL_NODES_S", 0.3)
+    monkeypatch.setattr(hold_port, "ALL_NODES_S", 0.3)
     started_s = time.monotonic()
     assert await room.reached(address_of(room))
     assert time.monotonic() - started_s >= 0.3
 
 
 @pytest.mark.usefixtures("one_node")
-async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room(room: WaitingRoom) -> None:
+async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room(room: HoldPort) -> None:
     asked = asyncio.ensure_future(room.reached(("127.0.0.1", free_port())))
     await asyncio.sleep(0)
     _, writer = await asyncio.open_connection(*address_of(room))
@@ -122,15 +126,15 @@ async def test_an_address_is_reached_as_soon_as_it_leads_to_the_room(room: Waiti
 
 
 async def test_without_a_port_nobody_waits_and_nothing_is_waited_for() -> None:
-    room = WaitingRoom(0)
+    room = HoldPort(0)
     room.open()
     started_s = time.monotonic()
     assert not await room.reached(("127.0.0.1", free_port()))
-    assert time.monotonic() - started_s < waiting.REACHED_WITHIN_S
+    assert time.monotonic() - started_s < hold_port.REACHED_WITHIN_S
 
 
 async def test_a_port_that_is_somebody_elses_is_done_without() -> None:
     with socket.create_server(("", 0)) as other:
-        room = WaitingRoom(other.getsockname()[1])
+        room = HoldPort(other.getsockname()[1])
         room.open()
         assert room.listener is None

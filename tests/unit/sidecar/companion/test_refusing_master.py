@@ -27,7 +27,7 @@ async def test_a_refused_906_is_kept_until_the_master_answers(
     async with following(tmp_path, 4096) as ours:
         follower = ours.follower
         connection = await connect(*host_port(master.address), 5.0)
-        asking = asyncio.create_task(follower._ask_until_told(connection, command))
+        asking = asyncio.create_task(follower._ask_until_answered(connection, command))
         async with asyncio.timeout(30):
             while not follower.refusal:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)

@@ -16,7 +16,7 @@ from controller_core.remoting.bodies import (
     ReplicasInfo,
 )
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion.metrics import CompanionMetrics, Known
+from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.decisions.broker_facts import (
     BrokerFacts,
     GroupFacts,
@@ -24,10 +24,10 @@ from ha_sidecar.decisions.broker_facts import (
     announced_address,
     broker_facts,
     group_facts,
-    identified,
     lag_bytes,
     readiness,
     slaves_by_name,
+    with_controller_id,
 )
 
 MASTER = BrokerFacts(1, "a:1", True, 3, 1000, 900, 7, ())
@@ -101,18 +101,18 @@ def test_a_broker_that_applied_twice_goes_by_the_id_that_lives_else_the_newest(
 ) -> None:
     known = GroupFacts(own_id, "10.0.0.2:5", 4, (own_id,), others)
     nameless = replace(MASTER, broker_id=0, address="10.0.0.2:5")
-    assert identified(nameless, known).broker_id == own_id
-    assert readiness(identified(nameless, known), known)[0]
+    assert with_controller_id(nameless, known).broker_id == own_id
+    assert readiness(with_controller_id(nameless, known), known)[0]
 
 
 def test_a_master_is_known_by_its_address_since_it_says_id_0() -> None:
     others = ((1, "10.0.0.1:5", True), (2, "10.0.0.2:5", True))
     known = GroupFacts(2, "10.0.0.2:5", 3, (1, 2), others)
     nameless = replace(MASTER, broker_id=0, address="10.0.0.2:5")
-    assert identified(nameless, known).broker_id == 2
-    assert identified(nameless, None).broker_id == 0
-    assert identified(replace(nameless, address="10.0.0.3:5"), known).broker_id == 0
-    assert identified(SLAVE, known) == SLAVE
+    assert with_controller_id(nameless, known).broker_id == 2
+    assert with_controller_id(nameless, None).broker_id == 0
+    assert with_controller_id(replace(nameless, address="10.0.0.3:5"), known).broker_id == 0
+    assert with_controller_id(SLAVE, known) == SLAVE
     assert not readiness(nameless, known)[0]
 
 
@@ -147,25 +147,29 @@ def test_what_goes_over_the_wire_is_in_bytes_per_second() -> None:
 
 
 def test_metrics_leave_out_what_is_not_known() -> None:
-    text = CompanionMetrics("c", "g", lambda: Known(None, None, None, controllers_up=False)).text().decode()
+    text = (
+        CompanionMetrics("c", "g", lambda: CompanionState(None, None, None, controllers_up=False))
+        .text()
+        .decode()
+    )
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     assert [line.partition("{")[0] for line in samples] == ["rmqha_ha_broker_up", "rmqha_ha_controllers_up"]
 
 
 def test_counters_stay_while_the_broker_is_silent() -> None:
-    known = [Known(SLAVE, None, None, controllers_up=True)]
+    known = [CompanionState(SLAVE, None, None, controllers_up=True)]
     metrics = CompanionMetrics("c", "g", lambda: known[0])
     at_first = [line for line in metrics.text().decode().splitlines() if "_total{" in line]
     assert at_first == [
         f'rmqha_ha_{name}_total{{broker_id="2",cluster="c",group="g"}} 0.0'
         for name in ("truncations", "reconnects")
     ]
-    known[0] = Known(None, None, None, controllers_up=True)
+    known[0] = CompanionState(None, None, None, controllers_up=True)
     assert [line for line in metrics.text().decode().splitlines() if "_total{" in line] == at_first
 
 
 def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
-    known = Known(SLAVE, group(1, 1, 2), 200, controllers_up=True)
+    known = CompanionState(SLAVE, group(1, 1, 2), 200, controllers_up=True)
     text = CompanionMetrics("c", "g", lambda: known).text().decode()
     for name, value in (("max_offset_bytes", 800), ("lag_bytes", 200), ("in_sync", 1), ("master_epoch", 3)):
         assert f'rmqha_ha_{name}{{broker_id="2",cluster="c",group="g"}} {value}.0' in text
@@ -175,7 +179,7 @@ def test_metrics_of_a_slave_have_the_replica_s_names() -> None:
 def test_every_metric_and_every_setting_is_in_the_reference() -> None:
     text = (Path(__file__).parents[4] / "docs" / "reference" / "companion.md").read_text()
     master = replace(MASTER, slaves=(SlaveFacts("/10.0.0.1:5", 1, 2, True),))
-    known = Known(master, group(1, 1), 0, controllers_up=True)
+    known = CompanionState(master, group(1, 1), 0, controllers_up=True)
     metrics = CompanionMetrics("c", "g", lambda: known).text().decode()
     names = {line.split()[2] for line in metrics.splitlines() if line.startswith("# TYPE")}
     assert {name for name in names if name not in text} == set()
@@ -191,7 +195,7 @@ def test_a_broker_that_refuses_is_not_ready_and_not_called_silent() -> None:
 
 
 def test_metrics_count_one_way_sends_of_held_clients() -> None:
-    known = Known(MASTER, None, None, controllers_up=True, held_oneways=3, held_oneways_lost=1)
+    known = CompanionState(MASTER, None, None, controllers_up=True, held_oneways=3, held_oneways_lost=1)
     text = CompanionMetrics("c", "g", lambda: known).text().decode()
     assert 'rmqha_ha_held_oneway_sends_total{broker_id="1",cluster="c",group="g"} 3.0' in text
     assert 'rmqha_ha_held_oneway_sends_lost_total{broker_id="1",cluster="c",group="g"} 1.0' in text

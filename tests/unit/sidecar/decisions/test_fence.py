@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ha_sidecar.decisions.fence import Fence, FenceAction, FenceState, Heard
+from ha_sidecar.decisions.fence import Fence, FenceAction, FenceInputs, FenceState
 
 AFTER_MS, STOP_MS = 6_000, 8_500
-WELL = Heard(majority_ms=0, peers_ms=0, is_master=True, named=True)
+WELL = FenceInputs(majority_ms=0, peers_ms=0, is_master=True, named=True)
 
 
 def fence() -> Fence:
@@ -134,7 +134,7 @@ def test_a_stopped_broker_that_comes_back_as_a_slave_may_take_writes_when_it_is_
     made = fence()
     made.tick(WELL, AFTER_MS)
     made.tick(WELL, STOP_MS)
-    back = Heard(majority_ms=30_000, peers_ms=0, is_master=False, named=False)
+    back = FenceInputs(majority_ms=30_000, peers_ms=0, is_master=False, named=False)
     assert made.tick(back, 30_100) is FenceAction.OPEN
 
 

@@ -5,15 +5,15 @@ from hypothesis import strategies as st
 
 from ha_sidecar.decisions.majority import (
     COUNT_KEPT_S,
+    ControllerAnswer,
     ControllerCount,
-    ControllerView,
-    Leader,
+    NamedLeader,
     address_of,
     majority_of,
     named_leader,
 )
 
-A, B = Leader("n0", "a:1"), Leader("n1", "b:1")
+A, B = NamedLeader("n0", "a:1"), NamedLeader("n1", "b:1")
 
 
 def test_more_than_half_must_say_the_same() -> None:
@@ -57,16 +57,16 @@ def test_a_group_that_shrinks_or_grows_is_believed_by_its_majority() -> None:
 
 
 def test_a_leader_is_who_a_majority_names_and_not_who_claims_to_be_it() -> None:
-    views = {"a:1": ControllerView(3, A, leads=True), "b:1": ControllerView(3, B, leads=True)}
+    views = {"a:1": ControllerAnswer(3, A, leads=True), "b:1": ControllerAnswer(3, B, leads=True)}
     assert named_leader(views, 3) is None
-    views["c:1"] = ControllerView(3, A)
+    views["c:1"] = ControllerAnswer(3, A)
     assert named_leader(views, 3) == A
-    assert named_leader({"c:1": ControllerView(3, None)}, 1) is None
+    assert named_leader({"c:1": ControllerAnswer(3, None)}, 1) is None
 
 
 def test_a_leader_that_goes_by_another_address_is_the_only_one_that_claims_to_be_it() -> None:
-    views = {"x:1": ControllerView(3, A, leads=True), "y:1": ControllerView(3, A)}
+    views = {"x:1": ControllerAnswer(3, A, leads=True), "y:1": ControllerAnswer(3, A)}
     assert address_of(A, views, ["x:1", "y:1"]) == "x:1"
     assert address_of(A, views, ["a:1", "x:1"]) == "a:1"
-    views["y:1"] = ControllerView(3, A, leads=True)
+    views["y:1"] = ControllerAnswer(3, A, leads=True)
     assert address_of(A, views, ["x:1", "y:1"]) is None

@@ -7,10 +7,10 @@ from controller_core.remoting.codes import RequestCode
 from ha_sidecar.decisions.metadata_comparison import (
     GRACE_MS,
     GROUPS,
-    MetadataGuard,
+    MetadataComparison,
     UpdateConsumerOffsetRequestHeader,
     is_of_topics,
-    lacking,
+    missing_names,
     names,
     put_back,
 )
@@ -33,36 +33,36 @@ def test_java_s_number_keys_are_read() -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"offsetTable":3}', b'{"other":{}}'])
 def test_a_text_that_cannot_be_read_says_nothing(text: bytes) -> None:
     assert names(OFFSETS, text) is None
-    assert lacking({OFFSETS: text}, MASTER) == frozenset()
+    assert missing_names({OFFSETS: text}, MASTER) == frozenset()
 
 
 def test_a_slave_with_all_names_lacks_nothing_whatever_the_figures() -> None:
-    assert lacking(SAME, MASTER) == frozenset()
+    assert missing_names(SAME, MASTER) == frozenset()
 
 
 def test_what_a_slave_has_besides_is_no_fault() -> None:
-    assert lacking(MASTER, EMPTIED) == frozenset()
+    assert missing_names(MASTER, EMPTIED) == frozenset()
 
 
 def test_an_emptied_topic_table_is_told_after_the_grace_and_not_before() -> None:
-    guard = MetadataGuard()
+    guard = MetadataComparison()
     assert guard.missing(0) is None
-    guard.compared(EMPTIED, MASTER, 0)
+    guard.take_comparison(EMPTIED, MASTER, 0)
     assert guard.missing(GRACE_MS - 1) == {}
     assert guard.missing(GRACE_MS) == {"topics.json": ["A", "B"]}
 
 
 def test_a_name_that_came_back_meanwhile_starts_anew() -> None:
-    guard = MetadataGuard()
-    guard.compared(EMPTIED, MASTER, 0)
-    guard.compared(SAME, MASTER, 10)
-    guard.compared(EMPTIED, MASTER, 20)
+    guard = MetadataComparison()
+    guard.take_comparison(EMPTIED, MASTER, 0)
+    guard.take_comparison(SAME, MASTER, 10)
+    guard.take_comparison(EMPTIED, MASTER, 20)
     assert guard.missing(GRACE_MS) == {}
 
 
 def test_another_master_is_another_comparison() -> None:
-    guard = MetadataGuard()
-    guard.compared(EMPTIED, MASTER, 0)
+    guard = MetadataComparison()
+    guard.take_comparison(EMPTIED, MASTER, 0)
     guard.forget()
     assert guard.missing(GRACE_MS) is None
 
@@ -107,15 +107,15 @@ def test_a_topic_and_its_group_are_put_back_before_the_offset_that_needs_them() 
 
 
 def test_an_emptied_master_does_not_spoil_what_is_put_back_from() -> None:
-    guard = MetadataGuard()
-    guard.compared(SAME, MASTER, 0)
-    guard.compared(SAME, EMPTIED, 1)
+    guard = MetadataComparison()
+    guard.take_comparison(SAME, MASTER, 0)
+    guard.take_comparison(SAME, EMPTIED, 1)
     assert guard.good[TOPICS] == MASTER[TOPICS]
 
 
 def test_what_a_new_master_refused_is_missing_at_once_and_not_again_once_it_came() -> None:
-    guard = MetadataGuard()
-    guard.compared(EMPTIED, MASTER, 0)
+    guard = MetadataComparison()
+    guard.take_comparison(EMPTIED, MASTER, 0)
     guard.put_back([each for each in put_back(EMPTIED, MASTER) if each.name == "B"], 1)
     assert guard.missing(1) == {"topics.json": ["B"]}
     guard.has(EMPTIED)

@@ -9,7 +9,7 @@ from ha_sidecar.decisions.revive_log import (
     ACK,
     BATCH_ACK,
     CHECKPOINT,
-    Entry,
+    ReviveLogEntry,
     ReviveLogError,
     entries,
     owed,
@@ -24,7 +24,7 @@ COUNTER = (
 )
 
 
-def checkpoint(offset: int, first: int, count: int, **more: Any) -> Entry:
+def checkpoint(offset: int, first: int, count: int, **more: Any) -> ReviveLogEntry:
     value = {
         "bm": 0,
         "bn": "g",
@@ -37,17 +37,17 @@ def checkpoint(offset: int, first: int, count: int, **more: Any) -> Entry:
         "t": "T",
         **more,
     }
-    return Entry(offset, CHECKPOINT, json.dumps(value).encode(), "13")
+    return ReviveLogEntry(offset, CHECKPOINT, json.dumps(value).encode(), "13")
 
 
-def ack(offset: int, first: int, *acknowledged: int, **more: Any) -> Entry:
+def ack(offset: int, first: int, *acknowledged: int, **more: Any) -> ReviveLogEntry:
     value = {"bn": "g", "c": "G", "pt": 5, "q": 0, "so": first, "t": "T", **more}
     if len(acknowledged) == 1:
-        return Entry(offset, ACK, json.dumps({**value, "ao": acknowledged[0]}).encode(), "14")
-    return Entry(offset, BATCH_ACK, json.dumps({**value, "aol": acknowledged}).encode(), "14")
+        return ReviveLogEntry(offset, ACK, json.dumps({**value, "ao": acknowledged[0]}).encode(), "14")
+    return ReviveLogEntry(offset, BATCH_ACK, json.dumps({**value, "aol": acknowledged}).encode(), "14")
 
 
-def bits(found: list[Entry], through: int = 99) -> dict[int, int]:
+def bits(found: list[ReviveLogEntry], through: int = 99) -> dict[int, int]:
     """Return the map of done messages of each owed checkpoint, by its offset."""
     return {each.offset: json.loads(each.body)["bm"] for each in owed(found, through, CONSUMERS, group="g")}
 
@@ -120,7 +120,9 @@ def test_all_else_of_an_owed_checkpoint_stays_as_it_was() -> None:
     ],
 )
 def test_a_checkpoint_that_cannot_be_read_is_passed_over(body: bytes) -> None:
-    assert bits([Entry(1, CHECKPOINT, body), Entry(2, ACK, body), checkpoint(3, 10, 1)]) == {3: 0}
+    assert bits(
+        [ReviveLogEntry(1, CHECKPOINT, body), ReviveLogEntry(2, ACK, body), checkpoint(3, 10, 1)]
+    ) == {3: 0}
 
 
 @pytest.mark.parametrize(("v6", "v2"), [(False, False), (True, True)])
@@ -129,7 +131,7 @@ def test_stored_messages_are_read_with_tag_time_and_body(v6: bool, v2: bool) -> 
     data = b"".join(
         message(at, b'{"n":1}', b"R", v6=v6, v2=v2, properties=properties, queue_offset=at) for at in (4, 5)
     )
-    assert entries(data) == [Entry(at, CHECKPOINT, b'{"n":1}', "17") for at in (4, 5)]
+    assert entries(data) == [ReviveLogEntry(at, CHECKPOINT, b'{"n":1}', "17") for at in (4, 5)]
 
 
 def test_an_answer_that_is_cut_anywhere_is_refused() -> None:

@@ -129,8 +129,7 @@ def test_a_prefix_goes_only_when_its_whole_part_is_gone() -> None:
     assert CACHE.truncate_prefix_by_offset(10**9) == EpochList.of((3, 3270))
 
 
-def test_a_suffix_is_cut_by_epoch_or_by_offset() -> None:
-    assert CACHE.truncate_suffix_by_epoch(3) == EpochList.of((1, 0), (2, 1570))
+def test_a_suffix_is_cut_by_offset() -> None:
     assert EpochList.of((1, 100), (2, 300), (3, 500)).truncate_suffix_by_offset(150) == EpochList.of((1, 100))
     assert CACHE.truncate_suffix_by_offset(0) == EpochList()
 

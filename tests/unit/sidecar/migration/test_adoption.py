@@ -12,6 +12,9 @@ from ha_sidecar.epoch import EpochList
 from ha_sidecar.migration import adoption as adopting
 from ha_sidecar.migration.adoption import Keeping, Place, adopt
 from testkit.ha.messages import log_bytes
+from ha_sidecar.migration import adoption as adoption
+from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
+from testkit.ha.messages import log_bytes
 
 FILE_BYTES = 4_096
 MESSAGES = 50
@@ -55,9 +58,9 @@ KEPT = {
 def test_a_store_is_kept_whole_wherever_it_lay(tmp_path: Path, store: str, commit_log: str) -> None:
     _store(tmp_path / store, tmp_path / commit_log)
     (tmp_path / "lost+found").mkdir()
-    place = Place(tmp_path, store, commit_log, FILE_BYTES)
+    place = StoreLocation(tmp_path, store, commit_log, FILE_BYTES)
     for _ in range(2):
-        found = adopt(place, Keeping.KEEP)
+        found = adopt(place, KeepMode.KEEP)
         assert (found.min_offset, found.max_offset, found.stopped_in_order) == (0, len(LOG), True)
     assert {name for name in _names(tmp_path / "store") if not name.startswith("logs")} == KEPT
     assert read_epochs(tmp_path / "store") == EpochList.of((0, 0))
@@ -65,22 +68,24 @@ def test_a_store_is_kept_whole_wherever_it_lay(tmp_path: Path, store: str, commi
 
 def test_a_store_below_the_place_of_ours_is_moved_up(tmp_path: Path) -> None:
     _store(tmp_path / "store" / "broker-0")
-    place = Place(tmp_path, "store/broker-0", "store/broker-0/commitlog", FILE_BYTES)
+    place = StoreLocation(tmp_path, "store/broker-0", "store/broker-0/commitlog", FILE_BYTES)
     for _ in range(2):
-        assert adopt(place, Keeping.KEEP).max_offset == len(LOG)
+        assert adopt(place, KeepMode.KEEP).max_offset == len(LOG)
     assert _names(tmp_path / "store") == KEPT
 
 
 def test_a_log_without_a_byte_gets_no_epoch(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    assert adopt(Place(tmp_path, "store", "store/commitlog", FILE_BYTES), Keeping.KEEP).max_offset == 0
+    assert (
+        adopt(StoreLocation(tmp_path, "store", "store/commitlog", FILE_BYTES), KeepMode.KEEP).max_offset == 0
+    )
     assert _names(tmp_path) == set()
 
 
 def test_a_broker_that_did_not_stop_in_good_order_is_told_of(tmp_path: Path) -> None:
     _store(tmp_path / "store")
     (tmp_path / "store" / "abort").touch()
-    found = adopt(Place(tmp_path, "store", "store/commitlog", FILE_BYTES), Keeping.KEEP)
+    found = adopt(StoreLocation(tmp_path, "store", "store/commitlog", FILE_BYTES), KeepMode.KEEP)
     assert not found.stopped_in_order
     assert (tmp_path / "store" / "abort").exists(), "Java looks closely at such a store, and must"
 
@@ -88,16 +93,16 @@ def test_a_broker_that_did_not_stop_in_good_order_is_told_of(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("keeping", "left"),
     [
-        (Keeping.EMPTY, set()),
-        (Keeping.METADATA, {"store/config/topics.json", "store/config/subscriptionGroup.json"}),
+        (KeepMode.EMPTY, set()),
+        (KeepMode.METADATA, {"store/config/topics.json", "store/config/subscriptionGroup.json"}),
     ],
 )
-def test_a_store_is_emptied_but_for_what_is_kept(tmp_path: Path, keeping: Keeping, left: set[str]) -> None:
+def test_a_store_is_emptied_but_for_what_is_kept(tmp_path: Path, keeping: KeepMode, left: set[str]) -> None:
     _store(tmp_path / "home")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "broker.log").touch()
     for _ in range(2):
-        adopt(Place(tmp_path, "home", "home/commitlog", FILE_BYTES), keeping)
+        adopt(StoreLocation(tmp_path, "home", "home/commitlog", FILE_BYTES), keeping)
     assert _names(tmp_path) == left | {"logs/broker.log"}
 
 
@@ -107,9 +112,9 @@ def test_a_store_that_is_open_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     def taken(_: Path) -> int:
         raise StoreError("it is open in another process")
 
-    monkeypatch.setattr(adopting, "lock_store", taken)
+    monkeypatch.setattr(adoption, "lock_store", taken)
     with pytest.raises(StoreError, match="open in another process"):
-        adopt(Place(tmp_path, "store", "store/commitlog", FILE_BYTES), Keeping.EMPTY)
+        adopt(StoreLocation(tmp_path, "store", "store/commitlog", FILE_BYTES), KeepMode.EMPTY)
     assert (tmp_path / "store" / "checkpoint").exists()
     os.close(lock_store(tmp_path / "store"))
 
@@ -117,14 +122,14 @@ def test_a_store_that_is_open_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("bad", ["/etc", "../other"])
 def test_a_place_outside_the_volume_is_refused(tmp_path: Path, bad: str) -> None:
     with pytest.raises(StoreError, match="inside the volume"):
-        adopt(Place(tmp_path, bad, "store/commitlog", FILE_BYTES), Keeping.EMPTY)
+        adopt(StoreLocation(tmp_path, bad, "store/commitlog", FILE_BYTES), KeepMode.EMPTY)
 
 
 def test_what_lies_where_the_store_is_to_go_is_not_overwritten(tmp_path: Path) -> None:
     _store(tmp_path / "home")
     _store(tmp_path / "store")
     with pytest.raises(StoreError, match="exists already"):
-        adopt(Place(tmp_path, "home", "home/commitlog", FILE_BYTES), Keeping.KEEP)
+        adopt(StoreLocation(tmp_path, "home", "home/commitlog", FILE_BYTES), KeepMode.KEEP)
 
 
 class _KilledError(BaseException):
@@ -132,15 +137,15 @@ class _KilledError(BaseException):
 
 
 @pytest.mark.parametrize("store", ["", "home/store"])
-@pytest.mark.parametrize("keeping", list(Keeping))
+@pytest.mark.parametrize("keeping", list(KeepMode))
 def test_one_that_was_killed_is_completed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, keeping: Keeping
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, keeping: KeepMode
 ) -> None:
     """Kill it after each change of the disk that it makes, and let another one do it again."""
     commit_log = str(Path(store) / "commitlog")
     whole = tmp_path / "whole"
     _store(whole / store)
-    adopt(Place(whole, store, commit_log, FILE_BYTES), keeping)
+    adopt(StoreLocation(whole, store, commit_log, FILE_BYTES), keeping)
     number = 0
     while True:
         root = tmp_path / f"killed-{number}"
@@ -148,12 +153,12 @@ def test_one_that_was_killed_is_completed_by_the_next(
         with monkeypatch.context() as patch:
             counted = _killed_after(patch, number)
             try:
-                adopt(Place(root, store, commit_log, FILE_BYTES), keeping)
+                adopt(StoreLocation(root, store, commit_log, FILE_BYTES), keeping)
             except _KilledError:
                 pass
             else:
                 break
-        adopt(Place(root, store, commit_log, FILE_BYTES), keeping)
+        adopt(StoreLocation(root, store, commit_log, FILE_BYTES), keeping)
         assert _names(root) == _names(whole), f"killed after change {number}"
         shutil.rmtree(root)
         number += 1
@@ -175,5 +180,5 @@ def _killed_after(patch: pytest.MonkeyPatch, number: int) -> list[str]:
         return done
 
     for name in ("_rename", "_remove", "write_epochs"):
-        patch.setattr(adopting, name, then(name, getattr(adopting, name)))
+        patch.setattr(adoption, name, then(name, getattr(adoption, name)))
     return counted

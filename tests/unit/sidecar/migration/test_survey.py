@@ -14,6 +14,11 @@ from ha_sidecar.migration.permission import Permission, permit
 from ha_sidecar.migration.survey import Unread, survey, surveyed, unread
 from testkit.fakes.surveyed_broker import SurveyedBroker
 from testkit.processes.ports import free_port
+from ha_sidecar.migration.cli import _survey_brokers
+from ha_sidecar.migration.permission import BrokerPermission, permit
+from ha_sidecar.migration.survey import UnreadMessages, parse_survey, survey, unread
+from testkit.processes.ports import free_port
+from testkit.fakes.surveyed_broker import SurveyedBroker
 
 
 @pytest.fixture
@@ -41,7 +46,7 @@ async def test_what_is_no_answer_of_a_broker_is_said_and_not_guessed(broker: Sur
     with pytest.raises(RemotingProtocolError, match="brokerPermission"):
         await survey(broker.address)
     with pytest.raises(RemotingProtocolError, match="topics, groups or offsets"):
-        surveyed("a:1", {}, {}, {})
+        parse_survey("a:1", {}, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -49,26 +54,26 @@ async def test_what_is_no_answer_of_a_broker_is_said_and_not_guessed(broker: Sur
     [
         ({}, {}, []),
         ({"P": {0: (0, 5)}}, {"P@g": {0: 5}}, []),
-        ({"P": {0: (0, 5), 1: (0, 4)}}, {"P@g": {0: 5, 1: 1}}, [Unread("P", "g", 3)]),
+        ({"P": {0: (0, 5), 1: (0, 4)}}, {"P@g": {0: 5, 1: 1}}, [UnreadMessages("P", "g", 3)]),
         # Below the oldest one nothing is left to be read.
-        ({"P": {0: (4, 5)}}, {"P@g": {0: 1}}, [Unread("P", "g", 1)]),
-        ({"P": {0: (0, 5), 1: (0, 4)}}, {"P@g": {0: 5}}, [Unread("P", "g", 4)]),
-        ({"P": {0: (0, 5)}}, {}, [Unread("P", "", 5)]),
+        ({"P": {0: (4, 5)}}, {"P@g": {0: 1}}, [UnreadMessages("P", "g", 1)]),
+        ({"P": {0: (0, 5), 1: (0, 4)}}, {"P@g": {0: 5}}, [UnreadMessages("P", "g", 4)]),
+        ({"P": {0: (0, 5)}}, {}, [UnreadMessages("P", "", 5)]),
         ({"P": {0: (5, 5)}}, {}, []),
-        ({"P": {0: (0, 5)}}, {"P@g": {0: 5}, "P@h": {0: 4}}, [Unread("P", "h", 1)]),
-        ({"%RETRY%g": {0: (0, 2)}}, {"%RETRY%g@g": {0: 1}}, [Unread("%RETRY%g", "g", 1)]),
-        ({"%DLQ%g": {0: (0, 2)}}, {}, [Unread("%DLQ%g", "", 2)]),
+        ({"P": {0: (0, 5)}}, {"P@g": {0: 5}, "P@h": {0: 4}}, [UnreadMessages("P", "h", 1)]),
+        ({"%RETRY%g": {0: (0, 2)}}, {"%RETRY%g@g": {0: 1}}, [UnreadMessages("%RETRY%g", "g", 1)]),
+        ({"%DLQ%g": {0: (0, 2)}}, {}, [UnreadMessages("%DLQ%g", "", 2)]),
         (
             {"RMQ_SYS_TRANS_HALF_TOPIC": {0: (0, 2)}},
             {"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {0: 1}},
-            [Unread("RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS", 1)],
+            [UnreadMessages("RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS", 1)],
         ),
         ({"rmq_sys_wheel_timer": {0: (0, 2)}, "orders": {0: (0, 2)}, "TBW102": {0: (0, 2)}}, {}, []),
         ({"DefaultCluster_REPLY_TOPIC": {0: (0, 2)}}, {}, []),
     ],
 )
 async def test_all_that_is_unread_is_found(
-    broker: SurveyedBroker, queues: Any, committed: Any, expected: list[Unread]
+    broker: SurveyedBroker, queues: Any, committed: Any, expected: list[UnreadMessages]
 ) -> None:
     broker.queues, broker.committed = queues, committed
     assert await unread(broker.address) == expected
@@ -77,9 +82,9 @@ async def test_all_that_is_unread_is_found(
 async def test_delayed_messages_are_unread_until_they_were_delivered(broker: SurveyedBroker) -> None:
     broker.queues = {"SCHEDULE_TOPIC_XXXX": {0: (0, 3), 17: (0, 2)}}
     broker.delivered = {1: 3, 18: 1}
-    assert await unread(broker.address) == [Unread("SCHEDULE_TOPIC_XXXX", "", 1)]
+    assert await unread(broker.address) == [UnreadMessages("SCHEDULE_TOPIC_XXXX", "", 1)]
     broker.runtime["timerCongestNum"] = "4"
-    assert (await unread(broker.address))[0] == Unread("rmq_sys_wheel_timer", "", 4)
+    assert (await unread(broker.address))[0] == UnreadMessages("rmq_sys_wheel_timer", "", 4)
 
 
 async def test_what_nobody_waits_for_is_left_out_by_name(broker: SurveyedBroker) -> None:
@@ -94,7 +99,7 @@ async def test_a_broker_that_is_not_there_is_told_beside_those_that_are(broker: 
 
     options = Options()
     options.broker = [broker.address, f"127.0.0.1:{free_port()}"]
-    found = await _asked(options)  # type: ignore[arg-type]  # has the names that are asked for
+    found = await _survey_brokers(options)  # type: ignore[arg-type]  # has the names that are asked for
     assert [one.get("name") for one in found["brokers"]] == ["orders", None]
     assert "problem" in found["brokers"][1]
     assert (found["unread"], found["unread_messages"]) == ([], 0)
@@ -105,9 +110,9 @@ async def test_writes_are_forbidden_and_allowed_at_brokers_and_name_servers(brok
     name_server = SurveyedBroker()
     await name_server.start()
     try:
-        await permit(Permission.READ, "orders", [broker.address], [name_server.address])
+        await permit(BrokerPermission.READ, "orders", [broker.address], [name_server.address])
         assert broker.settings["brokerPermission"] == "4"
-        await permit(Permission.READ_AND_WRITE, "orders", [broker.address], [name_server.address])
+        await permit(BrokerPermission.READ_AND_WRITE, "orders", [broker.address], [name_server.address])
         assert broker.settings["brokerPermission"] == "6"
         codes = [RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER]
         assert name_server.told == [(code, "orders") for code in codes]
@@ -117,4 +122,4 @@ async def test_writes_are_forbidden_and_allowed_at_brokers_and_name_servers(brok
 
 async def test_a_name_server_that_is_gone_is_no_success(broker: SurveyedBroker) -> None:
     with pytest.raises(AskError):
-        await permit(Permission.READ, "orders", [broker.address], [f"127.0.0.1:{free_port()}"])
+        await permit(BrokerPermission.READ, "orders", [broker.address], [f"127.0.0.1:{free_port()}"])

@@ -12,7 +12,7 @@ import pytest
 from ha_sidecar.commitlog.store import ARCHIVE_DIRECTORY, ReplicaStore, read_epochs
 from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.replica import follower as following_part
+from ha_sidecar.replica import follower as follower_module
 from ha_sidecar.replica.follower import FOLLOWED_FILE
 from ha_sidecar.transfer import codec
 from ha_sidecar.transfer.actions import DivergenceReason
@@ -31,7 +31,7 @@ DIVERGENCES = "rmqha_ha_divergences_total"
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Come back to the same master at once."""
-    monkeypatch.setattr(following_part, "SAME_ROLE_WAIT_S", 0.01)
+    monkeypatch.setattr(follower_module, "SAME_ROLE_WAIT_S", 0.01)
 
 
 @pytest.fixture

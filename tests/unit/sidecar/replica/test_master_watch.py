@@ -20,6 +20,7 @@ from ha_sidecar.common import controllers as controllers_module
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.replica import master_watch as module
 from ha_sidecar.replica.group_view import BEFORE_ELECTIONS, GroupView, Role
+from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
 from testkit.fakes.scripted_controllers import GROUP, HOST, Said, ScriptedController, scripted
 
@@ -39,7 +40,7 @@ class Watched:
 
     controllers: list[ScriptedController]
     connections: Controllers
-    view: GroupView
+    view: FollowedGroup
     watch: MasterWatch
 
     async def follow_hint(self) -> None:
@@ -62,7 +63,7 @@ class Watched:
 async def watched(said: Said = HONEST) -> AsyncIterator[Watched]:
     async with scripted(3, said) as controllers:
         addresses = [(HOST, int(one.address.rpartition(":")[2])) for one in controllers]
-        connections, view = Controllers(addresses), GroupView()
+        connections, view = Controllers(addresses), FollowedGroup()
         view.broker_id = 2
 
         async def learn(
@@ -98,7 +99,7 @@ async def test_a_notice_that_the_controllers_do_not_confirm_moves_nothing(epoch:
         await made.watch.ask()
         made.watch.hint(notice(epoch), SyncStateSet.of([1, 2, 7], epoch))
         await made.follow_hint()
-        assert (made.view.role, made.view.members) == (Role(5, 1, "a:1"), {1, 2})
+        assert (made.view.role, made.view.members) == (MasterRole(5, 1, "a:1"), {1, 2})
         assert (made.watch.counts.unconfirmed, made.watch.counts.confirmed) == (1, 0)
 
 
@@ -110,7 +111,7 @@ async def test_a_notice_of_a_known_epoch_asks_nobody_whatever_address_it_names(e
         made.watch.hint(notice(epoch), None)
         assert made.watch._hint is None
         assert [len(one.asked) for one in made.controllers] == asked
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
 
 
 async def test_a_true_notice_leads_to_one_question_at_once() -> None:
@@ -121,7 +122,7 @@ async def test_a_true_notice_leads_to_one_question_at_once() -> None:
             one.asked.clear()
         made.watch.hint(notice(6, 2), None)
         await made.follow_hint()
-        assert made.view.role == Role(6, 2, "b:1")
+        assert made.view.role == MasterRole(6, 2, "b:1")
         assert made.watch.counts.confirmed == 1
         told = [code for one in made.controllers for code in one.asked]
         assert told.count(RequestCode.CONTROLLER_GET_REPLICA_INFO) == 1
@@ -137,10 +138,10 @@ async def test_a_notice_that_comes_before_the_controllers_know_is_asked_about_un
         made.controllers[0].heard.clear()
         made.watch.hint(notice(6, 2), None)
         await asyncio.wait_for(made.controllers[0].heard.wait(), WAIT_S)
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
         made.say(*[Said(6, 2, "b:1")] * 3)
         await made.follow_hint()
-        assert made.view.role == Role(6, 2, "b:1")
+        assert made.view.role == MasterRole(6, 2, "b:1")
 
 
 async def test_a_false_notice_does_not_keep_a_true_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +154,8 @@ async def test_a_false_notice_does_not_keep_a_true_one_waiting(monkeypatch: pyte
         made.say(*[Said(6, 2, "b:1")] * 3)
         made.watch.hint(notice(6, 2), None)
         async with asyncio.timeout(WAIT_S / 2):
-            await made.view.wait_role(Role(5, 1, "a:1"))
-        assert made.view.role == Role(6, 2, "b:1")
+            await made.view.wait_role(MasterRole(5, 1, "a:1"))
+        assert made.view.role == MasterRole(6, 2, "b:1")
         assert made.watch._hint is not None
         made.watch._hint.cancel()
 
@@ -165,7 +166,7 @@ async def test_one_controller_that_lies_is_not_believed_where_answers_are_compar
         made.no_leader()
         made.say(*[EVIL if index == liar else HONEST for index in range(3)])
         await made.watch.ask()
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
 
 
 async def test_one_that_claims_to_lead_is_not_asked_while_the_others_name_another() -> None:
@@ -173,7 +174,7 @@ async def test_one_that_claims_to_lead_is_not_asked_while_the_others_name_anothe
         liar = made.controllers[2]
         liar.leader, liar.leads, liar.said, liar.count = liar.address, True, EVIL, 1
         await made.watch.ask()
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
 
 
 async def test_two_that_say_b_win_over_one_that_says_a_even_with_a_lower_epoch() -> None:
@@ -183,7 +184,7 @@ async def test_two_that_say_b_win_over_one_that_says_a_even_with_a_lower_epoch()
         made.no_leader()
         made.say(EVIL, HONEST, HONEST)
         await made.watch.ask()
-        assert (made.view.role, made.view.members) == (Role(5, 1, "a:1"), {1, 2})
+        assert (made.view.role, made.view.members) == (MasterRole(5, 1, "a:1"), {1, 2})
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ async def test_without_a_majority_nothing_is_learned(said: tuple[Said | None, ..
         made.say(*said)
         with pytest.raises(ControllersUnavailableError, match="no majority"):
             await made.watch.ask()
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
 
 
 async def test_one_that_answers_alone_is_not_believed_even_as_a_group_of_one() -> None:
@@ -208,7 +209,7 @@ async def test_one_that_answers_alone_is_not_believed_even_as_a_group_of_one() -
             other.is_mute = True
         with pytest.raises(ControllersUnavailableError):
             await made.watch.ask()
-        assert made.view.role == Role(5, 1, "a:1")
+        assert made.view.role == MasterRole(5, 1, "a:1")
 
 
 @pytest.mark.parametrize("mute", [1, 2])
@@ -289,10 +290,10 @@ async def test_after_any_notices_and_polls_the_majority_s_last_word_counts(
             assert isinstance(what, tuple)
             honest, lie, liar = what
             made.say(*[lie if index == liar else honest for index in range(3)])
-            expected = Role(honest.epoch, honest.master_id, honest.address)
+            expected = MasterRole(honest.epoch, honest.master_id, honest.address)
             if not honest.master_id:
                 begins_anew = honest.epoch == BEFORE_ELECTIONS and made.view.role.master_id is not None
-                expected = made.view.role if begins_anew else Role(honest.epoch)
+                expected = made.view.role if begins_anew else MasterRole(honest.epoch)
             await made.watch.ask()
             assert made.view.role == expected
         if made.watch._hint is not None:

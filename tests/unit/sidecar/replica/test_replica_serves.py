@@ -19,8 +19,8 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.ha_link import HaLink, LinkEnd
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import ReplicaConfig
-from ha_sidecar.replica.group_view import Role
-from ha_sidecar.replica.replica import Replica
+from ha_sidecar.replica.group_view import MasterRole
+from ha_sidecar.replica.replica import LogReplica
 from ha_sidecar.transfer.actions import HandshakeDone
 from ha_sidecar.transfer.reconcile import SlaveConfig
 from testkit.fakes.lent_broker import LentBroker
@@ -40,7 +40,7 @@ class Running:
     config: ReplicaConfig
     connection: Connection
     controller: OneNode
-    replica: Replica
+    replica: LogReplica
     work: "asyncio.Future[None]"
 
     async def ask(self, code: int) -> RemotingCommand:
@@ -70,7 +70,7 @@ async def replica(
             store=directory / "store",
             mapped_file_bytes=FILE_BYTES,
         )
-        made = Replica(config, store)
+        made = LogReplica(config, store)
         running = asyncio.ensure_future(made.run())
         connection = await dial("127.0.0.1", port)
         try:
@@ -208,7 +208,7 @@ async def test_a_notice_that_no_controller_sent_is_answered_counted_and_followed
 ) -> None:
     async with replica(tmp_path) as running:
         view = running.replica._view
-        before = await asyncio.wait_for(view.wait_role(Role()), WAIT_S)
+        before = await asyncio.wait_for(view.wait_role(MasterRole()), WAIT_S)
         for ext, body, code in (
             ({"masterEpoch": str(2**31 - 1), "masterBrokerId": "7", "masterAddress": "h:1"}, b"", 0),
             ({"masterEpoch": str(2**31), "masterBrokerId": "7", "masterAddress": "h:1"}, b"", 1),
@@ -231,7 +231,7 @@ async def test_a_replica_that_is_told_to_stop_in_the_moment_its_link_ends_stops(
         async with asyncio.timeout(WAIT_S):
             while not waiting:  # noqa: ASYNC110 - a poll has no event for its end
                 await asyncio.sleep(0.001)
-        running.replica._watch.hurry()
+        running.replica._watch.ask_often()
         running.work.cancel()
         await asyncio.wait([running.work], timeout=WAIT_S)
         assert running.work.cancelled()

@@ -17,6 +17,7 @@ from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import from_texts
 from ha_sidecar.replica.retention import Retaining
 from testkit.ha.messages import log_bytes
+from ha_sidecar.replica.retention import LogRetention
 from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
 
 FILE_BYTES = 1024
@@ -89,7 +90,9 @@ def test_a_store_drops_its_oldest_files_and_goes_on(tmp_path: Path) -> None:
     store = filled(ReplicaStore(tmp_path, FILE_BYTES))
     for start in (0, FILE_BYTES):
         os.utime(store.log.layout.path(start), (1, 1))
-    assert Retaining(store, RetentionRule(3_600_000, 0.75, 0.9), lambda: None, lambda: (1, 100)).look() == (
+    assert LogRetention(
+        store, RetentionRule(3_600_000, 0.75, 0.9), lambda: None, lambda: (1, 100)
+    ).look() == (
         2 * FILE_BYTES,
         False,
     )
@@ -105,8 +108,8 @@ def test_a_store_drops_its_oldest_files_and_goes_on(tmp_path: Path) -> None:
 def test_a_connected_slave_holds_the_files_that_it_has_not_acknowledged(tmp_path: Path) -> None:
     store = filled(ReplicaStore(tmp_path, FILE_BYTES))
     full = RetentionRule(3_600_000, 0.1, 0.9)
-    assert Retaining(store, full, lambda: FILE_BYTES + 5, lambda: (95, 100)).look() == (FILE_BYTES, False)
-    assert Retaining(store, full, lambda: FILE_BYTES + 5, lambda: (95_000, 100_000)).look() == (0, True)
+    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda: (95, 100)).look() == (FILE_BYTES, False)
+    assert LogRetention(store, full, lambda: FILE_BYTES + 5, lambda: (95_000, 100_000)).look() == (0, True)
     store.close()
 
 

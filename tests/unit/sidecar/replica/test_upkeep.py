@@ -18,11 +18,13 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.metadata import read
 from ha_sidecar.decisions.metadata_kinds import BY_CODE
 from ha_sidecar.replica import upkeep as keeping
+from ha_sidecar.decisions.metadata_tables import BY_CODE
+from ha_sidecar.replica import upkeep as upkeep
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower
-from ha_sidecar.replica.group_view import GroupView, Role
-from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
-from ha_sidecar.replica.retention import Retaining
+from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
+from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
+from ha_sidecar.replica.retention import LogRetention
 from ha_sidecar.replica.upkeep import keep_metadata, retain
 from testkit.ha.following import announced
 
@@ -48,11 +50,11 @@ class FakeLink:
         self.stops += 1
 
 
-def follower_of(directory: Path, store: ReplicaStore, view: GroupView) -> Follower:
+def follower_of(directory: Path, store: ReplicaStore, view: FollowedGroup) -> Follower:
     async def nothing() -> None:
         return
 
-    metrics = ReplicaMetrics(("c", "g", "2"), lambda: Numbers(0, 0, 0, False, 0, 0, 0))
+    metrics = ReplicaMetrics(("c", "g", "2"), lambda: ReplicaNumbers(0, 0, 0, False, 0, 0, 0))
     return Follower(
         config_of(directory), store, view, EventLog("c", "g"), metrics, None, nothing, lambda: None, announced
     )
@@ -61,12 +63,12 @@ def follower_of(directory: Path, store: ReplicaStore, view: GroupView) -> Follow
 async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, view = ReplicaStore(tmp_path, FILE_BYTES), GroupView()
-    view.role = Role(1, 1, "127.0.0.1:1")
+    store, view = ReplicaStore(tmp_path, FILE_BYTES), FollowedGroup()
+    view.role = MasterRole(1, 1, "127.0.0.1:1")
     follower, link = follower_of(tmp_path, store, view), FakeLink()
     followed = asyncio.Event()
 
-    async def follow(_role: Role) -> None:
+    async def follow(_role: MasterRole) -> None:
         followed.set()
         await asyncio.Event().wait()
 
@@ -93,12 +95,12 @@ async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
 ) -> None:
     looks = [(0, False), (4096, True), (0, False)]
 
-    def look(_: Retaining) -> tuple[int, bool]:
+    def look(_: LogRetention) -> tuple[int, bool]:
         if not looks:
             raise OSError
         return looks.pop(0)
 
-    monkeypatch.setattr(Retaining, "look", look)
+    monkeypatch.setattr(LogRetention, "look", look)
     store, told = ReplicaStore(tmp_path, FILE_BYTES), []
 
     class Told:
@@ -118,15 +120,15 @@ async def test_a_disk_that_fills_and_empties_stops_and_starts_the_follower(
 async def test_a_full_disk_keeps_no_metadata_until_it_has_room_and_other_errors_are_final(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "METADATA_S", 0.001)
+    monkeypatch.setattr(upkeep, "METADATA_S", 0.001)
     numbers = [errno.ENOSPC, errno.EDQUOT, errno.EIO]
 
     async def fetch(_asker: Asker) -> dict[int, bytes]:
         raise OSError(numbers.pop(0), "the disk")
 
     monkeypatch.setattr(metadata, "fetch", fetch)
-    view = GroupView()
-    view.role = Role(1, 1, "127.0.0.1:1")
+    view = FollowedGroup()
+    view.role = MasterRole(1, 1, "127.0.0.1:1")
     with pytest.raises(OSError, match="the disk") as raised:
         await asyncio.wait_for(keep_metadata(config_of(tmp_path), view), WAIT_S)
     assert raised.value.errno == errno.EIO
@@ -134,7 +136,7 @@ async def test_a_full_disk_keeps_no_metadata_until_it_has_room_and_other_errors_
 
 
 async def test_what_the_master_knows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "METADATA_S", 0.01)
+    monkeypatch.setattr(upkeep, "METADATA_S", 0.01)
 
     def answer(_: Connection, request: RemotingCommand) -> RemotingCommand:
         if request.code == RequestCode.GET_ALL_TOPIC_CONFIG:
@@ -145,8 +147,8 @@ async def test_what_the_master_knows_is_kept(tmp_path: Path, monkeypatch: pytest
         connection.on_request = answer
 
     server = await serve("127.0.0.1", 0, accept)
-    view = GroupView()
-    view.role = Role(1, 1, f"127.0.0.1:{server.port}")
+    view = FollowedGroup()
+    view.role = MasterRole(1, 1, f"127.0.0.1:{server.port}")
     running = asyncio.ensure_future(keep_metadata(config_of(tmp_path), view))
     async with asyncio.timeout(WAIT_S):
         while True:

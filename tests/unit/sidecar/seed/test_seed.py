@@ -22,7 +22,7 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.decisions.metadata_kinds import BY_CODE
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.seed import seed as seeding
+from ha_sidecar.seed import seed as seed_module
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
 from ha_sidecar.seed.source import candidates, find_metadata, find_source
@@ -53,8 +53,8 @@ def run(config: SeedConfig) -> SeedResult:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeding, "AGAIN_S", 0.01)
-    monkeypatch.setattr(seeding, "POLL_S", 0.005)
+    monkeypatch.setattr(seed_module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(seed_module, "POLL_S", 0.005)
 
 
 def assert_equal(directory: Path, member: SeedMember) -> None:
@@ -119,7 +119,7 @@ def test_a_copy_of_another_history_is_dropped_and_begun_anew(member: SeedMember,
 def test_what_the_source_writes_meanwhile_is_copied_too(
     member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seeding, "NEAR_BYTES", 1000)
+    monkeypatch.setattr(seed_module, "NEAR_BYTES", 1000)
     sources: list[int] = []
     config = config_of(tmp_path / "new", member)
     assert claim(config) is None
@@ -159,9 +159,9 @@ def test_a_damaged_record_is_asked_for_again_and_never_kept(member: SeedMember, 
 def test_a_damaged_record_ends_the_copy_while_more_is_coming(
     member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(seeding, "CHECK_BYTES", 1)
+    monkeypatch.setattr(seed_module, "CHECK_BYTES", 1)
     monkeypatch.setattr(
-        seeding._Notes, "on_caught_up", lambda self, offset: None
+        seed_module._LinkNotes, "on_caught_up", lambda self, offset: None
     )  # so it goes on until something ends it
     with member.store.log.layout.path(0).open("r+b") as file:
         file.seek(boundaries(LOG, FILE_BYTES)[5] + 95)
@@ -176,15 +176,15 @@ def test_how_far_it_is_is_told_while_more_is_coming(
     tell = Seed._tell_progress
     lines: list[str] = []
 
-    def tell_and_end(seed: Seed, notes: seeding._Notes) -> None:
+    def tell_and_end(seed: Seed, notes: seed_module._LinkNotes) -> None:
         """Let the copy end with the first line."""
         tell(seed, notes)
         lines.extend(record.getMessage() for record in caplog.records if " left" in record.getMessage())
         notes.caught_up = bool(lines)
 
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(seeding, "PROGRESS_S", 0.02)
-    monkeypatch.setattr(seeding._Notes, "on_caught_up", lambda self, offset: None)
+    monkeypatch.setattr(seed_module, "PROGRESS_S", 0.02)
+    monkeypatch.setattr(seed_module._LinkNotes, "on_caught_up", lambda self, offset: None)
     monkeypatch.setattr(Seed, "_tell_progress", tell_and_end)
     run(config_of(tmp_path / "new", member))
     found = re.fullmatch(r"([\d.]+) %: (\d+) of (\d+) bytes, \d+ MB/s, \d+ s left", lines[0])
@@ -198,12 +198,12 @@ def test_how_far_it_is_is_told_once_a_second(
     member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now_s = 100.0
-    monkeypatch.setattr(seeding.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(seed_module.time, "monotonic", lambda: now_s)
     caplog.set_level(logging.INFO)
     config = config_of(tmp_path / "new", member)
     store = ReplicaStore(config.store, FILE_BYTES)
     store.adopt(EpochList.of((1, 0)))
-    seed, notes = Seed(config, store, lambda: member.address), seeding._Notes(store)
+    seed, notes = Seed(config, store, lambda: member.address), seed_module._LinkNotes(store)
     notes.master_max_offset = 4 * FILE_BYTES
     append(store, LOG[:FILE_BYTES])
     told = []

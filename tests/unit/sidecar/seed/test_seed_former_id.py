@@ -13,7 +13,7 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from ha_sidecar.seed import seed as seeding
+from ha_sidecar.seed import seed as seed_module
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
 from ha_sidecar.seed.source import Outlook, former_id
@@ -21,6 +21,11 @@ from testkit.ha.messages import log_bytes
 from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
 from testkit.ha.stores import append
 from testkit.products.replica import log_prefix_equal
+from ha_sidecar.seed.source import GroupAnswer, former_id
+from testkit.ha.messages import log_bytes
+from testkit.products.replica import log_prefix_equal
+from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
+from testkit.ha.stores import append
 
 
 @pytest.fixture
@@ -32,8 +37,8 @@ def member(tmp_path: Path) -> Iterator[SeedMember]:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeding, "AGAIN_S", 0.0)
-    monkeypatch.setattr(seeding, "POLL_S", 0.005)
+    monkeypatch.setattr(seed_module, "AGAIN_S", 0.0)
+    monkeypatch.setattr(seed_module, "POLL_S", 0.005)
 
 
 MINE, OTHER = "10.96.0.1:10911", "10.96.0.2:10911"
@@ -86,15 +91,15 @@ def test_a_source_that_grew_meanwhile_is_asked_again_before_an_id_is_taken_back(
     member: SeedMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = log_bytes(3, FILE_BYTES, len(LOG), mark=b"more")
-    caught_up = seeding._Notes.on_caught_up
+    caught_up = seed_module._LinkNotes.on_caught_up
 
-    def grow_once(notes: seeding._Notes, offset: int) -> None:
+    def grow_once(notes: seed_module._LinkNotes, offset: int) -> None:
         if member.store.log.max_offset == len(LOG):
             append(member.store, more)
             member.store.log.sync()
         caught_up(notes, offset)
 
-    monkeypatch.setattr(seeding._Notes, "on_caught_up", grow_once)
+    monkeypatch.setattr(seed_module._LinkNotes, "on_caught_up", grow_once)
     result, _ = _with_former_id(config_of(tmp_path / "new", member), member, [2, 2])
     assert result.max_offset == len(LOG) + len(more)
 
@@ -148,7 +153,7 @@ def test_a_wrong_setting_of_a_former_id_is_named(texts: dict[str, str], problem:
 def test_the_command_leaves_a_store_alone_whose_group_nobody_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "find_outlook", lambda config: Outlook(known=False))
+    monkeypatch.setattr(cli, "find_outlook", lambda config: GroupAnswer(known=False))
     arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
     assert main([*arguments, "--controllers", "127.0.0.1:1", "--advertise", MINE]) == 0
     assert json.loads(capsys.readouterr().out)["reason"] == "the controllers know no group g: it begins"
@@ -158,7 +163,7 @@ def test_the_command_leaves_a_store_alone_whose_group_nobody_knows(
 def test_the_command_waits_for_the_controllers_before_it_takes_a_store_for_a_new_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = [None, None, Outlook(known=False)]
+    answers = [None, None, GroupAnswer(known=False)]
     monkeypatch.setattr(cli, "find_outlook", lambda config: answers.pop(0))
     arguments = ["seed", "--cluster", "c", "--group", "g", "--store", str(tmp_path / "new")]
     arguments += ["--controllers", "127.0.0.1:1", "--advertise", MINE]
