@@ -12,15 +12,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from controller_core.server.common.metrics import GroupNumbers, NodeNumbers
 from controller_core.server.common.metrics import Metrics as ControllerMetrics
-from ha_sidecar.companion.metrics import CompanionMetrics, Known
-from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
-from ha_sidecar.replica.metrics import Numbers, ReplicaMetrics
-from project_tools import chart_files
-from controller_core.server.metrics import GroupNumbers, NodeNumbers
-from controller_core.server.metrics import Metrics as ControllerMetrics
 from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
+from project_tools import chart_files
 from rocketmq_operator.handlers.metrics import Metrics as OperatorMetrics
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.cli import main

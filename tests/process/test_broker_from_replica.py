@@ -13,24 +13,15 @@ import pytest
 
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.metadata_comparison import TOPICS, names
-from ha_sidecar.decisions.metadata_kinds import KINDS, Snapshot
-from testkit.processes.ports import free_port
-from testkit.products.controllers import ControllerCluster
-from testkit.products.replica import LogReplica, log_prefix_equal
-from testkit.products.store_commands import printed_by, seed_command
-from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
-from testkit.rocketmq.jars import jars
-from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
-from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
 from ha_sidecar.decisions.metadata_tables import KINDS, MetadataSnapshot
-from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
+from testkit.processes.ports import free_port
 from testkit.products.controllers import ControllerCluster
+from testkit.products.replica import LogReplica, log_prefix_equal
+from testkit.products.store_commands import printed_by, seed_command
+from testkit.rocketmq.broker_metadata import asking, create, has_all_made, made_in, wait_known
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.load import LoadClient, LoadSettings, Send, read_back
-from testkit.processes.ports import free_port
-from testkit.products.replica import LogReplica, log_prefix_equal
 from testkit.rocketmq.processes import QUICK_SETTINGS, ZERO_LOSS_SETTINGS, Broker, BrokerPlace, NameServer
-from testkit.products.store_commands import printed_by, seed_command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

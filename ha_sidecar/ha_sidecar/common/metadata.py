@@ -1,4 +1,4 @@
-"""Fetch a broker's metadata from it, and keep it in a store: one file for each kind (`decisions.metadata_kinds`).
+"""Fetch a broker's metadata from it, and keep it in a store: one file for each kind (`decisions.metadata_tables`).
 
 A table without an entry never replaces one that has some: some versions empty their topics on a change of role, and a
 broker on a new disk has none at all.
@@ -15,7 +15,6 @@ from controller_core.channel.asking import Asker, AskError
 from controller_core.channel.refusals import RefusalLog
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.commitlog.disk import write_atomically
-from ha_sidecar.decisions.metadata_kinds import KINDS, Kind, Snapshot, holds_entries
 from ha_sidecar.decisions.metadata_tables import KINDS, MetadataKind, MetadataSnapshot, holds_entries
 
 CONFIG_DIRECTORY: Final = "config"

@@ -30,7 +30,7 @@ from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.http_port import HttpServer
+from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.fencing import Fencing

@@ -24,7 +24,6 @@ from typing import Any, Final
 from controller_core.remoting.client_headers import CreateTopicRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.header import Header, JavaInt, JavaLong
-from ha_sidecar.decisions.metadata_kinds import BY_CODE, Kind, Snapshot, holds_entries
 from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, MetadataSnapshot, holds_entries
 
 GRACE_MS: Final = 30_000

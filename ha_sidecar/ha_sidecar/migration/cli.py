@@ -18,9 +18,6 @@ from typing import Any
 from controller_core.channel.asking import AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.migration.adoption import Keeping, Place, adopt
-from ha_sidecar.migration.permission import Permission, permit
-from ha_sidecar.common.options import addresses
 from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
 from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread

@@ -25,7 +25,6 @@ from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
 from ha_sidecar.decisions.broker_facts import settings
 from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, table
-from ha_sidecar.decisions.metadata_kinds import BY_CODE, Snapshot
 from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataSnapshot
 
 TRIES_MAX: Final = 5

@@ -38,10 +38,10 @@ from ha_sidecar.commitlog.syncer import Syncer
 from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.events import EventLog
-from ha_sidecar.common.http_port import HttpServer
+from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.identity import IdentityFiles
 from ha_sidecar.common.questions import ask_group
-from ha_sidecar.decisions.metadata_kinds import BY_CODE
+from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.replica import answers, registration
 from ha_sidecar.replica.config import ReplicaConfig
 from ha_sidecar.replica.follower import Follower

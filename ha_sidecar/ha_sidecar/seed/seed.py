@@ -37,7 +37,6 @@ from ha_sidecar.commitlog.store import LOG_DIRECTORY, ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.common.ha_link import HaLink, LinkEnd, starts_below_first_epoch
 from ha_sidecar.common.identity import IdentityFiles
-from ha_sidecar.decisions.metadata_kinds import Snapshot
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.epoch.entries import OFFSET_MAX
 from ha_sidecar.seed.config import SeedConfig

@@ -32,7 +32,6 @@ from ha_sidecar.common import metadata
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.common.questions import UnknownGroupError, ask_group, ask_log_end
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from ha_sidecar.decisions.metadata_kinds import Snapshot
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from ha_sidecar.seed.config import SeedConfig
 

@@ -23,8 +23,6 @@ from ha_sidecar.decisions.metadata_comparison import (
     UpdateConsumerOffsetRequestHeader,
     table,
 )
-from ha_sidecar.decisions.metadata_kinds import Snapshot
-from testkit.rocketmq.processes import Broker
 from ha_sidecar.decisions.metadata_tables import MetadataSnapshot
 from testkit.rocketmq.processes import Broker
 

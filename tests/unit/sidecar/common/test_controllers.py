@@ -9,8 +9,6 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import GetMetaDataResponseHeader
 from ha_sidecar.common import controllers as module
-from ha_sidecar.common.controllers import Answering, Controllers, ControllersUnavailableError
-from testkit.fakes.scripted_controllers import Said, scripted
 from ha_sidecar.common.controllers import AnswerCount, Controllers, ControllersUnavailableError
 from testkit.fakes.scripted_controllers import Said, scripted
 

@@ -6,7 +6,6 @@ import pytest
 
 from controller_core.remoting.codes import RequestCode
 from ha_sidecar.common.metadata import CONFIG_DIRECTORY, keep, read
-from ha_sidecar.decisions.metadata_kinds import BY_CODE, Kind, holds_entries
 from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataKind, holds_entries
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]

@@ -13,8 +13,6 @@ from ha_sidecar.companion.companion import Companion
 from ha_sidecar.companion.config import CompanionConfig
 from ha_sidecar.companion.holding import is_settled, is_succeeded
 from ha_sidecar.seed.config import SeedConfig
-from ha_sidecar.seed.source import Outlook, find_outlook
-from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted
 from ha_sidecar.seed.source import GroupAnswer, find_outlook
 from testkit.fakes.scripted_controllers import GROUP, Said, ScriptedController, scripted
 

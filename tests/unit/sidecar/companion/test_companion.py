@@ -13,7 +13,7 @@ from controller_core.remoting.bodies import (
     HAConnectionRuntimeInfo,
 )
 from ha_sidecar import cli
-from ha_sidecar.common import http_port as http
+from ha_sidecar.common import http_server as http
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion import hold_port as hold_port

@@ -9,10 +9,6 @@ import pytest
 
 from controller_core.remoting.codes import ResponseCode
 from ha_sidecar.address import HostPort
-from ha_sidecar.companion import hold_port as waiting
-from ha_sidecar.companion.hold_port import WaitingRoom
-from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request
-from testkit.processes.ports import free_port
 from ha_sidecar.companion import hold_port as hold_port
 from ha_sidecar.companion.hold_port import HoldPort
 from testkit.fakes.held_broker import V5_5_0, WITHIN_S, Place, Successor, answers, closed, is_held, request

@@ -7,9 +7,6 @@ import pytest
 
 from controller_core.remoting.bodies import HAConnectionRuntimeInfo
 from ha_sidecar.companion import leaving
-from ha_sidecar.companion.leaving import Ending, leave
-from testkit.fakes.answering_broker import AnsweringBroker
-from testkit.processes.ports import free_port
 from ha_sidecar.companion.leaving import EndMethod, leave
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port

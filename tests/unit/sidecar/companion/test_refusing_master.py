@@ -12,7 +12,7 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.headers import ExchangeHAInfoRequestHeader
 from ha_sidecar.address import host_port
 from ha_sidecar.common import metadata
-from ha_sidecar.decisions.metadata_kinds import KINDS
+from ha_sidecar.decisions.metadata_tables import KINDS
 from testkit.ha.following import following
 
 

@@ -14,7 +14,7 @@ from ha_sidecar.decisions.metadata_comparison import (
     names,
     put_back,
 )
-from ha_sidecar.decisions.metadata_kinds import BY_CODE
+from ha_sidecar.decisions.metadata_tables import BY_CODE
 
 TOPICS = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 OFFSETS = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]

@@ -9,9 +9,6 @@ import pytest
 
 from ha_sidecar.commitlog.store import StoreError, lock_store, read_epochs
 from ha_sidecar.epoch import EpochList
-from ha_sidecar.migration import adoption as adopting
-from ha_sidecar.migration.adoption import Keeping, Place, adopt
-from testkit.ha.messages import log_bytes
 from ha_sidecar.migration import adoption as adoption
 from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
 from testkit.ha.messages import log_bytes

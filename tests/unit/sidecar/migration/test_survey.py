@@ -9,16 +9,11 @@ import pytest
 from controller_core.channel.asking import AskError
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.errors import RemotingProtocolError
-from ha_sidecar.migration.cli import _asked
-from ha_sidecar.migration.permission import Permission, permit
-from ha_sidecar.migration.survey import Unread, survey, surveyed, unread
-from testkit.fakes.surveyed_broker import SurveyedBroker
-from testkit.processes.ports import free_port
 from ha_sidecar.migration.cli import _survey_brokers
 from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UnreadMessages, parse_survey, survey, unread
-from testkit.processes.ports import free_port
 from testkit.fakes.surveyed_broker import SurveyedBroker
+from testkit.processes.ports import free_port
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from controller_core.remoting.headers import (
 from ha_sidecar.common import controllers as controllers_module
 from ha_sidecar.common.controllers import Controllers, ControllersUnavailableError
 from ha_sidecar.replica import master_watch as module
-from ha_sidecar.replica.group_view import BEFORE_ELECTIONS, GroupView, Role
-from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
+from ha_sidecar.replica.group_view import BEFORE_ELECTIONS, FollowedGroup, MasterRole
 from ha_sidecar.replica.master_watch import MasterWatch, check_notice
 from testkit.fakes.scripted_controllers import GROUP, HOST, Said, ScriptedController, scripted
 

@@ -15,9 +15,8 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica.config import from_texts
-from ha_sidecar.replica.retention import Retaining
-from testkit.ha.messages import log_bytes
 from ha_sidecar.replica.retention import LogRetention
+from testkit.ha.messages import log_bytes
 from testkit.ha_sim.disk import PowerLossError, SimulatedDisk
 
 FILE_BYTES = 1024

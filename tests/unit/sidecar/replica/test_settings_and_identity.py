@@ -14,8 +14,6 @@ from ha_sidecar.common.identity import Application, IdentityError, IdentityFiles
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.replica import config
-from ha_sidecar.replica.group_view import GroupView, Role
-from testkit.ha.messages import boundaries, log_bytes
 from ha_sidecar.replica.group_view import FollowedGroup, MasterRole
 from testkit.ha.messages import boundaries, log_bytes
 

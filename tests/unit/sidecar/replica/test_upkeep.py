@@ -16,8 +16,6 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common import metadata
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.metadata import read
-from ha_sidecar.decisions.metadata_kinds import BY_CODE
-from ha_sidecar.replica import upkeep as keeping
 from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.replica import upkeep as upkeep
 from ha_sidecar.replica.config import ReplicaConfig

@@ -20,7 +20,7 @@ from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.common.identity import IDENTITY_FILE, IdentityError
 from ha_sidecar.common.options import ConfigError
 from ha_sidecar.decisions.broker_facts import GroupFacts
-from ha_sidecar.decisions.metadata_kinds import BY_CODE
+from ha_sidecar.decisions.metadata_tables import BY_CODE
 from ha_sidecar.epoch import EpochList
 from ha_sidecar.seed import seed as seed_module
 from ha_sidecar.seed.config import SeedConfig, from_texts

@@ -16,16 +16,11 @@ from ha_sidecar.decisions.broker_facts import GroupFacts
 from ha_sidecar.seed import seed as seed_module
 from ha_sidecar.seed.config import SeedConfig, from_texts
 from ha_sidecar.seed.seed import Seed, SeedError, SeedResult, claim
-from ha_sidecar.seed.source import Outlook, former_id
-from testkit.ha.messages import log_bytes
-from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
-from testkit.ha.stores import append
-from testkit.products.replica import log_prefix_equal
 from ha_sidecar.seed.source import GroupAnswer, former_id
 from testkit.ha.messages import log_bytes
-from testkit.products.replica import log_prefix_equal
 from testkit.ha.seed_member import FILE_BYTES, LOG, SeedMember, config_of
 from testkit.ha.stores import append
+from testkit.products.replica import log_prefix_equal
 
 
 @pytest.fixture
