@@ -2,7 +2,7 @@
 
     starts    finds the leader (1005), claims an id (1012, 1013), registers (1003), beats (904), asks for a master (1002)
     runs      beats every second to every controller, polls its group (1004), the leader (1005), reports its set (1001)
-    is told   of a master (1008, or any answer that names one): only a higher epoch counts; a notice may be lost, late, doubled
+    is told   of a master (1008, or any answer that names one): only a higher epoch counts, for the set too; a notice may be lost, late, doubled
     is master takes messages, sends them to its slaves, answers when every required member has them (`broker_set`)
     is slave  follows the master it was told of (`broker_ha`)
 
@@ -81,6 +81,7 @@ class Broker:
         self.epoch = 0
         self.in_sync_min = IN_SYNC_MIN
         self.view: MasterView | None = None
+        self._last_view: MasterView | None = None
         self.notice_loss = self.notice_doubling = self.notice_delay_s = 0.0
         self.notices_lost = self.notices_delayed = self.notices_doubled = 0
         self.registered = False
@@ -113,7 +114,7 @@ class Broker:
         self.process = Process(self._loop, self.host)
         self._network.place(self.process, self.host)
         self.epoch = 0
-        self.view = None
+        self.view = self._last_view = None
         self._links = ControllerLinks(self._controllers, self._random)
         self._ports, self._waiting = {}, []
         self._following, self._master_host = None, ""
@@ -268,7 +269,8 @@ class Broker:
         self._end_links()
         if master_id == self.broker_id:
             self.log.open_epoch(epoch)
-            self.view = MasterView(self.broker_id, members, body.sync_state_set_epoch, self.flaws)
+            last = self._last_view or MasterView(self.broker_id, frozenset(), 0, self.flaws)
+            self.view = self._last_view = last.next_mastership(members, body.sync_state_set_epoch)
         else:
             self.view = None
             self._master_host = address.rpartition(":")[0]

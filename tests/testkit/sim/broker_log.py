@@ -1,7 +1,12 @@
 """A modelled broker's log: one record a message, a record's offset is its number, and the epochs that wrote them.
 
+Its list of epochs is as strict as RocketMQ's: an epoch that begins where the last one begins is refused, and what is written then lies under
+the last one, which is the epoch that heartbeats and slaves are told.
+
 Where two logs part is found by the sidecar's own `truncation_point`. The log outlives the process: the model's brokers are
 killed, they do not lose power (what a broker loses then is a matter of its own flush settings).
+
+Source: EpochFileCache.appendEntry, AutoSwitchHAService.changeToMaster, AutoSwitchHAClient of 5.4.0.
 """
 
 from typing import NamedTuple
@@ -10,7 +15,7 @@ from ha_sidecar.epoch.entries import EpochEntry, EpochList, truncation_point
 
 
 class Record(NamedTuple):
-    """One message as it lies in the log."""
+    """One message as it lies in the log, and the epoch of the list that covers it."""
 
     epoch: int
     message: str
@@ -34,10 +39,10 @@ class BrokerLog:
         return self.epochs.last_epoch
 
     def open_epoch(self, epoch: int) -> None:
-        """Begin to write as the master of an epoch; an epoch that wrote nothing leaves no trace."""
-        if epoch > self.last_epoch:
-            kept = [entry for entry in self.epochs if entry.start_offset < self.end]
-            self.epochs = EpochList([*kept, EpochEntry(epoch, self.end)])
+        """Note that a master of this epoch writes from here on, unless neither epoch nor start is above the last entry's."""
+        entry = EpochEntry(epoch, self.end)
+        if self.epochs.accepts(entry):
+            self.epochs = self.epochs.appended(entry)
 
     def append(self, message: str) -> int:
         """Write a message in the newest epoch; return the log's new end."""
@@ -47,9 +52,8 @@ class BrokerLog:
     def receive(self, records: list[Record]) -> None:
         """Take records of the master."""
         for record in records:
-            if record.epoch != self.last_epoch:
-                self.open_epoch(record.epoch)
-            self.records.append(record)
+            self.open_epoch(record.epoch)
+            self.append(record.message)
 
     def common_end(self, master: EpochList, master_end: int) -> int:
         """Return how much of this log the master has, too."""
@@ -57,6 +61,6 @@ class BrokerLog:
         return 0 if point.offset is None else point.offset
 
     def truncate(self, end: int) -> None:
-        """Forget what lies behind."""
+        """Forget what lies behind, and every epoch that does not begin below: RocketMQ's slave does so even if nothing lies behind."""
         del self.records[end:]
         self.epochs = self.epochs.truncate_suffix_by_offset(end)

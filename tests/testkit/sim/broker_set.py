@@ -7,6 +7,7 @@ left behind only when one of a higher epoch is seen, or when it was definitely r
 Planted bugs of brokers are switched on by name (`flaws`), for the scenarios that show what they cost.
 
 Source: AutoSwitchHAService.java 5.4.0, maybeExpandInSyncStateSet, maybeShrinkSyncStateSet, getConfirmOffset;
+ReplicasManager.java, changeSyncStateSet;
 apache/rocketmq issues 5663, 6662.
 """
 
@@ -46,6 +47,12 @@ class MasterView:
     proposals: list[Proposal] = field(default_factory=list)
     acked: dict[int, int] = field(default_factory=dict)
     linked: set[int] = field(default_factory=set)
+
+    def next_mastership(self, members: frozenset[int], set_epoch: int) -> "MasterView":
+        """Return the view of the same process when it becomes master again: the set told counts only if its epoch is above the known one."""
+        if set_epoch <= self.set_epoch:
+            members, set_epoch = self.members, self.set_epoch
+        return MasterView(self.own_id, members, set_epoch, self.flaws)
 
     def required(self) -> frozenset[int]:
         """Return whose acknowledgement a message needs."""

@@ -21,7 +21,8 @@ from controller_core.server.node.types import NodeConfig
 from testkit.sim.invariants import Invariants
 from testkit.sim.virtual_loop import Process
 
-UTC_START_S = 1_700_000_000
+UTC_START_S = 1_795_000_000
+"""November 2026: after the second from which controllers count the set epochs of first elections (`SET_EPOCHS_SINCE_S`)."""
 _NS_PER_S = 1_000_000_000
 _MS_PER_S = 1_000
 

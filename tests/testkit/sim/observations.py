@@ -88,6 +88,7 @@ class Observations:
         self._loop = loop
         self._invariants = invariants
         self._trace = hashlib.blake2b(digest_size=16)
+        self._life_began_s = 0.0
 
     @property
     def trace(self) -> str:
@@ -99,7 +100,9 @@ class Observations:
         self._trace.update(f"{self._loop.now_s:.9f} {text}\n".encode())
 
     def call(self, group: str, began_s: float, call: Call) -> None:
-        """A call was answered now."""
+        """A call was answered now; one that controllers of an earlier life answered is left out."""
+        if began_s < self._life_began_s:
+            return
         self._history(group).calls.append(Interval(began_s, self._loop.now_s, call))
 
     def open_call(self, group: str, began_s: float, call: Alter) -> OpenCall:
@@ -172,6 +175,7 @@ class Observations:
     def begin_anew(self) -> None:
         """All controllers lose their stores: judge what was seen of them, and begin new histories; acknowledged messages stay."""
         self.judge()
+        self._life_began_s = self._loop.now_s
         for history in self.groups.values():
             history.calls.clear()
             history.open_calls = []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ha_sidecar.epoch.entries import EpochList
 from testkit.sim.broker_log import BrokerLog, Record
 from testkit.sim.broker_set import FORGETS_PROPOSALS, REQUEST_LIFE_S, SHRINKS_ALONE, MasterView, Proposal
 
@@ -43,6 +44,15 @@ def test_only_a_higher_epoch_ends_what_was_asked_for() -> None:
     assert master.required() == {1, 2}
 
 
+@pytest.mark.parametrize(("told", "known"), [(4, (1, 2, 3)), (5, (1, 2, 3)), (6, (1,))])
+def test_a_process_that_becomes_master_again_takes_only_a_set_of_a_higher_epoch(
+    told: int, known: tuple[int, ...]
+) -> None:
+    again = view(1, 2, 3, acked={2: 9}, linked={2}).next_mastership(frozenset((1,)), told)
+    assert (again.members, again.set_epoch) == (set(known), max(told, 5))
+    assert (again.acked, again.linked) == ({}, set())
+
+
 def test_an_old_request_is_given_up_once_it_cannot_live_any_more() -> None:
     master = view(1, 2, proposals=[Proposal(frozenset((1, 2, 3)), 0.0)])
     master.still_old(5, REQUEST_LIFE_S - 0.1)
@@ -74,10 +84,28 @@ def test_a_tail_of_a_deposed_master_is_cut() -> None:
     assert old.epochs == new.epochs
 
 
-def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+def test_an_epoch_that_wrote_nothing_hides_the_next_one_as_in_rocketmq() -> None:
     made = log((1, "a"))
     made.open_epoch(2)
     made.open_epoch(3)
     made.append("b")
-    assert [entry.epoch for entry in made.epochs] == [1, 3]
-    assert made.records[-1] == Record(3, "b")
+    assert made.epochs == EpochList.of((1, 0), (2, 1))
+    assert made.records[-1] == Record(2, "b")
+    made.open_epoch(3)
+    assert made.epochs == EpochList.of((1, 0), (2, 1), (3, 2))
+
+
+@pytest.mark.parametrize("epoch", [2, 1])
+def test_an_epoch_that_is_not_above_the_last_one_is_not_noted(epoch: int) -> None:
+    made = log((1, "a"), (2, "b"))
+    made.open_epoch(epoch)
+    made.receive([Record(epoch, "c")])
+    assert made.epochs == EpochList.of((1, 0), (2, 1))
+    assert made.records[-1] == Record(2, "c")
+
+
+def test_a_slave_forgets_an_epoch_that_begins_where_its_log_ends() -> None:
+    made = log((1, "a"))
+    made.open_epoch(2)
+    made.truncate(1)
+    assert made.epochs == EpochList.of((1, 0))
