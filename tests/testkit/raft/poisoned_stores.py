@@ -1,16 +1,19 @@
-"""A store as a release without bounds left it: with a committed command that is larger than any node applies."""
+"""A store as a release without bounds left it: with a committed command that is larger than any node applies.
+
+The files are byte for byte those that the release wrote, which a test holds to the hash of the original.
+"""
 
 from pathlib import Path
 from typing import Final
 
-from controller_core.groups import commands
-from controller_core.groups.commands import ApplyBrokerId, Stamp
+import msgspec
+
+from controller_core.groups.commands import COMMAND_VERSION
 from controller_core.log.store import DiskStore
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, NodeId, Ready, Snapshot, Term
 
 POISON_INDEX: Final = 3
 POISON_NAME_BYTES: Final = 1_200_000
-_FIXED_TEXT_BYTES_MAX: Final = 31
 
 
 def write_poisoned_store(directory: Path, owner: str, nodes: int) -> None:
@@ -31,10 +34,14 @@ def write_poisoned_store(directory: Path, owner: str, nodes: int) -> None:
 
 
 def _claim(name: str) -> bytes:
-    """Return a claim with a name of any size, as a release without bounds encoded it."""
-    stamp = Stamp(utc_ns=1, monotonic_ns=1, clock_id="older")
-    command = ApplyBrokerId(cluster="c1", broker_name="@", stamp=stamp, broker_id=1, check_code="h:1;1")
-    text = name.encode()
-    short = len(text) <= _FIXED_TEXT_BYTES_MAX
-    head = bytes([0xA0 + len(text)]) if short else b"\xdb" + len(text).to_bytes(4, "big")
-    return commands.encode(command).replace(b"\xa1@", head + text)
+    """Return a claim with a name of any size, as a release without bounds encoded it: with every field, defaults included."""
+    fields = {
+        "kind": "ApplyBrokerId",
+        "cluster": "c1",
+        "broker_name": name,
+        "stamp": {"utc_ns": 1, "monotonic_ns": 1, "clock_id": "older"},
+        "broker_id": 1,
+        "check_code": "h:1;1",
+        "log_replica": False,
+    }
+    return bytes([COMMAND_VERSION]) + msgspec.msgpack.encode(fields)

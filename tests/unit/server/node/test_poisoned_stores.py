@@ -1,6 +1,7 @@
 """Nodes whose logs hold a committed entry that no node can apply: they start, agree, serve, and start again."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from testkit.raft.nodes import Member, NodeCluster
 from testkit.raft.poisoned_stores import POISON_INDEX, write_poisoned_store
 
 NODES = 3
+WRITTEN_BY_OLDER_RELEASE = {
+    "log-0000000001-00000000000000000002.wal": "f0484024c4f65ec33ffcdaa079c15a230e745736950ab61f3a85c6e47c277caf",
+    "snapshot-00000000000000000001.snap": "e7763be902e0ba33f69d90dc3a4382c70a54eb6d7a7fb315b8fc731bdc0764b9",
+}
+"""SHA-256 of the files that the last release without bounds wrote for this script of claims."""
 WITHIN_S = 60.0
 
 
@@ -39,6 +45,12 @@ async def _claim(cluster: NodeCluster, name: str) -> int:
         while any(member.node.applied_index < index for member in cluster.members.values()):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
     return index
+
+
+def test_the_poisoned_store_is_byte_for_byte_what_the_older_release_wrote(tmp_path: Path) -> None:
+    write_poisoned_store(tmp_path, "test/1", NODES)
+    written = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
+    assert {name: digest for name, digest in written.items() if name != "LOCK"} == WRITTEN_BY_OLDER_RELEASE
 
 
 async def test_nodes_of_poisoned_stores_agree_serve_and_start_again_from_a_snapshot(tmp_path: Path) -> None:
