@@ -49,7 +49,7 @@ def test_a_process_that_becomes_master_again_takes_only_a_set_of_a_higher_epoch(
     told: int, known: tuple[int, ...]
 ) -> None:
     again = view(1, 2, 3, acked={2: 9}, linked={2}).next_mastership(frozenset((1,)), told)
-    assert (again.members, again.set_epoch) == (set(known), max(told, 5))
+    assert (again.members, again.set_epoch) == (frozenset(known), max(told, 5))
     assert (again.acked, again.linked) == ({}, set())
 
 
