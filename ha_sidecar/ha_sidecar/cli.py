@@ -1,13 +1,13 @@
-"""The command `ha-sidecar`: the processes beside and in place of brokers, and tools for a store nobody has open.
+"""The command `ha-sidecar`: the processes beside and in place of brokers, and tools for a closed store.
 
     ha-sidecar replica ...              run a log-only replica until SIGTERM
     ha-sidecar companion ...            show what a broker does not say, until SIGTERM
-    ha-sidecar handover ...             if the broker is master, hand over to another; exit status 1 if that failed
+    ha-sidecar handover ...             if the broker is master, hand over to another; or exit with 1
     ha-sidecar seed ...                 fill an empty broker's store before the broker starts
     ha-sidecar verify DIR               what a store holds, as JSON; exit status 1 if a record is damaged
     ha-sidecar epochs DIR               its epoch list, as JSON
     ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
-    ha-sidecar survey, permission, adopt   what a migration has done (`migration_cli`)
+    ha-sidecar survey, permission, adopt   the steps of a migration inside the cluster (`migration.cli`)
 
 Exit status: 0 done, 1 damage found or the work failed, 2 wrong use.
 """
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
             "--mapped-file-bytes", type=int, help="length of a log file, if none is there to tell"
         )
         if name == "truncate":
-            tool.add_argument("--to", type=int, required=True, help="offset at which the log is to end")
+            tool.add_argument("--to", type=int, required=True, help="offset at which the log must end")
         tool.set_defaults(run=run)
     add_commands(commands)
     return parser
@@ -137,7 +137,8 @@ def _replica(options: argparse.Namespace) -> int:
 def _companion(options: argparse.Namespace) -> int:
     config = companion_config.from_texts(_texts(options), serves=True)
     _log_to_stderr()
-    # A thread that waits for the broker's end waits for the interpreter too: by default up to 5 ms, which is all that clients give.
+    # A thread that waits for the broker's end waits for the interpreter too: by default up to 5 ms, which is
+    # all that clients give.
     sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_accompany(config))
@@ -184,10 +185,12 @@ def _seed(options: argparse.Namespace) -> int:
 
 
 def _outlook(config: seed_config.SeedConfig) -> GroupAnswer:
-    """Return what the controllers say of the group; wait for their answer, as a guess could cost the store its former id.
+    """Return what the controllers say of the group.
+
+    Wait for their answer, as a guess could cost the store its former id.
 
     Raises:
-        SeedError: nobody answered, `attempts` times.
+        SeedError: no controller answered `attempts` questions.
     """
     for _ in range(config.attempts):
         if (outlook := find_outlook(config)) is not None:
@@ -201,7 +204,7 @@ def _former_id(config: seed_config.SeedConfig) -> int:
 
 
 async def _replicate(config: replica_config.ReplicaConfig, store: ReplicaStore) -> None:
-    # Imported here: an HTTP server takes longer to load than a small log to seed, and only those that serve need it.
+    # Imported here: an HTTP server takes longer to load than a small log takes to seed.
     from ha_sidecar.replica.replica import LogReplica
 
     await _until_signal(LogReplica(config, store).run())

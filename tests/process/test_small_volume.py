@@ -84,7 +84,7 @@ async def test_a_volume_that_others_fill_stops_the_log_and_not_the_replica(
             await replica.start()
             try:
                 refused = await wait_room(replica, False)
-                assert "the disk has no room, nothing is received" in await readiness(replica)
+                assert "the disk lacks room, nothing is received" in await readiness(replica)
                 assert (
                     refused["rmqha_ha_max_offset_bytes"]
                     <= VOLUME_BYTES * REFUSE_PERCENT // 100 - OTHERS_BYTES
@@ -101,5 +101,5 @@ async def test_a_volume_that_others_fill_stops_the_log_and_not_the_replica(
     assert "NoRoom" in reasons
     # A look of retention may come first; then it is asked to stop.
     assert reasons <= {"NoRoom", "Stopped"}
-    assert "the disk has no room: nothing more is received" in log
+    assert "the disk lacks room: nothing more is received" in log
     assert "the disk has room again" in log

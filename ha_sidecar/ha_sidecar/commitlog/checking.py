@@ -1,10 +1,11 @@
 """Checks the records of a log while it is being written, in a process of its own.
 
-Checking takes a processor about as long as receiving. In the process that receives, both would share one interpreter and
-each byte would wait for both; beside it, on another processor, the check costs no time. It is told spans over its standard
-input, one a line, and answers each with a line; the end of its input ends it, also when whoever asked was killed.
+Checking takes about as much CPU as receiving. In the process that receives, both would share one interpreter
+and each byte would wait for both. A second process on another core checks at no cost to the first. It reads
+spans from its standard input, one a line, and answers each with a line. It ends with its input, also if the
+parent process was killed.
 
-It reads only, and only what it is asked for: bytes that are still being written are none of its business.
+It only reads, and only the spans that it was given: bytes that are still being written are outside of them.
 
     -> FROM TO
     <- OFFSET KIND PROBLEM        as `check_span` returns them
@@ -29,7 +30,7 @@ class Checker:
     """The process, one span at a time; `close` ends it.
 
     Attributes:
-        is_busy: a span was told and its verdict not taken yet.
+        is_busy: a span was given and its verdict not taken yet.
         pid: of the process.
     """
 
@@ -38,11 +39,15 @@ class Checker:
         self.is_busy = False
         self._socket, theirs = socket.socketpair()
         for end in (self._socket, theirs):
-            # Why: with a default time-out of the interpreter the pair does not block, and the process ends at its first read.
+            # Why: with a default time-out of the interpreter the pair does not block, and the process ends at
+            # its first read.
             end.setblocking(True)
         words = (sys.executable, "-m", __name__, str(layout.directory), str(layout.file_bytes))
         with theirs:
-            self._process: Final = subprocess.Popen(words, stdin=theirs.fileno(), stdout=theirs.fileno())  # noqa: S603  # this interpreter
+            # S603: the command is this interpreter.
+            self._process: Final = subprocess.Popen(  # noqa: S603
+                words, stdin=theirs.fileno(), stdout=theirs.fileno()
+            )
         self.pid: Final = self._process.pid
         self._answers: Final = self._socket.makefile()
 

@@ -1,9 +1,9 @@
-"""Readers of a log and cuts of it keep out of each other's way, without a reader ever waiting for a slow socket.
+"""Keep readers of a log and cuts of it apart, without a reader ever waiting for a slow socket.
 
-Whoever serves the log reads files that a truncation may shorten and fill again with other bytes. So each cut makes a
-new generation, and a reader says for which generation it reads: while a cut is under way, or after it, readers of the
-old one are turned away and start over. A cut waits for the readers that are inside, which hold on for one system call
-on a socket that never blocks.
+A server of the log reads files that a truncation may shorten and fill again with other bytes. So each cut
+makes a new generation, and a reader says for which generation it reads: while a cut is under way, or after
+it, readers of the old one are turned away and start over. A cut waits for the readers that are inside, which
+hold on for one system call on a socket that never blocks.
 
 An odd generation means that a cut is under way, or that it failed half-way: nothing is read then.
 """
@@ -33,7 +33,7 @@ class CutGuard:
 
     @contextmanager
     def reading(self, generation: int) -> Iterator[None]:
-        """Keep cuts out meanwhile; raise `LogCutError` if there was one since `generation`."""
+        """Block cuts inside the block; raise `LogCutError` if there was one since `generation`."""
         with self._condition:
             if generation != self.generation or generation % 2:
                 raise LogCutError(f"generation {generation} of the log is over, it is {self.generation} now")
@@ -47,7 +47,7 @@ class CutGuard:
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
-        """Keep readers out meanwhile; if the cut fails, for good."""
+        """Block readers inside the block; if the cut fails, block them for good."""
         with self._condition:
             self.generation += 1
             self._condition.wait_for(lambda: self._readers == 0)

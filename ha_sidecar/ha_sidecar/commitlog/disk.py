@@ -1,8 +1,8 @@
-"""The few things a log asks of a file system, and nothing else, so that a simulation can stand in for the disk.
+"""The few calls that a log makes to a file system, so that a simulation can stand in for the disk.
 
-Every call is one step at which a machine may lose power. What a step wrote is volatile until the file is synced, and a
-name until its directory is. The layer adds no policy: errors are `OSError` as the system gave them, and two functions
-alone know a safe order, `write_atomically` for a whole file and `remove_durably`.
+Every call is one step at which a machine may lose power. What a step wrote is volatile until the file is
+synced, and a name until its directory is. The layer adds no policy: errors are `OSError` as the system gave
+them, and two functions alone know a safe order, `write_atomically` for a whole file and `remove_durably`.
 
 Bodies that are served leave by sendfile and pass this layer by.
 """
@@ -57,7 +57,7 @@ class Disk(Protocol):
         ...
 
     def list(self, path: Path) -> list[str]:
-        """Return the names in a directory, sorted; none if there is no directory."""
+        """Return the names in a directory, sorted; empty if the directory does not exist."""
         ...
 
     def size(self, path: Path) -> int | None:
@@ -85,7 +85,7 @@ class Disk(Protocol):
         ...
 
     def usage(self, path: Path) -> tuple[int, int]:
-        """Return (used, all) bytes of the volume that a directory lies on, as far as they are ours to have."""
+        """Return (used, all) bytes of the volume of a directory, without the part reserved for root."""
         ...
 
 
@@ -186,7 +186,7 @@ class OsDisk:
             os.close(descriptor)
 
     def usage(self, path: Path) -> tuple[int, int]:
-        """Return (used, all) bytes of a volume; what is reserved for root is neither used nor to be had."""
+        """Return (used, all) bytes of a volume; both leave out the bytes that are reserved for root."""
         usage = shutil.disk_usage(path)
         return usage.used, usage.used + usage.free
 

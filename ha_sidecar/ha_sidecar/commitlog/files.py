@@ -1,21 +1,22 @@
-"""The log's files as one growing row of bytes: append, sync, truncate, byte for byte as a broker would have them.
+"""The log's files as one growing row of bytes: append, sync and truncate, byte for byte as in a broker's log.
 
-Two threads use a `CommitLog`. One receives: it appends, and now and then truncates. The other syncs: it makes what is
-written durable, many appends at a time. `append` waits for the disk's cache only where it begins a file, and `sync`
-never keeps it from going on otherwise; a truncation waits for a sync under way, because it closes files.
+Two threads use a `CommitLog`. One receives: it appends, and sometimes truncates. The other syncs: it makes
+written bytes durable, many appends at a time. `append` waits for the disk's cache only where it begins a
+file, and `sync` never keeps it from going on otherwise; a truncation waits for a sync under way, because it
+closes files.
 
-Invariant: only the newest file can hold bytes that are not durable. Before a file is begun all others are synced, and so
-are all when the log is opened, since a process that was killed leaves its bytes with the operating system and nowhere
-else. Recovery counts on it: it looks for the end in the newest file, and a machine that loses power may have kept the
-later of two files and not the earlier one.
+Invariant: only the newest file can hold bytes that are not durable. Before a file is begun all others are
+synced, and so are all when the log is opened, since a process that was killed leaves its bytes with the
+operating system and nowhere else. Recovery counts on it: it looks for the end in the newest file, and a
+machine that loses power may have kept the later of two files and not the earlier one.
 
-A truncation ends with zeros behind the new end and everything durable. Java only resets its position in memory and
-leaves the old records in place, where a restart finds them again as if they were part of the log. Newer files go
-first, newest of all first, so that a crash leaves a log without gaps.
+A truncation ends with zeros behind the new end and everything durable. Java only resets its position in
+memory and leaves the old records in place, where a restart finds them again as if they were part of the log.
+Newer files go first, newest of all first, so that a crash leaves a log without gaps.
 
-A log that is given a `Room` refuses what has none, before it writes; and where the disk has no space all the same, since
-others took it meanwhile, it takes back what came of the write. Either way it holds what it held, and goes on when there is
-room. A sync that fails is another thing: it ends the process.
+A log with a `Room` refuses a write that does not fit, before it writes. Others may take the space in between,
+so the disk can still be full; then the log takes back the bytes of that write. Either way it keeps its
+content, and goes on when the volume has space. A failed sync is different: it ends the process.
 
 Source: MappedFileQueue.java (layout on disk) 5.4.0.
 """
@@ -42,11 +43,11 @@ class CommitLog:
     Attributes:
         layout: directory and length of files.
         min_offset: offset of the oldest byte; of an empty log meaningless until the first append.
-        max_offset: end of what is written.
-        synced_offset: end of what is durable.
+        max_offset: end of the written bytes.
+        synced_offset: end of the durable bytes.
         record_offset: where a record ended when the log was opened or cut last, or the start of an empty log.
-        cuts: keeps whoever reads the files and truncations apart.
-        room: says what still fits on the volume; None asks nobody.
+        cuts: keeps readers of the files and truncations apart.
+        room: says how much still fits on the volume; None for no limit.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class CommitLog:
     ) -> tuple[Self, Record]:
         """Recover the log in the directory; return it with the verdict on what stood at its end.
 
-        The log ends behind its last whole record; everything after that is zeros and durable when this returns.
-        `cuts` is given when the log takes the place of one that may still be read.
+        The log ends behind its last whole record; everything after that is zeros and durable when this
+        returns. `cuts` is given when the log takes the place of one that may still be read.
 
         Raises:
             LogLayoutError: the files make no log.
@@ -96,7 +97,7 @@ class CommitLog:
 
         Raises:
             CommitLogUsageError: another offset, or a write across a file's end.
-            NoRoomError: the volume has no room for it; nothing was written.
+            NoRoomError: the volume lacks room for it; nothing was written.
             OSError: the disk refused. What it holds is unknown from then on; the process must end.
         """
         layout = self.layout
@@ -131,7 +132,7 @@ class CommitLog:
                 dirty, self._dirty = self._dirty, set()
                 written_offset = self.max_offset
             for start_offset in sorted(dirty):
-                # The length never changes after creation, so data and block allocation are all there is to sync.
+                # The length never changes after creation: data and block allocation suffice.
                 self._open[start_offset].sync_data()
                 if self.layout.start_of(written_offset) > start_offset:
                     self._open.pop(start_offset).close()
@@ -165,7 +166,7 @@ class CommitLog:
             for start_offset in self.layout.starts():
                 if start_offset + self.layout.file_bytes > offset:
                     break
-                # Readers learn of it first: who asks for less is turned away before the file is gone.
+                # Readers learn of it first: a reader below the new start is refused before the file is gone.
                 self.min_offset = start_offset + self.layout.file_bytes
                 remove_durably(self.layout.path(start_offset), self.layout.disk)
 
@@ -174,7 +175,7 @@ class CommitLog:
         return record_at(self.layout, offset, self.max_offset)
 
     def can_cut_at(self, offset: int) -> bool:
-        """Say whether a record starts at `offset`, or the log ends there: a log may only be cut between records.
+        """Say whether a record starts at `offset`, or the log ends there: a cut must lie between records.
 
         Source: AutoSwitchHAClient.doTruncate 5.4.0: otherwise "need manual fix".
         """
@@ -208,7 +209,7 @@ class CommitLog:
         try:
             self.sync()
         except OSError as error:
-            # Not: no space, as a write may say. What a failed sync leaves on the disk is unknown whatever its reason.
+            # Without the number: unlike a write without space, a failed sync leaves the disk unknown.
             raise OSError(None, f"sync: {error}") from error
 
     def _take_back(self) -> None:

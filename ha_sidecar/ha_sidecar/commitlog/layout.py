@@ -1,7 +1,8 @@
 """Where the bytes of a log lie: file names and offsets.
 
-A log is a row of files in one directory, each named by the 20 digits of its first offset and each exactly as long as
-the broker's mappedFileSizeCommitLog, whatever it holds. Other names in the directory are not part of the log.
+A log is a row of files in one directory, each named by the 20 digits of its first offset and each exactly as
+long as the broker's mappedFileSizeCommitLog, whatever it holds. Other names in the directory are not part of
+the log.
 
 Source: MappedFileQueue.java (load, names) 5.4.0.
 """
@@ -40,8 +41,8 @@ class Layout:
         """Return the starts of all files there, ascending.
 
         Raises:
-            LogLayoutError: a gap, a start that is no multiple of the length, or a file of another length; the newest
-                may be shorter, since a truncation that was cut short leaves it so.
+            LogLayoutError: a gap, a start that is not a multiple of the length, or a file of another length;
+                the newest may be shorter, since a truncation that was cut short leaves it so.
         """
         names = [name for name in self.disk.list(self.directory) if _is_log_name(name)]
         starts = [int(name) for name in names]
@@ -59,7 +60,7 @@ class Layout:
 
 
 def guess_file_bytes(directory: Path, disk: Disk = OS_DISK) -> int | None:
-    """Return the length of the oldest log file there, None if there is none."""
+    """Return the length of the oldest log file, None for an empty directory."""
     names = [name for name in disk.list(directory) if _is_log_name(name)]
     return disk.size(directory / names[0]) if names else None
 

@@ -1,11 +1,11 @@
-"""Where do records end? A walk over their heads, to cut what is served between messages.
+"""Find where records end by a walk over their heads, so that what a slave receives is cut between messages.
 
-Only sizes and magic numbers are read: the bytes were checked when they came in, or by recovery. A walk goes on where
-the last one ended, so that serving a log from one end to the other walks it once; going back starts at the file's
-first record again, since heads can only be followed forward.
+Only sizes and magic numbers are read: the bytes were checked when they came in, or by recovery. A walk goes
+on where the last one ended, so that serving a log from one end to the other walks it once; going back starts
+at the file's first record again, since heads can only be followed forward.
 
-Files are read, never mapped: a truncation shortens them for a moment, which would kill a process that looks at a
-mapping then.
+Files are read, never mapped: a truncation shortens them for a moment, which would kill a process that looks
+at a mapping then.
 
 Source: MessageExtEncoder.java 5.4.0 (total size and magic lead every record).
 """
@@ -32,9 +32,10 @@ class RecordEnds:
         self._file: tuple[int, DiskFile] | None = None
 
     def record_end(self, from_offset: int, limit_offset: int) -> int:
-        """Return the last record end in (from, limit], or `from_offset` if there is none.
+        """Return the last record end in (from, limit], or `from_offset` if it finds none.
 
-        Both lie in one file; `from_offset` need not be a record's start. Bytes that are no record end the walk.
+        Both lie in one file; `from_offset` need not be a record's start. Bytes that do not form a record end
+        the walk.
         """
         if limit_offset <= from_offset:
             return from_offset
@@ -73,9 +74,9 @@ class RecordEnds:
 
 
 def _whole_bytes(block: bytes, left_bytes: int) -> int:
-    """Return how far the records lead whose heads lie in `block`; the last may end behind it, not behind the limit.
+    """Return the end of the records with heads in `block`; the last may end behind it, not behind the limit.
 
-    Its loop is most of what serving a log costs a processor: no attribute and no method is looked up in it.
+    Its loop is most of the CPU cost of serving a log: it looks up neither an attribute nor a method.
     """
     unpack, head_max, at = _HEAD.unpack_from, len(block) - _HEAD.size, 0
     while at <= head_max:

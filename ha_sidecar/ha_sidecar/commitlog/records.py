@@ -1,16 +1,17 @@
-"""One record of RocketMQ's CommitLog: is what stands at this offset whole, and how long is it?
+"""One record of RocketMQ's CommitLog: is the record at this offset whole, and how long is it?
 
-A log file is a row of records without gaps. Each starts with its total size and a magic number; a message (version 1
-or 2) carries its own offset, a body with a checksum, and lengths that must add up to the total. A record never
-crosses a file's end: where the next one did not fit, a BLANK record takes the rest of the file, of which only the
-first 8 bytes are written.
+A log file is a row of records without gaps. Each starts with its total size and a magic number; a message
+(version 1 or 2) carries its own offset, a body with a checksum, and lengths that must add up to the total. A
+record never crosses a file's end: where the next one did not fit, a BLANK record takes the rest of the file,
+of which only the first 8 bytes are written.
 
     0 int32 total   4 int32 magic    8 int32 body CRC   28 int64 offset in the log   36 int32 flags
-    68+b+s int32 body length, body; topic length (1 byte, in version 2 two) and topic; int16 property bytes and text
+    68+b+s int32 body length, body; topic length (1 byte, in version 2 two) and topic; int16 property
+           bytes and text
     b, s: bytes of the born and store hosts, 8 each, or 20 with their IPv6 flag
 
-`check_record` is stricter than Java in one point: the record must carry the offset at which it stands. Java does not
-compare them, and may take a stale record of a file's earlier life for a new one.
+`check_record` is stricter than Java in one point: the record must carry the offset at which it stands. Java
+does not compare them, and may take a stale record of a file's earlier life for a new one.
 
 This module reads bytes it is given; it opens nothing and changes nothing.
 
@@ -64,7 +65,10 @@ class RecordKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A verdict: the kind, the record's whole length in bytes (0 if it has none), and what is wrong with it."""
+    """A verdict.
+
+    The kind, the record's whole length in bytes (0 if unknown), and the problem if it is damaged.
+    """
 
     kind: RecordKind
     length_bytes: int = 0
@@ -81,7 +85,7 @@ def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -
     Args:
         data: the log's bytes, of which [at, end) may be read.
         at: index of the record's first byte.
-        end: index at which the log, or what is known of it, ends.
+        end: index at which the log, or its known part, ends.
         offset: the log offset of the byte at `at`.
         rest_bytes: bytes from here to the end of the file, which no record crosses.
     """
@@ -104,9 +108,9 @@ def check_record(data: Bytes, at: int, end: int, offset: int, rest_bytes: int) -
 def sure_message_bytes(data: Bytes, view: memoryview, at: int, end: int, offset: int, rest_bytes: int) -> int:
     """Return the length of the message at `at` if it is of the common form and whole beyond doubt, else 0.
 
-    Common is version 1 with IPv4 hosts, beyond doubt one whose texts hold no zero byte. `check_record`, `texts_hold_nul`
-    and `texts_lack_bytes` say nothing else of such a message; they judge whatever is 0 here. The arguments are those of
-    `check_record`; `view` is one of all of `data`.
+    Common is version 1 with IPv4 hosts, beyond doubt one whose texts hold no zero byte. `check_record`,
+    `texts_hold_nul` and `texts_lack_bytes` say nothing else of such a message; they judge whatever is 0 here.
+    The arguments are those of `check_record`; `view` is one of all of `data`.
     """
     if end - at < _COMMON.size:
         return 0
@@ -132,8 +136,8 @@ def sure_message_bytes(data: Bytes, view: memoryview, at: int, end: int, offset:
 def texts_hold_nul(data: Bytes, at: int) -> bool:
     """Say whether topic or properties of the whole message at `at` hold a zero byte.
 
-    No checksum covers these texts. A message whose last bytes never came looks whole over the zeros of an unused
-    file, so the last message of a log is whole only if its texts have none.
+    No checksum covers these texts. A message whose last bytes never came looks whole over the zeros of an
+    unused file, so the last message of a log is whole only if its texts hold no zeros.
     """
     topic_at, properties_at, end = _texts_at(data, at)
     return b"\0" in data[topic_at : properties_at - _SHORT.size] or b"\0" in data[properties_at:end]
@@ -142,9 +146,10 @@ def texts_hold_nul(data: Bytes, at: int) -> bool:
 def texts_lack_bytes(data: Bytes, at: int) -> bool:
     """Say whether zeros stand before the end of a sector in topic or properties of the whole message at `at`.
 
-    A disk that loses power may have written a message's last sector and not one before it, or that one as it was when
-    a part of the message had come: zeros reach up to the sector's end then. In the body the checksum tells, and a message
-    without its head is none; in texts that go on into another sector only this does. `at` counts from the file's start.
+    A disk that loses power may have written a message's last sector and not one before it, or that one as it
+    was when a part of the message had come: zeros reach up to the sector's end then. In the body the checksum
+    tells, and without its head a message cannot pass for one; in texts that go on into another sector only
+    this does. `at` counts from the file's start.
     """
     topic_at, properties_at, end = _texts_at(data, at)
     return any(

@@ -1,19 +1,20 @@
-"""Where does a log end? A walk over its records, after a crash or for a person who asks.
+"""Find where a log ends: a walk over its records, after a crash or for a person who asks.
 
-Nothing on disk says how far the log of a process that died reaches: files have their full length from the start, and
-what is not written is zeros. So the end is found by walking: every record must be whole (sizes, magic, own offset,
-body checksum), and the first one that is not ends the log. What was received of a message but not all of it is given
-up; no acknowledgement can have counted it, since an ack covers a message only with its last byte. No checksum covers
-a message's topic and properties, so the last message must also have no zeros there (`texts_hold_nul`), and none of them
-before the end of a sector (`texts_lack_bytes`).
+Nothing on disk says how far the log of a process that died reaches: files have their full length from the
+start, and unwritten bytes are zeros. So the end is found by walking: every record must be whole (sizes,
+magic, own offset, body checksum), and the first one that is not ends the log. A message that arrived only in
+part is given up: no acknowledgement can have counted it, since an ack covers a message only with its last
+byte. No checksum covers a message's topic and properties, so the last message must also hold no zeros in them
+(`texts_hold_nul`), and none of them before the end of a sector (`texts_lack_bytes`).
 
-A BLANK ends a file, not the log. If no record follows in the next file, the log is taken to end before the BLANK:
-whether its unused rest was received is unknown, and fetching it again keeps the files byte-identical.
+A BLANK ends a file, not the log. If no record follows in the next file, the log is taken to end before the
+BLANK: whether its unused rest was received is unknown, and fetching it again keeps the files byte-identical.
 
-`find_end` starts at the newest file whose first record is whole, `walk` at the oldest byte, `check_span` where it is told.
-None changes anything.
+`find_end` starts at the newest file whose first record is whole, `walk` at the oldest byte, `check_span` at a
+given offset. None changes anything.
 
-Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: there is no consume queue here.
+Source: CommitLog.recoverNormally, recoverAbnormally 5.4.0, without their checkpoint: a replica keeps no
+consume queue.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from ha_sidecar.commitlog.records import (
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The extent of a log in bytes, and the verdict on what stands at its end."""
+    """The extent of a log in bytes, and the verdict on the bytes at its end."""
 
     min_offset: int
     max_offset: int
@@ -98,7 +99,8 @@ def record_at(layout: Layout, offset: int, max_offset: int) -> Record:
 def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, Record]:
     """Check the records between two offsets, the first of which is a record's start, and read nothing above.
 
-    Return where the first one stands that is not whole below `to_offset`, with the verdict on it; `to_offset` if none does.
+    Return where the first one stands that is not whole below `to_offset`, with the verdict on it; `to_offset`
+    if none does.
     """
     offset = from_offset
     while offset < to_offset:
@@ -111,7 +113,10 @@ def check_span(layout: Layout, from_offset: int, to_offset: int) -> tuple[int, R
 
 
 def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> tuple[int, Record]:
-    """Walk the files and return the log's end with the verdict there; count messages and bytes into `counts`."""
+    """Walk the files and return the log's end with the verdict there.
+
+    Count messages and bytes into `counts`.
+    """
     blank_offset = starts[0]
     for start_offset in starts:
         stop = _walk_file(layout, start_offset, start_offset + layout.file_bytes)
@@ -126,7 +131,7 @@ def _walk_from(layout: Layout, starts: list[int], counts: list[int] | None) -> t
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Where a walk through one file ended, the verdict on what stands there, and how many messages came before."""
+    """Where a walk through one file ended, the verdict on the bytes at its end, and its messages."""
 
     offset: int
     record: Record
@@ -134,14 +139,14 @@ class _Stop:
 
 
 def _walk_file(layout: Layout, from_offset: int, end_offset: int) -> _Stop:
-    """Check records of one file up to the first that is no message, or not one whole below `end_offset`."""
+    """Check records of one file up to the first that is not a message or not whole below `end_offset`."""
     file_bytes, start_offset = layout.file_bytes, layout.start_of(from_offset)
     with layout.disk.content(layout.path(start_offset)) as data, memoryview(data) as view:
         messages, end = 0, min(len(data), end_offset - start_offset)
         at = previous_at = from_offset - start_offset
         while True:
             offset = start_offset + at
-            # What is beyond doubt, which is nearly all of a log, takes a third of the time.
+            # Records that pass these cheap checks, nearly all of a log, take a third of the time.
             length = sure_message_bytes(data, view, at, end, offset, file_bytes - at)
             if not length:
                 record = check_record(data, at, end, offset, file_bytes - at)

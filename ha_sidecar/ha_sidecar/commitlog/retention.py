@@ -1,11 +1,11 @@
-"""Which of a log's oldest files may go: a pure decision over what is there, how old it is, and how full the disk is.
+"""Which of a log's oldest files may go: a pure decision from their extents, their ages and the disk's use.
 
     a file goes because it is old     nothing was written to it for `keep_ms`
     or because the disk is full       more than `drop_above` of it is used; as many as bring it below
 
-Always the oldest first and without a gap; never the newest file; never one that a slave has still to read, however full
-the disk is. When that does not help, nothing more is received above `refuse_above`: a disk that runs full under a write
-takes the process, and what is on it, down with it.
+Always the oldest first and without a gap; never the newest file; never one that a slave has still to read,
+however full the disk is. When that does not help, the log receives nothing more above `refuse_above`: a disk
+that runs full under a write ends the process, and endangers everything on the disk.
 
 Source: CommitLog.deleteExpiredFile, DefaultMessageStore.CleanCommitLogService 5.4.0 (fileReservedTime,
 diskMaxUsedSpaceRatio), without their hour of the day.
@@ -48,9 +48,10 @@ def new_min_offset(
         files: all files, ascending.
         rule: the rule.
         now_ms: UTC milliseconds, of the clock that dated the files.
-        used_bytes: what is used of the disk, by whomever.
+        used_bytes: use of the disk, by all its users.
         disk_bytes: its size.
-        needed_offset: no byte from here on may go: the least position of a slave, or the durable end of the log.
+        needed_offset: no byte from here on may go: the least position of a slave, or the durable end of the
+            log.
         wanted_bytes: what the log has to write and was refused; files go until it fits below the mark, too.
     """
     keep_from: int | None = None
@@ -68,5 +69,5 @@ def new_min_offset(
 
 
 def must_refuse(rule: RetentionRule, used_bytes: int, disk_bytes: int, wanted_bytes: int = 0) -> bool:
-    """Say whether nothing more may be received, or whether what was refused has no room yet."""
+    """Say whether to receive nothing more, or whether the refused bytes still do not fit."""
     return used_bytes + wanted_bytes > rule.refuse_above * disk_bytes

@@ -1,11 +1,11 @@
 """Whether the volume has room for what a log is about to write, so that it refuses before the disk is full.
 
-Files are sparse: beginning one takes nothing, and a small volume may fill within the seconds between two looks of
-retention. So the log asks before it begins a file, and again after each step of bytes; between two asks it spends what it
-was told. It keeps below a mark, the rest is for epoch lists, identity and metadata.
+Files are sparse: beginning one takes no space, and a small volume may fill within the seconds between two
+looks of retention. So the log asks before it begins a file, and again after each step of bytes; between two
+asks it spends the answer. It stays below a mark; the rest is for epoch lists, identity and metadata.
 
-Not a promise: others write to the volume, too. Where they took the room meanwhile the write itself fails, and the log cuts
-back what came of it (`CommitLog.append`).
+This is not a promise: others write to the volume, too. Where they took the room in between, the write itself
+fails, and the log removes the bytes of that write (`CommitLog.append`).
 """
 
 import errno
@@ -15,25 +15,26 @@ from typing import Final
 from ha_sidecar.commitlog.disk import Disk
 
 STEP_BYTES_MAX: Final = 1 << 20
-"""Written between two asks; what others write meanwhile comes out of what is kept above the mark."""
+"""Written between two asks; the reserve above the mark covers what others write in between."""
 GO_ON_STEPS: Final = 4
 """Room for so many steps ends a refusal, so that a log at the mark does not stop and go for every message."""
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class NoRoomError(Exception):
-    """Nothing was written, since the volume has no room for it; what the log holds is as good as before."""
+    """Nothing was written, since the volume lacks room for it; the log is as good as before."""
 
 
 class Room:
-    """What may be written to a volume; for the thread that appends.
+    """The bytes that still fit on a volume; for the thread that appends.
 
     Attributes:
-        wanted_bytes: what has to fit below the mark before a refused log goes on, 0 while it is not refused; for any thread.
+        wanted_bytes: bytes that must fit below the mark before a refused log goes on, 0 while it is not
+            refused; for any thread.
     """
 
     def __init__(self, disk: Disk, directory: Path, file_bytes: int, refuse_above: float) -> None:
-        """Take a directory of the volume, the length of a log file, and the mark as a share of the volume, 0 to 1."""
+        """Take a directory of the volume, the length of a log file, and the mark as a share of it."""
         self.wanted_bytes = 0
         self._disk: Final = disk
         self._directory: Final = directory
@@ -60,4 +61,4 @@ class Room:
         """Note that a write of this length found no room; return the error that says so."""
         self._left_bytes = 0
         self.wanted_bytes = max(length_bytes, GO_ON_STEPS * self._step_bytes)
-        return NoRoomError(f"the disk has no room for {length_bytes} bytes: {why}")
+        return NoRoomError(f"the disk lacks room for {length_bytes} bytes: {why}")

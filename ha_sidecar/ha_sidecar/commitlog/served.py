@@ -1,8 +1,8 @@
-"""A store as its slaves see it: views of what may be served, and bytes from its files straight to a socket.
+"""A store as its slaves see it: views of the servable log, and bytes from its files straight to a socket.
 
-What may be served ends at the last whole record that is durable. A replica receives messages in pieces, and a slave
-that ended on one could not be promoted; and a slave must never have more of an epoch than we have after a crash, or
-it would have to cut what it acknowledged.
+Slaves are served up to the last whole record that is durable. A replica receives messages in pieces, and a
+slave that ended on one could not be promoted; and a slave must never have more of an epoch than we have after
+a crash, or it would have to cut what it acknowledged.
 """
 
 import os
@@ -25,9 +25,9 @@ class ServedStore:
         """Take the store.
 
         Args:
-            store: what is served.
+            store: the store that is served.
             confirm_offset: tells the confirm offset, any byte position; -1 if it is not known.
-            after_sync: serve only what is durable; without it, as with acks after writing, all that is written.
+            after_sync: serve durable bytes only; without it, as with acks after writing, all written bytes.
         """
         self._store: Final = store
         self._after_sync: Final = after_sync
@@ -100,7 +100,7 @@ class FileSender:
 
         Raises:
             LogCutError: the log was cut since `generation`.
-            BlockingIOError: the socket has no room.
+            BlockingIOError: the socket's buffer is full.
         """
         log = self._store.log
         with log.cuts.reading(generation):

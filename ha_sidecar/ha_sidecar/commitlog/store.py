@@ -1,9 +1,9 @@
 """A replica's store: the log, the epoch file beside it, and the order in which the two change.
 
-The directory looks like a broker's, so that either can take over the other's: `commitlog/`, `epochFileCheckpoint`,
-and `lock`, held while a process has the store open. On opening, the log is recovered first and entries that start
-beyond its end are dropped: an epoch is written before the bytes behind its start, so after a crash the list may be
-ahead of the log but never behind it.
+The directory looks like a broker's, so that either can take over the other's: `commitlog/`,
+`epochFileCheckpoint`, and `lock`, held while a process has the store open. On opening, the log is recovered
+first and entries that start beyond its end are dropped: an epoch is written before the bytes behind its
+start, so after a crash the list may be ahead of the log but never behind it.
 
 A diverged log is never deleted here: `archive` moves it aside, a bounded number of times.
 
@@ -38,13 +38,13 @@ class StoreError(Exception):
 
 
 def read_epochs(directory: Path, disk: Disk = OS_DISK) -> EpochList:
-    """Return the list in the store's epoch file, empty if there is none; raise `EpochFileError` on damage.
+    """Return the list in the store's epoch file, empty without a file; raise `EpochFileError` on damage.
 
-    Not Java's way: where the file is missing or damaged, Java takes the backup, the list before the last change, and its
-    log's newest bytes then pass for those of an older epoch. A master that was elected past them, and wrote more in that
-    older epoch, shares the label and not the bytes, and the truncation point leaves them in place. A log without a list
-    is refused at the handshake instead, and one with a damaged list is not opened. Our own file needs no backup: it is
-    replaced whole.
+    Not Java's way: where the file is missing or damaged, Java takes the backup, the list before the last
+    change, and its log's newest bytes then pass for those of an older epoch. A master that was elected past
+    them, and wrote more in that older epoch, shares the label and not the bytes, and the truncation point
+    leaves them in place. A log without a list is refused at the handshake instead, and one with a damaged
+    list is not opened. Our own file needs no backup: it is replaced whole.
 
     Source: CheckpointFile.read, MixAll.string2File 5.2.0 and 5.3.3.
     """
@@ -56,7 +56,10 @@ def read_epochs(directory: Path, disk: Disk = OS_DISK) -> EpochList:
 
 
 def write_epochs(directory: Path, epochs: EpochList, disk: Disk = OS_DISK) -> None:
-    """Make `epochs` the store's list, durably; an empty list has no file, nor Java's backup of one."""
+    """Make `epochs` the store's list, durably.
+
+    An empty list leaves neither a file nor Java's backup of one.
+    """
     if len(epochs):
         write_atomically(directory / EPOCH_FILE, file_format.encode(epochs), disk)
         return
@@ -96,7 +99,8 @@ class ReplicaStore:
     ) -> None:
         """Open the store, recover its log, drop epochs beyond the log's end.
 
-        With `refuse_above`, a share of the volume from 0 to 1, the log takes nothing that would fill it beyond.
+        With `refuse_above`, a share of the volume from 0 to 1, the log refuses writes that would fill it
+        beyond.
 
         Only a store of the operating system's disk is locked: no other process can see another one.
 
@@ -183,8 +187,9 @@ class ReplicaStore:
         disk.make_directory(target)
         with self.log.cuts.cutting():
             self.log.close()
-            # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without a log is
-            # dropped. Its backup goes before it: a broker that takes the store over would read it for the new log's.
+            # The epoch file goes first: an unlabelled log is refused at the next handshake, a label without a
+            # log is dropped. Its backup goes before it: a broker that takes the store over would read it for
+            # the new log's.
             for name in (EPOCH_FILE_BACKUP, EPOCH_FILE):
                 if disk.size(self.directory / name) is not None:
                     disk.rename(self.directory / name, target / name)
@@ -208,7 +213,7 @@ class ReplicaStore:
 
 
 def existing_layout(directory: Path, file_bytes: int | None) -> Layout:
-    """Return the layout of a store (or of its log directory itself) that nobody has open.
+    """Return the layout of a closed store (or of its log directory itself).
 
     Raises:
         LogLayoutError: no log there, and no length given to start with.

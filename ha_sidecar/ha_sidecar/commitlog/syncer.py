@@ -1,10 +1,11 @@
 """Group sync on a thread of its own: many appends, one wait for the disk.
 
-The receiving thread calls `wake` after it wrote; this thread then syncs everything written so far and tells the
-offset. While one sync runs, further wakes melt into one, so under load each sync covers whatever came in meanwhile.
+The receiving thread calls `wake` after it wrote; this thread then syncs everything written so far and tells
+the offset. While one sync runs, further wakes melt into one, so under load each sync covers all that arrived
+during the last.
 
-A failed sync is final: what the disk holds is unknown, and a second try may report success for lost bytes. The
-failure goes to `on_failure` and the thread ends.
+A failed sync is final: what the disk holds is unknown, and a second try may report success for lost bytes.
+The failure goes to `on_failure` and the thread ends.
 """
 
 import threading

@@ -1,21 +1,25 @@
 """The sidecar's side of the controllers: one lasting connection to each, and calls to whoever leads.
 
-To a controller a closed connection is a dead replica, so each connection is opened once and kept; heartbeats go over
-all of them, which is what lets a follower take over with a live table.
+To a controller a closed connection is a dead replica, so each connection is opened once and kept; heartbeats
+go over all of them, which is what lets a follower take over with a live table.
 
-`ask` is for questions whose answer moves something: which master the replica follows, where the companion relays sends, whether the fence
-closes. No single controller decides the answer (see `majority`):
+`ask` is for questions whose answer moves something: which master the replica follows, where the companion
+relays sends, whether the fence closes. No single controller decides the answer (see `majority`):
 
-1. All controllers are asked who leads (1005), and the leader known so far is asked the question at the same time.
-2. If a majority names that leader, its answer counts: one round trip. If a majority names another one, that one is asked. For
-   `VOUCHED_S` after that the leader is asked alone.
-3. If the leader's address is not one of ours, all are asked the question, and the answer that a majority gives counts.
+1. All controllers are asked for the leader (1005), and the leader known so far gets the question at the same
+   time.
+2. If a majority names that leader, its answer counts: one round trip. If a majority names another one, that
+   one gets the question. For `VOUCHED_S` after that only the leader is asked.
+3. If the leader's address is not one of ours, all controllers get the question, and the answer of a majority
+   counts.
 4. Otherwise `ask` raises `ControllersUnavailableError`.
 
-So one controller that lies, or that was deposed, can neither invent an answer nor keep the answers of the others from being heard. One
-case remains: a process that takes over the leader's address answers until the other controllers elect another leader.
+So one controller that lies, or that was deposed, can neither invent an answer nor keep the answers of the
+others from being heard. One case remains: a process that takes over the leader's address answers until the
+other controllers elect another leader.
 
-`call` is for requests that change something at the controllers. They go to the leader that a majority named last.
+`call` is for requests that change something at the controllers. They go to the leader that a majority named
+last.
 
 Source: ReplicasManager.sendHeartbeatToController, updateControllerMetadata 5.4.0.
 """
@@ -51,7 +55,10 @@ CALL_TIMEOUT_S: Final = 2.0
 LEADER_TIMEOUT_S: Final = 0.5
 CALL_ATTEMPTS_MAX: Final = 3
 VOUCHED_S: Final = 0.2
-"""How long a leader counts as named by a majority, over the same connection: a thousand replicas may ask 50 times a second."""
+"""How long a leader counts as named by a majority, over the same connection.
+
+A thousand replicas may ask 50 times per second.
+"""
 
 T = TypeVar("T")
 
@@ -119,7 +126,7 @@ class Controllers:
         """Send a request to the leader and return its answer, whatever its code but "not leader".
 
         Raises:
-            ControllersUnavailableError: nobody answered as the leader.
+            ControllersUnavailableError: no controller answered as the leader.
         """
         problem = "no connection is open"
         for _ in range(CALL_ATTEMPTS_MAX):
@@ -138,7 +145,7 @@ class Controllers:
         raise ControllersUnavailableError(problem)
 
     async def ask(self, question: RemotingCommand) -> RemotingCommand:
-        """Return the answer that a majority of the controllers vouches for, whatever its code but "not leader".
+        """Return the answer that a majority of the controllers vouches for, with any code but "not leader".
 
         Raises:
             ControllersUnavailableError: no majority vouches for an answer.
@@ -193,14 +200,15 @@ class Controllers:
         return found(await self._ask_all(tell, lambda answers: found(answers) is not None))
 
     def forget_leader(self) -> None:
-        """Ask anew who leads before the next call: what the one that was taken for it answered was of no use."""
+        """Ask who leads again before the next call: the answer of the supposed leader was of no use."""
         self._leader = None
 
     async def count_answering(self, timeout_s: float) -> AnswerCount:
         """Ask every controller who leads; return how many answered in time, whatever they said.
 
-        Of how many, they say themselves: the list that was given here may name some that do not run yet. Where they differ, the
-        largest counts, the number that a majority told last included: more must be heard for a majority then, not fewer.
+        Of how many, they say themselves: the list that was given here may name some that do not run yet.
+        Where they differ, the largest counts, the number that a majority told last included: more must be
+        heard for a majority then, not fewer.
         """
         views = await self._views(timeout_s, lambda _: False)
         counts = [view.count or len(self._addresses) for view in views.values()]
@@ -219,8 +227,9 @@ class Controllers:
     async def _find_leader(self) -> str | None:
         """Return the address of the leader that a majority names, as soon as it does; None if it does not.
 
-        All that are connected are heard first until a majority has told how many controllers exist, and where controllers know each
-        other by other addresses than ours: which one claims to lead cannot be told from a part of the answers.
+        Wait for all connected controllers until a majority has said how many exist, and where controllers
+        know each other by other addresses than ours: which one claims to lead cannot be told from a part of
+        the answers.
         """
         known = self._count.known(_now_s())
 
@@ -247,7 +256,7 @@ class Controllers:
     async def _ask_all(
         self, ask: Callable[[Connection], Awaitable[T]], is_enough: Callable[[Mapping[str, T]], bool]
     ) -> dict[str, T]:
-        """Ask over all open connections at once; return what came, by address, as soon as it is enough."""
+        """Ask over all open connections at once; return the answers by address as soon as they are enough."""
 
         async def ask_one(address: str, connection: Connection) -> tuple[str, T] | None:
             try:
@@ -271,7 +280,7 @@ class Controllers:
         return answers
 
     async def _wait_tried(self) -> None:
-        """Wait until each address was dialled once, so that the first to be connected is not taken for all."""
+        """Wait until each address was dialled once, so that the first connections are not taken for all."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._all_tried.wait()
@@ -307,7 +316,7 @@ class Controllers:
 
 
 def _view(answer: RemotingCommand) -> ControllerAnswer:
-    """Read the answer to 1005; one that cannot be read names nobody."""
+    """Read the answer to 1005; an unreadable one names no leader."""
     try:
         header = GetMetaDataResponseHeader.from_ext(answer.ext)
     except RemotingProtocolError:

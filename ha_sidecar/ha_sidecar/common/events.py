@@ -1,9 +1,9 @@
 """What happened to this replica, as a bounded stream that others read by sequence number.
 
-One event is one JSON object, the same in every source of this project: `sequence` counts within this process, and a
-reader that asks for everything after the last number it saw misses nothing unless more than `EVENTS_MAX` happened in
-between. Both clocks are on it: `monotonic_ns` with `clock_id` orders events of one process whatever is done to the
-wall clock, `ts_ns` (UTC) compares processes.
+One event is one JSON object, the same in every source of this project: `sequence` counts within this process,
+and a reader that asks for everything after the last number it saw misses nothing unless more than
+`EVENTS_MAX` happened in between. Both clocks are on it: `monotonic_ns` with `clock_id` orders events of one
+process whatever is done to the wall clock, `ts_ns` (UTC) compares processes.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ class EventLog:
     """The newest events of this process; to be used on the event loop's thread only."""
 
     def __init__(self, cluster: str, group: str, namespace: str = "", process: str = "replica") -> None:
-        """Start an empty log for one replica of a broker group; `process` is what reads the clock."""
+        """Start an empty log for one replica of a broker group.
+
+        `process` is the process that reads the clock.
+        """
         self.clock_id: Final = f"{process}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.broker_id: int | None = None
         self._common: Final = {
@@ -39,7 +42,8 @@ class EventLog:
         """Record an event.
 
         Args:
-            kind: HandshakeDone, Truncated, RoleChanged or Disconnected; of a companion RoleChanged or InSyncChanged.
+            kind: HandshakeDone, Truncated, RoleChanged or Disconnected; of a companion RoleChanged or
+                InSyncChanged.
             epoch: master epoch it belongs to, None if none.
             attrs: further facts, texts only.
             at_ns: (UTC, monotonic) nanoseconds at which it happened; now if None.

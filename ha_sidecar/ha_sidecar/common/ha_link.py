@@ -1,14 +1,15 @@
 """One HA connection on a thread of its own: the shell around the slave's machine.
 
-The thread receives into one buffer, hands the bytes to the machine and carries out what it asks for, in order:
-neighbouring bodies become one write. The syncing thread makes the log durable meanwhile and comes in through
-`synced`, which sends the ack right from there. One lock keeps the machine and the socket's writes together, so that
-acks leave in the order in which they were decided; writing to the log happens outside of it.
+The thread receives into one buffer, hands the bytes to the machine and carries out what it asks for, in
+order: neighbouring bodies become one write. The syncing thread makes the log durable at the same time and
+comes in through `synced`, which sends the ack right from there. One lock keeps the machine and the socket's
+writes together, so that acks leave in the order in which they were decided; writing to the log happens
+outside of it.
 
-A link lives once. It ends by itself, by `stop` or by `part`; either way `on_end` is called once, on the link's thread,
-after the socket is closed or bears nobody's id, so that whoever starts the next link never has two sockets with one broker
-id. A link that parted keeps its socket until the master ends it too: closed with unread bytes it would be reset, and the
-reset could overtake what was sent last.
+A link lives once. It ends by itself, by `stop` or by `part`; either way `on_end` is called once, on the
+link's thread, after the socket is closed or no longer bears the broker id, so that a caller who starts the
+next link never has two sockets with one broker id. A link that parted keeps its socket until the master ends
+it too: closed with unread bytes it would be reset, and the reset could overtake the last bytes sent.
 
 Source: AutoSwitchHAClient.java 5.4.0 for what a slave does when.
 """
@@ -45,9 +46,9 @@ RECEIVE_BUFFER_BYTES: Final = 2 << 20
 CONNECT_TIMEOUT_S: Final = 1.0
 TICK_S: Final = 0.05
 PART_WAIT_S: Final = 0.2
-"""How long a link that parts waits for its master's end of the connection before it counts as ended itself."""
+"""How long a link that parts waits for its master to end the connection before it counts as ended itself."""
 LINGER_S: Final = 60.0
-"""How long its socket is kept after that."""
+"""How long its socket stays open after that."""
 PARTED: Final = "Parted"
 NO_ROOM: Final = "NoRoom"
 
@@ -67,8 +68,8 @@ class LinkEnd:
         detail: words for a person.
         diverged: the log cannot be continued from this master; None otherwise.
         connected: whether the TCP connection came about at all.
-        disk_error: what the disk answered to a write or a cut. How far that came is unknown to this process; only a
-            fresh one, which recovers the log, can go on.
+        disk_error: what the disk answered to a write or a cut. How far that came is unknown to this process;
+            only a fresh one, which recovers the log, can go on.
         lingers: the link parted, and its master is not known to have noticed.
     """
 
@@ -97,7 +98,7 @@ def _on_disk() -> Iterator[None]:
 
 
 class LinkObserver(Protocol):
-    """Who wants to know; all calls come on the link's thread."""
+    """Receives the link's reports; all calls come on the link's thread."""
 
     def on_handshake(self, done: HandshakeDone) -> None:
         """The reply was understood; may write to the disk."""
@@ -132,7 +133,7 @@ class HaLink:
 
         Args:
             address: host and HA port of the master.
-            store: where the log goes; nobody else may write to it while the link lives.
+            store: where the log goes; the link is its only writer while it lives.
             config: see `SlaveConfig`.
             observer: told what happens.
             wake_syncer: called after each write; acks then wait for `synced`. None: acks follow the write.
@@ -178,14 +179,14 @@ class HaLink:
 
     @property
     def is_connected(self) -> bool:
-        """Say whether a socket is open; a link that has none yet may be left to end alone."""
+        """Say whether a socket is open; a link without one can end alone."""
         return self._socket is not None
 
     def synced(self) -> None:
         """Learn from the syncing thread that more of the log is durable."""
         with self._lock, contextlib.suppress(OSError):  # a broken socket ends the link on its own thread
-            # Asked of the log and not taken from the sync that just ended: a truncation may have come in between,
-            # and bytes written since then are not durable yet.
+            # Asked of the log and not taken from the sync that just ended: a truncation may have come in
+            # between, and bytes written since then are not durable yet.
             offset = min(self._store.log.synced_offset, self.machine.position)
             self._send(self.machine.stored(offset, self._clock_ms()))
 
@@ -201,7 +202,7 @@ class HaLink:
         except DiskFailedError as error:
             end = LinkEnd("DiskFailed", str(error.cause), disk_error=error.cause)
         except Exception as error:
-            # The log's state is not in doubt: whatever was not acked is asked for again.
+            # The log's state is certain: the slave asks again for bytes that it has not acked.
             _log.exception("HA link to %s:%d", *self._address)
             end = LinkEnd("Failed", f"{type(error).__name__}: {error}")
         finally:
@@ -334,7 +335,7 @@ class HaLink:
         return None
 
     def _send(self, actions: list[Action]) -> LinkEnd | None:
-        """Send what is to be sent; the lock is held."""
+        """Send all pending bytes; the caller holds the lock."""
         for action in actions:
             if not isinstance(action, SendBytes):
                 return _end_of(action)

@@ -2,13 +2,13 @@
 
 /metrics        Prometheus text
 /livez          200 while the process works
-/readyz         200 while the replica (the companion's broker) is in the SyncStateSet, 503 otherwise; the text says which
+/readyz         200 while the replica (the companion's broker) is in the SyncStateSet, else 503
 /v1/status      what a companion knows, as one JSON object
-/v1/events      one JSON object a line, as they come; `?after=N` skips what was seen, `?follow=false` ends at the last one,
-                as on a controller
+/v1/events      one JSON object a line, as they come; `?after=N` skips older ones, `?follow=false` ends at the
+                last one, as on a controller
 
-A process may add actions, which are POSTs that answer JSON; they are taken from loopback only, which is to say from the
-containers of the same pod.
+A process may add actions, which are POSTs that answer JSON. The server takes them from loopback only, that is
+from the containers of the same pod.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The id that the controller gave this replica, kept beside its log as brokers keep theirs.
 
-Getting an id takes three calls, and a crash between any two must neither lose the id nor take a second one. So the id
-asked for is written down before it is applied for, with a check code that makes applying twice harmless:
+Getting an id takes three calls, and a crash between any two must neither lose the id nor take a second one.
+So the id asked for is written down before it is applied for, with a check code that makes applying twice
+harmless:
 
     brokerIdentity        cluster#group#id
     brokerIdentity-temp   cluster#group#id#host:port;ms
@@ -51,7 +52,7 @@ class IdentityFiles:
         return None if parts is None else Application(self._id(self._temporary, parts), parts[3])
 
     def write_application(self, application: Application) -> None:
-        """Write down what is going to be applied for."""
+        """Write the application down before it is sent."""
         text = "#".join((*self._group, str(application.broker_id), application.check_code))
         write_atomically(self._temporary, text.encode())
 

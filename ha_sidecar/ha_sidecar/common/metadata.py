@@ -1,10 +1,10 @@
 """Fetch a broker's metadata from it, and keep it in a store: one file for each kind (`decisions.metadata_tables`).
 
-A table without an entry never replaces one that has some: some versions empty their topics on a change of role, and a
-broker on a new disk has none at all.
+A table without an entry never replaces one that has some: some versions empty their topics on a change of
+role, and a broker on a new disk has an empty one.
 
-Source: AdminBrokerProcessor.java (getAllTopicConfig, getAllSubscriptionGroup, getAllConsumerOffset, getAllDelayOffset),
-BrokerPathConfigHelper.java 5.4.0.
+Source: AdminBrokerProcessor.java (getAllTopicConfig, getAllSubscriptionGroup, getAllConsumerOffset,
+getAllDelayOffset), BrokerPathConfigHelper.java 5.4.0.
 """
 
 import logging
@@ -19,17 +19,17 @@ from ha_sidecar.decisions.metadata_tables import KINDS, MetadataKind, MetadataSn
 
 CONFIG_DIRECTORY: Final = "config"
 TABLE_BYTES_MAX: Final = 64 << 20
-"""More than a hundred thousand topics take; whatever is larger is no table of names."""
+"""More than a hundred thousand topics take; a larger text cannot be a table of names."""
 
 _log = logging.getLogger(__name__)
 _refusals: Final = RefusalLog(_log)
 
 
 async def fetch(asker: Asker) -> MetadataSnapshot:
-    """Ask a broker, or a replica that keeps metadata, for all kinds; those that it does not give are left out.
+    """Ask a broker, or a replica that keeps metadata, for all kinds; leave out those that it does not give.
 
     Raises:
-        AskError: nobody answers there.
+        AskError: the address does not answer.
     """
     found: dict[MetadataKind, bytes] = {}
     for kind in KINDS:
@@ -38,7 +38,7 @@ async def fetch(asker: Asker) -> MetadataSnapshot:
         except AskError as error:
             if error.code is None:
                 raise
-            # A log replica has no metadata before its first copy, and says then that it does not know the request.
+            # Before its first copy a log replica answers that it does not know the request.
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 _log.debug("%s: %s", kind.file_name, error)
             else:
@@ -59,7 +59,7 @@ def read(store: Path, kind: MetadataKind) -> bytes | None:
 
 
 def keep(store: Path, snapshot: MetadataSnapshot) -> list[MetadataKind]:
-    """Write what is new, durably; return its kinds. An empty table replaces nothing that has entries."""
+    """Write the new tables durably; return their kinds. An empty table replaces nothing that has entries."""
     changed: list[MetadataKind] = []
     (store / CONFIG_DIRECTORY).mkdir(parents=True, exist_ok=True)
     for kind, text in snapshot.items():

@@ -60,7 +60,7 @@ def number(key: str, text: str) -> int:
 
 
 def require_keys(texts: Mapping[str, str], required: Collection[str]) -> None:
-    """Raise `ConfigError` naming the keys that have no value."""
+    """Raise `ConfigError` naming the keys without a value."""
     missing = [key.replace("_", "-") for key in required if not texts.get(key)]
     require(not missing, f"missing: {', '.join(missing)}")
 

@@ -1,4 +1,4 @@
-"""The questions that companion, handover, seed and log replica ask: a broker what it is, the controllers what they say of its group.
+"""Questions of several commands: to a broker about itself, to the controllers about its group.
 
 Source: AdminBrokerProcessor.java (26, 28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
@@ -24,7 +24,7 @@ class UnknownGroupError(AskError):
 
 
 async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
-    """Return what a broker says of itself; a master is asked for its address too, unless that is known.
+    """Return a broker's own facts; ask a master for its address too, unless the caller knows it.
 
     Raises:
         AskError: it does not answer.
@@ -40,7 +40,7 @@ async def ask_broker(asker: Asker, known_address: str = "") -> BrokerFacts:
 
 
 async def ask_log_end(asker: Asker) -> tuple[int, int]:
-    """Return the last epoch of a broker's or log replica's log, 0 if it has none, and its end offset.
+    """Return the last epoch of a broker's or log replica's log, 0 for an empty list, and its end offset.
 
     Raises:
         AskError: it does not answer.

@@ -1,17 +1,19 @@
 """A broker's companion: looks at an unmodified broker from beside it and says what the broker does not.
 
-Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the controllers
-(1006), one compares what the broker and its master know besides the log (`metadata_watch`). Each keeps its newest answer;
-HTTP shows all, joined. Of itself it changes nothing, neither at the broker nor at the controllers; the fence (`fencing`)
-putting lost metadata back, and putting back checkpoints of POP consumers (`revive_watch`) do, where the settings ask for it. `POST /v1/handover` runs a handover and answers when it is
-done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs it: a broker's container,
-which has no program of ours, calls it from its preStop over loopback.
+Three loops that know nothing of each other: one asks the broker (907, 1007, 28) and its master, one asks the
+controllers (1006), one compares what the broker and its master know besides the log (`metadata_watch`). Each
+keeps its newest answer; HTTP shows all, joined. Of itself it changes nothing, neither at the broker nor at
+the controllers; the fence (`fencing`) putting lost metadata back, and putting back checkpoints of POP
+consumers (`revive_watch`) do, where the settings ask for it. `POST /v1/handover` runs a handover and answers
+when it is done; `POST /v1/leave` says how the broker should end (`leaving`), and hands over where that needs
+it: a broker's container, which lacks our programs, calls it from its preStop over loopback.
 
-A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single slow answer
-does not count. So is one that refuses (access control), and its words are told instead. What the controllers said is kept for as long as they say nothing newer.
+A broker that stops answering is forgotten after `BROKER_FORGET_S`, so that readiness falls soon and a single
+slow answer does not count. So is one that refuses (access control); the companion then reports its refusal.
+The last words of the controllers stay valid until newer ones come.
 
-Events: those of the fence, the metadata and the hold; RoleChanged when the controllers name another master or epoch, InSyncChanged when this
-broker enters or leaves the SyncStateSet.
+Events: those of the fence, the metadata and the hold; RoleChanged when the controllers name another master or
+epoch, InSyncChanged when this broker enters or leaves the SyncStateSet.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
@@ -175,7 +177,10 @@ class Companion:
             await self._pause()
 
     async def _group_now(self) -> GroupFacts | None:
-        """Ask the controllers out of turn; None if they have nothing to say within the time that a held client has."""
+        """Ask the controllers out of turn.
+
+        None if they do not answer within the time that a held client has.
+        """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 return await ask_group(self._controllers, self._config.group)
@@ -190,7 +195,7 @@ class Companion:
         return group
 
     def _status(self) -> dict[str, Any]:
-        """Return what is known as one JSON object; null for what is not."""
+        """Return the known facts as one JSON object; null for the unknown ones."""
         broker, missing = self._identified(), self._metadata.missing()
         return {
             "broker": None if broker is None else asdict(broker),
@@ -267,10 +272,10 @@ class Companion:
         await self._settle_revives()
         if decided.how is EndMethod.KILL and self._hold is not None:
             self._hold.expect_end()
-            # Who handed over has no new connections to wait for: the address is its successor's, or leads there soon.
+            # After a handover no new connections come: the address is its successor's, or leads there soon.
             if decided.is_master and (address := master_client_address(self._group_facts)) is not None:
                 _log.info("new connections wait for the end: %s", await self._room.reached(address))
-        _log.info("the broker is to end: %s: %s", decided.how, decided.reason)
+        _log.info("the broker should end: %s: %s", decided.how, decided.reason)
         return 200, asdict(decided)
 
     def _known(self) -> CompanionState:
@@ -302,8 +307,8 @@ class Companion:
 async def _all_to_their_end(works: Sequence[Coroutine[None, None, None]]) -> None:
     """Run all until one fails or this is cancelled, and wait until each of them has ended.
 
-    Why not `gather` alone: it ends with the first that was cancelled. Clients that are held are held to their end all the same:
-    Kubernetes ends a companion as soon as its broker is gone, in the midst of the failover.
+    Why not `gather` alone: it ends with the first that was cancelled. Held clients must stay held to the end
+    of their hold: Kubernetes ends a companion as soon as its broker is gone, in the middle of the failover.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

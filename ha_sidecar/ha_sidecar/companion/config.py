@@ -13,7 +13,7 @@ from ha_sidecar.common.options import address_of, addresses_of, number, require,
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
 HOLD_MS_MAX: Final = 2_500
-"""A send may take 3 s by a client's default, and a broker's process needs its port again as soon as it starts."""
+"""A client's send may take 3 s by default, and a broker's process needs its port when it starts again."""
 
 PORT_MAX: Final = 65_535
 
@@ -29,22 +29,25 @@ class CompanionConfig:
         controllers: all controllers of the cluster.
         broker_ha: the broker's HA port, greeted once while it is a slave (see `warming`); None: it is not.
         http: where metrics, probes and events are served; a handover needs none.
-        name_servers: asked by a handover until they list the new master; none are asked if empty.
+        name_servers: a handover waits until these list the new master; may be empty.
         namespace: Kubernetes namespace, for events.
         poll_interval_ms: between two looks at the broker and at the controllers.
-        fence: whether the broker is kept from taking writes while another may be elected unheard.
-        fence_after_ms: silence of controllers and members after which it is; below the brokers' heartbeat time-out
-            (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
+        fence: whether to stop a broker's writes while another may be elected that it cannot hear of.
+        fence_after_ms: silence of controllers and members after which it is; below the brokers' heartbeat
+            time-out (controllerHeartBeatTimeoutMills, 10000) by a heartbeat and the time to tell the broker.
         fence_stop_ms: silence after which a broker that cannot be told is stopped.
         fence_stop_command: how it is stopped, words without a shell; nothing is done if empty.
         metadata_put_back: whether a broker that becomes master gets back the topics and groups that it lacks.
-        broker_metrics: address of the broker's metrics; the companion reads there which messages of POP consumers the broker
-            refused to revive, and puts their checkpoints back (see `revive_watch`). None: it does not.
-        hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for not at all;
-            only where the master's address is moved to the successor's pod, and below a broker's time to start.
-        hold_port: where clients may wait for the end of a master that is about to be killed (see `waiting`), 0 for nowhere; only where
-            the master's address leads there as soon as its pod is to go.
-        deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace period.
+        broker_metrics: address of the broker's metrics; the companion reads there which messages of POP
+            consumers the broker refused to revive, and puts their checkpoints back (see `revive_watch`).
+            None: it does not.
+        hold_ms: for how long the clients of a killed master are held for its successor (see `holding`), 0 for
+            not at all; only where the master's address is moved to the successor's pod, and below a broker's
+            time to start.
+        hold_port: where clients may wait for the end of a master that will be killed (see `hold_port`), 0 for
+            none; only where the master's address leads there as soon as its pod is being deleted.
+        deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace
+            period.
     """
 
     cluster: str
@@ -95,7 +98,7 @@ def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
     """Build the settings from texts by key (with underscores); `serves` makes `http` a required one.
 
     Raises:
-        ConfigError: names what is missing or wrong.
+        ConfigError: names the missing or wrong setting.
     """
     require_keys(texts, (*REQUIRED_KEYS, "http") if serves else REQUIRED_KEYS)
     values = {key: _parse(key, text) for key, text in texts.items()}

@@ -1,15 +1,18 @@
-"""Carries a fence out: asks around, tells the broker, and keeps in the broker's own settings what was there before.
+"""Carry a fence out: ask around, tell the broker, and note the previous value in the broker's own settings.
 
-Writes are stopped by `minInSyncReplicas`, set so high (request 25) that no write is let in: a broker looks at it before it
-appends anything. (Its `brokerPermission` does not do it: a broker refuses only ordered topics by it and leaves the rest
-to the clients' routes.) The broker keeps settings in its file, through crashes, and a companion may be restarted while its
-broker is closed. So the value itself says what to set back: `CLOSED_BASE` and the one from before. Whatever the
-controllers set meanwhile for a switchover is below that and is set back as it was found.
+`minInSyncReplicas` stops the writes, set so high (request 25) that no write passes: a broker looks at it
+before it appends anything. (Its `brokerPermission` does not do it: a broker refuses only ordered topics by it
+and leaves the rest to the clients' routes.) The broker keeps settings in its file, through crashes, and a
+companion may be restarted while its broker is closed. So the value itself says what to set back:
+`CLOSED_BASE` plus the previous one. A value that the controllers set in between for a switchover is below
+that and is set back unchanged.
 
-Each round asks all controllers and all members at the same time, and counts from when it began. Which master the controllers name is
-what a majority of them vouches for; one of them alone neither closes the fence nor opens it.
+Each round asks all controllers and all members at the same time, and counts from when it began. Which master
+the controllers name is what a majority of them vouches for; one of them alone neither closes the fence nor
+opens it.
 
-Source: CommitLog.asyncPutMessage, AdminBrokerProcessor.updateBrokerConfig, AbstractSendMessageProcessor.msgCheck 5.4.0.
+Source: CommitLog.asyncPutMessage, AdminBrokerProcessor.updateBrokerConfig,
+AbstractSendMessageProcessor.msgCheck 5.4.0.
 """
 
 import asyncio
@@ -65,9 +68,10 @@ class Fencing:
 
     @property
     def is_closed(self) -> bool | None:
-        """Say whether the broker is kept from taking writes, or is about to be; None until its settings were seen.
+        """Say whether the broker is, or is about to be, stopped from taking writes.
 
-        Until then it is not guarded: a broker that has not answered yet may just be starting.
+        None until its settings are known. Until then it is not guarded: a broker that has not answered yet
+        may just be starting.
         """
         return None if self.fence is None else self.fence.state is not FenceState.OPEN
 
@@ -132,7 +136,8 @@ class Fencing:
             async with asyncio.timeout(ROUND_TIMEOUT_S):
                 found = await ask_group(self._controllers, self._config.group)
         except (ControllersUnavailableError, AskError, RemotingProtocolError, TimeoutError) as error:
-            # They answer and have no leader: nobody can be elected until they have, and then they answer this too.
+            # They answer and have no leader: no election happens until they have one, and then they answer
+            # the question too.
             _log.debug("controllers: %s", error)
             return True
         self._group = found
@@ -208,9 +213,9 @@ class Fencing:
     async def _stop_broker(self) -> None:
         command = shlex.split(self._config.fence_stop_command)
         if not command:
-            _log.error("the broker cannot be told to take no writes, and no fence-stop-command is set")
+            _log.error("cannot tell the broker to refuse writes, and no fence-stop-command is set")
             return
-        _log.error("stopping the broker: it cannot be told to take no writes")
+        _log.error("stopping the broker: cannot tell it to refuse writes")
         process = await asyncio.create_subprocess_exec(*command)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):

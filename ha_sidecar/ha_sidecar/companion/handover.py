@@ -5,15 +5,15 @@
     3  designate it at the controllers (1002)             refused: try the next one, or look again
     4  wait until the controllers, the successor itself and every name server say that it is master
 
-"Not behind" means that the successor's log reaches what this one's did when it was asked just before; under load that
-is the most that can be said from outside. The controllers elect nobody outside the SyncStateSet in any case, so what
-was acknowledged is safe whoever is designated; waiting only keeps the switch short.
+"Not behind" means that the successor's log reaches the end that this one's had a moment before; under load
+that is the most that can be said from outside. The controllers elect only members of the SyncStateSet in any
+case, so acknowledged messages are safe whoever is designated; waiting only shortens the switch.
 
-A log replica would be refused by the controllers of this project, but RocketMQ's own would elect it. It is told from a
-broker by request 28, which it does not answer.
+A log replica would be refused by the controllers of this project, but RocketMQ's own would elect it. Request
+28 tells it from a broker, as it does not answer that one.
 
-Everything happens within the deadline. A handover that gives up is no disaster: the controllers elect a master when
-the connection of this one ends.
+Everything happens within the deadline. A handover that gives up does little harm: the controllers elect a
+master when the connection of this one ends.
 
 Source: ReplicasInfoManager.electMaster (designate), RouteInfoManager (106) 5.4.0.
 """
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class HandoverError(Exception):
-    """The mastership was not handed over within the deadline; the text says what was missing."""
+    """The mastership was not handed over within the deadline; the text names the missing step."""
 
 
 class _NotYetError(Exception):
@@ -64,7 +64,7 @@ class HandoverResult:
 
     Attributes:
         handed_over: False if there was nothing to hand over.
-        reason: why there was nothing, or how it went, for a person.
+        reason: for a person: why the handover was not needed, or how it went.
         old_master_id: this broker, None if it did not answer.
         new_master_id: the group's master now, as far as is known.
         epoch: its master epoch.
@@ -118,7 +118,7 @@ class Handover:
             own = await self._own_facts()
         except AskError as error:
             if error.is_refusal:
-                # It lives and may be master: that there is nothing to hand over would be a guess.
+                # It lives and may be master: the handover may still be needed.
                 raise HandoverError(f"the broker refuses: {error}") from error
             return _result(started_s, f"the broker does not answer: {error}", None, None)
         except RemotingProtocolError as error:
@@ -134,7 +134,7 @@ class Handover:
         return _result(started_s, "done", own_id, group)
 
     async def _own_facts(self) -> BrokerFacts:
-        """Ask the broker; raise what was wrong when it has not answered several times in a row."""
+        """Ask the broker; raise the last error when it has not answered several times in a row."""
         for _ in range(BROKER_ATTEMPTS_MAX - 1):
             try:
                 return await ask_broker(self._broker)
@@ -156,7 +156,7 @@ class Handover:
         self._waits_for = "a successor in the SyncStateSet"
         while True:
             group = await self._group()
-            # Someone else may have elected another one meanwhile; that is as good.
+            # Another process may have elected a master in between; that is as good.
             if group.master_id is not None and group.master_id != own_id:
                 return group.master_id
             missing, pause_s = f"a successor in the SyncStateSet {list(group.members)}", LOOK_AGAIN_S
@@ -172,12 +172,15 @@ class Handover:
                     missing = self._note_unsuitable(broker_id, error) or missing
                 else:
                     return broker_id
-            # Known only now: a deadline in the midst of a look says what the look before it found.
+            # Known only now: a deadline in the middle of a look reports the result of the previous look.
             self._waits_for = missing
             await asyncio.sleep(pause_s)
 
     def _note_unsuitable(self, broker_id: int, error: Exception) -> str:
-        """Log why a member cannot succeed; return its words if it refuses, and is not a log replica, which knows no figures."""
+        """Log why a member cannot succeed.
+
+        Return its words if it refuses, and is not a log replica, which knows no figures.
+        """
         code = error.code if isinstance(error, AskError) else None
         if code in (None, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
             _log.info("broker %d cannot succeed: %s", broker_id, error)

@@ -1,26 +1,29 @@
-"""The clients of a dead master and what they asked: sends go to the successor, the rest is answered with one thing, go away.
+"""The clients of a dead master and their requests: sends go to the successor, all else gets GO_AWAY.
 
-From 5.3.2 on, a client that is answered GO_AWAY dials the same address anew and asks there again, within the same try and
-without a word to the application: brokers say it while they shut down. An older client would take it for an error. It has its
-connection closed instead, which costs it one of its three tries.
+From 5.3.2 on, a client that receives GO_AWAY dials the same address again and repeats its request there,
+within the same try and without a word to the application: brokers say it while they shut down. An older
+client would take it for an error. It has its connection closed instead, which costs it one of its three
+tries.
 
-Why the answer matters more than the tries: when a connection ends, `NettyRemotingClient` fails what was asked over it only
-if nobody replaced the connection in its table meanwhile. Where somebody did, the sender waits until its 3 s are over: so its
-source reads, and senders did wait for 3 s in 2 of 12 faults while held connections were closed.
+Why the answer matters more than the tries: when a connection ends, `NettyRemotingClient` fails its pending
+requests only if the connection in its table was not replaced in between. If it was, the sender waits until
+its 3 s are over. The source reads so, and senders did wait for 3 s in 2 of 12 faults while held connections
+were closed.
 
-What brokers and controllers ask each other comes from no client: a companion asks who is master where clients come to, a log
-replica asks the new master for its HA address, and by the old route both still come here. They are disconnected at once, so that
-they ask anew: a log replica that was held came back to its master 1.4 s late, and nothing could be acknowledged until then.
+Requests between brokers and controllers do not come from clients. A companion asks for the master at the
+clients' address, a log replica asks the new master for its HA address, and by the old route both still come
+here. They are disconnected at once, so that they ask again: a held log replica came back to its master 1.4 s
+late, and nothing could be acknowledged until then.
 
-What is to be stored waits for a successor with a copy only, and is carried there (`relaying`). So an older client loses no try
+A send waits for a successor with a copy, and is carried there (`relaying`). So an older client loses no try
 either, for what it sends: it is disconnected when its sends are answered.
 
-A one-way send belongs to no connection once it has come: its client expects no answer, and may end before it is carried. What is
-not carried when the hold ends, or is not answered by then, is counted as lost. Other one-way requests are dropped: clients repeat them
-(offsets, every 5 s), or the next master asks for them (the end of a transaction).
+A one-way send outlives its connection: its client expects no answer, and may end before the send is carried.
+A send that is not carried when the hold ends, or not answered by then, counts as lost. Other one-way requests
+are dropped: clients repeat them (offsets, every 5 s), or the next master asks for them (the end of a
+transaction).
 
-What a client sent ends at most that client, whatever it was: an exception that nobody expects is logged, and the others are
-held on.
+The bytes of a client end at most that client: an unexpected exception is logged, and the others stay held.
 
 Never: carries out a request, holds more than its bounds allow.
 
@@ -46,10 +49,13 @@ from ha_sidecar.companion.relaying import SENDS, SendRelay, size_bytes
 RECEIVE_BYTES: Final = 1 << 16
 CLIENTS_MAX: Final = 4096
 HELD_BYTES_MAX: Final = 32 << 20
-"""A companion has little memory; who comes on top of these is disconnected."""
+"""A companion has little memory; connections and requests beyond these are closed."""
 WAKES_MAX: Final = 16
 MEMBERS_CODES: Final = range(900, 1100)
-"""What brokers, log replicas and controllers ask each other; RequestCode.java has nothing of a client's there."""
+"""Requests among brokers, log replicas and controllers.
+
+RequestCode.java has no client's request in this range.
+"""
 VERSION_V5_3_1: Final = 475
 """MQVersion.Version.V5_3_1.ordinal(): brokers say GO_AWAY to later ones only."""
 
@@ -79,7 +85,7 @@ class HeldClient:
         return self._decoder.held_bytes + waiting + len(self._answered_go_away) + len(self._answers)
 
     def read(self) -> bool:
-        """Take in what came; False if the connection is of no use any more."""
+        """Read the pending bytes; False if the connection is of no use any more."""
         try:
             data = self._connection.recv(RECEIVE_BYTES)
             commands = self._decoder.feed(data)
@@ -109,7 +115,7 @@ class HeldClient:
         return oneways
 
     def take_sends(self) -> list[RemotingCommand]:
-        """Return the sends that wait, to be carried to the successor; each is to be answered, or the client dropped."""
+        """Return the waiting sends for the successor; the caller must answer each, or drop the client."""
         sends, self._sends = self._sends, []
         self._relayed += len(sends)
         return sends
@@ -125,12 +131,15 @@ class HeldClient:
         return self._write_responses()
 
     def send_others_away(self) -> bool:
-        """Answer from now on all that is no send; False if the connection is of no use any more."""
+        """Answer from now on everything except sends; False if the connection is of no use any more."""
         self._others_go = True
         return self._write_responses()
 
     def send_away(self) -> bool:
-        """Answer from now on all that is not on its way already; False if the connection is of no use any more."""
+        """Answer from now on all that is not on its way already.
+
+        False if the connection is of no use any more.
+        """
         self._others_go = self._all_go = True
         for command in self._sends:
             self._answered_go_away += _go_away_response(command)
@@ -142,7 +151,10 @@ class HeldClient:
         self._connection.close()
 
     def _write_responses(self) -> bool:
-        """Write what may be said; False if the client does not take it, or is to go and does not know that answer."""
+        """Write the pending answers.
+
+        False if the client does not take them, or must go and does not know GO_AWAY.
+        """
         is_to_go = self._all_go or (self._others_go and bool(self._answered_go_away))
         if self._can_go and self._others_go:
             self._answers += self._answered_go_away
@@ -161,7 +173,10 @@ def _go_away_response(command: RemotingCommand) -> bytes:
 
 
 def _illegal(command: RemotingCommand) -> RemotingCommand:
-    remark = "send cannot be carried to the new master: its frame is longer than the bound once its header is written as Java writes it"
+    remark = (
+        "send cannot be carried to the new master: "
+        "its frame is longer than the bound once its header is written as Java writes it"
+    )
     return RemotingCommand.response_to(command, ResponseCode.MESSAGE_ILLEGAL, remark=remark)
 
 
@@ -194,7 +209,7 @@ class HeldClients:
         return self._relay is not None
 
     def serve(self, until_s: float) -> bool:
-        """Take connections and what they ask until `until_s` on the monotonic clock, or until woken, which is then said."""
+        """Serve connections until `until_s` on the monotonic clock, or until woken; return whether woken."""
         while (left_s := until_s - time.monotonic()) > 0:
             if self._relay is not None:
                 left_s = self._retry_within(left_s, self._relay)
@@ -206,7 +221,7 @@ class HeldClients:
         return False
 
     def _serve_ready(self, data: object) -> None:
-        """Do what is to be done where something is ready; it may have been lost or dropped in this very turn."""
+        """Serve what is ready; it may have been lost or dropped in this very turn."""
         if isinstance(data, socket.socket):
             self._accept(data)
         elif isinstance(data, SendRelay):
@@ -216,7 +231,10 @@ class HeldClients:
             self._read(data)
 
     def relay_to(self, successor: HostPort) -> None:
-        """Carry the sends that wait, and those that come, to the new master; nothing new if that is done already."""
+        """Carry the sends that wait, and those that come, to the new master.
+
+        Nothing new if that is done already.
+        """
         if self._relay is not None:
             return
         try:
@@ -244,7 +262,7 @@ class HeldClients:
         self._selector.close()
 
     def _retry_within(self, left_s: float, relay: SendRelay[HeldClient]) -> float:
-        """Ask again what was refused, if it is time; return for how long to wait, in seconds."""
+        """Repeat the refused sends if it is time; return for how long to wait, in seconds."""
         with self._drop_relay_on_error(relay):
             relay.ask_again()
         return left_s if relay.again_s is None else min(left_s, max(relay.again_s - time.monotonic(), 0))
@@ -315,7 +333,10 @@ class HeldClients:
 
     @contextlib.contextmanager
     def _drop_relay_on_error(self, relay: SendRelay[HeldClient]) -> Iterator[None]:
-        """Go on without the relay if it fails; who had a send on its way can be told nothing of it, and is disconnected."""
+        """Go on without the relay if it fails.
+
+        Disconnect the clients whose sends were on their way, as their result is unknown.
+        """
         try:
             yield
         except (OSError, RemotingProtocolError) as error:
@@ -332,7 +353,7 @@ class HeldClients:
                 self._drop(client)
 
     def _serve_client(self, client: HeldClient, act: Callable[[HeldClient], bool]) -> None:
-        """Do something with a client, and drop it if it is of no use any more, or one too many for what may be held."""
+        """Do something with a client; drop it if it is of no use any more, or exceeds the bounds."""
         before_bytes = client.held_bytes
         try:
             is_of_use = act(client)

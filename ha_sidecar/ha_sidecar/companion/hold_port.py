@@ -1,14 +1,17 @@
-"""A second port in the broker's pod, at which whoever dials a master that is about to be killed waits with the kernel.
+"""A second port in the broker's pod: new connections to a master that will be killed queue in its backlog.
 
-A killed process's port refuses connections until the companion has taken it (`holding`): a millisecond where the companion is let
-run, 100 where all nodes share two busy processors, and a client's three tries are over by then. So where the end is known, the
-address is led elsewhere before it: the operator lets a master's address lead to this port as soon as its pod is to go. Who has a
-connection to the broker keeps it and is served; who makes a new one waits here, and is held like the others when the broker is gone.
+A killed process's port refuses connections until the companion has taken it (`holding`): a millisecond on an
+idle machine, 100 ms where all nodes share two busy cores, and a client's three tries are over by then. So
+where the end is known, the address moves before it: the operator points a master's address at this port as
+soon as its pod is being deleted. Clients with a connection to the broker keep it; new connections wait here,
+and are held like the others when the broker is gone.
 
-Each node of a cluster learns by itself where an address leads, and none changes its rules twice within a second. Who dials anew by old
-rules meets the dying process's own port, is refused or reset, and its sends fail; so the broker serves on for `ALL_NODES_S` more.
+Each node of a cluster updates its rules by itself, and at most once per second. A client that dials by old
+rules reaches the dying process's own port, is refused or reset, and its sends fail; so the broker serves on
+for `ALL_NODES_S` more.
 
-Never: takes a connection while the broker lives, or keeps it from being killed for longer than both of these times.
+Never: takes a connection while the broker lives, or keeps it from being killed for longer than both of these
+times.
 
 Source: Kubernetes "EndpointSlices" (ports are the slice's own, whatever its Service says).
 """
@@ -24,11 +27,16 @@ from typing import Final
 from ha_sidecar.address import HostPort
 
 REACHED_WITHIN_S: Final = 2.5
-"""From the answer to "how should the broker end": the operator wrote the address when the pod began to go, some 0.2 s before, and
-kube-proxy lets a second pass between two changes of its rules. It costs clients nothing: the broker serves them until then."""
+"""The longest wait for the address to lead here; clients are served by the broker until then.
+
+The operator wrote the address some 0.2 s before the question "how should the broker end", and kube-proxy lets
+a second pass between two changes of its rules.
+"""
 ALL_NODES_S: Final = 1.0
-"""From when this node's rules lead here until those of all nodes do: theirs were seen up to 0.14 s later. And a kube-proxy that has
-just changed its rules would be a second late with the way to the successor, too."""
+"""From when this node's rules lead here until those of all nodes do: theirs followed up to 0.14 s later.
+
+And a kube-proxy that has just changed its rules would be a second late with the way to the successor, too.
+"""
 PROBE_AGAIN_S: Final = 0.01
 DIAL_WITHIN_S: Final = 0.1
 BACKLOG: Final = 1024
@@ -37,7 +45,10 @@ _log = logging.getLogger(__name__)
 
 
 def listening(port: int) -> socket.socket:
-    """Return a socket that listens at a port on all addresses and blocks nobody; raise `OSError` if the port cannot be had."""
+    """Return a non-blocking socket that listens at a port on all addresses.
+
+    Raise `OSError` if the port is taken.
+    """
     listener = socket.socket()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,27 +65,30 @@ class HoldPort:
     """The port, open or not; opened and closed by the thread that holds, asked about by the event loop's."""
 
     def __init__(self, port: int) -> None:
-        """Name the port; 0: there is none, and nobody waits."""
+        """Take the port; with 0 it never opens."""
         self._port: Final = port
         self.listener: socket.socket | None = None
 
     def open(self) -> None:
-        """Listen, if that is not so already; if the port cannot be had, nobody waits there."""
+        """Listen, if that is not so already; if the port is taken, it stays closed."""
         if not self._port or self.listener is not None:
             return
         try:
             self.listener = listening(self._port)
         except OSError as error:
-            _log.warning("nobody can wait at port %d: %s", self._port, error)
+            _log.warning("clients cannot wait at port %d: %s", self._port, error)
 
     def close(self) -> None:
-        """Refuse from now on; the kernel disconnects who waits."""
+        """Refuse from now on; the kernel disconnects the waiting clients."""
         if self.listener is not None:
             self.listener.close()
             self.listener = None
 
     async def reached(self, address: HostPort) -> bool:
-        """Dial the address that clients dial until that leads here, from all nodes by then; False if it does not in time."""
+        """Dial the address that clients dial until that leads here, from all nodes by then.
+
+        False if it does not in time.
+        """
         until_s = time.monotonic() + REACHED_WITHIN_S
         dialled: list[asyncio.StreamWriter] = []
         try:

@@ -1,29 +1,31 @@
-"""Holds the clients of a master whose process is gone until another is master: a pause for them, and no error.
+"""Hold the clients of a master whose process is gone until another is master: a pause for them, and no error.
 
-A RocketMQ client tries a send three times, with no pause between the tries. The port of a killed process refuses
-connections, so the tries are used up within milliseconds, long before anybody can be elected. The companion shares the
-broker's network: it listens in the dead broker's place, takes connections and says nothing. When the controllers name a successor
-with a copy, it carries the clients' sends there (`relaying`). When the address that they came to leads there too, it sends
-them away (`held_clients`), and they ask anew at the same address.
+A RocketMQ client tries a send three times, with no pause between the tries. The port of a killed process
+refuses connections, so the tries are used up within milliseconds, long before anybody can be elected. The
+companion shares the broker's network: it listens in the dead broker's place, takes connections and says
+nothing. When the controllers name a successor with a copy, it carries the clients' sends there (`relaying`).
+When the address that they came to leads there too, it sends them away (`held_clients`), and they ask again at
+the same address.
 
     watching   one idle connection to the broker; its end is the first sign that the process is gone
-    binding    the broker's port; in use while the broker lives (it closes what is idle for two minutes): watch again
+    binding    the broker's port; in use while the broker lives (it ends idle ones in 2 min): watch again
     holding    until the controllers name a successor with enough copies
     relaying   until that master answers at the address that clients come to, or `hold_ms` are over
-    late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away: each node learns of
-               the new route by itself, and who comes here by the old one must not be sent away twice in one try
+    late       for `LATE_S` more, if `hold_ms` allow it, sends are still carried, and all else is sent away:
+               each node learns of the new route by itself, and no client may be sent away twice in one try
     closing    all is sent away, for `LATE_S_MIN`, and then the port is free
 
-Who dials before the end, where that is known, waits at a port of the companion's own (`waiting`), and is held with the others.
+New connections before a known end wait at the companion's own port (`hold_port`), and are held with the
+others.
 
-Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's next turn.
-No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
+Watching and holding have a thread of their own: a client's second try comes sooner than a busy event loop's
+next turn. No exception ends it: an unexpected one ends that hold, is logged, and the thread watches again.
 
-Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that; keeps the port for longer
-than `hold_ms`, as the broker's next process needs it.
+Never: holds the clients of a slave, who have a master to go to; answers of itself anything else than that;
+keeps the port for longer than `hold_ms`, as the broker's next process needs it.
 
-Events: ClientsHeld with the time for which the port may have been nobody's, ClientsReleased with whether a successor was there;
-both with the epoch that has ended.
+Events: ClientsHeld with the time for which the port may have been unbound, ClientsReleased with whether a
+successor existed; both with the epoch that has ended.
 
 Source: DefaultMQProducerImpl.sendDefaultImpl, NettyServerConfig 5.5.0.
 """
@@ -58,7 +60,10 @@ ASK_AGAIN_S: Final = 0.02
 ANSWER_WITHIN_S: Final = 0.1
 LATE_S: Final = 1.0
 LATE_S_MIN: Final = 0.3
-"""For how long at the end all are sent away; what is kept of `hold_ms` for that when nobody is elected in time."""
+"""For how long all are sent away at the end.
+
+This much of `hold_ms` is reserved for it when no master is elected in time.
+"""
 LATE_TURN_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
@@ -66,12 +71,12 @@ _refusals: Final = RefusalLog(_log)
 
 
 def is_succeeded(before: GroupFacts, now: GroupFacts) -> bool:
-    """Say whether by the controllers' word another is master, with a copy beside its own if one was to be had."""
+    """Say whether the controllers name another master, with a copy beside its own if one was possible."""
     return now.master_epoch > before.master_epoch and len(now.members) > _copies_required(before)
 
 
 def acknowledges(answer: HARuntimeInfo, before: GroupFacts) -> bool:
-    """Say whether who answers (907) is a master with a copy beside its own, if one was to be had."""
+    """Say whether the answering broker (907) is a master with a copy beside its own, if one was possible."""
     in_sync = sum(slave.in_sync for slave in answer.ha_connection_info)
     return answer.master and in_sync >= _copies_required(before)
 
@@ -87,10 +92,10 @@ async def is_settled(
     controllers: Callable[[], Awaitable[GroupFacts | None]],
     on_successor: Callable[[HostPort], None],
 ) -> bool:
-    """Say whether clients would be served now where they would come to, and before that, who could serve them.
+    """Say whether clients would be served now at their address, and before that, who could serve them.
 
-    Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that becomes master for
-    the first time in its life has better to do than to answer fifty times a second.
+    Only when the controllers name a successor with a copy, or do not answer, is it asked itself: a JVM that
+    becomes master for the first time in its life should not have to answer fifty times per second.
     """
     address = master_client_address(before)
     if address is None:
@@ -110,7 +115,8 @@ async def is_settled(
 async def _serves(address: HostPort, before: GroupFacts) -> bool:
     """Ask at the address that the dead master announced whether a master answers there that acknowledges.
 
-    A new connection each time: where one leads to is decided when it is made. One that still leads here is ended.
+    A new connection each time: where one leads to is decided when it is made. One that still leads here is
+    ended.
     """
     asker = Asker(address)
     try:
@@ -134,7 +140,8 @@ class ClientHold:
     Attributes:
         held: connections that were ever held.
         oneways: one-way sends that came while clients were held.
-        oneways_lost: those of them that no successor answered; whether it stored them is not known, or they were not carried.
+        oneways_lost: those of them that no successor answered; whether it stored them is not known, or they
+            were not carried.
     """
 
     def __init__(
@@ -146,16 +153,18 @@ class ClientHold:
         asks: Callable[[GroupFacts, Callable[[HostPort], None]], Awaitable[bool]],
         room: HoldPort,
     ) -> None:
-        """Take what is watched.
+        """Take the broker and the settings.
 
         Args:
             broker: the broker's remoting address; its port is taken on all addresses.
             hold_ms: clients are held for no longer.
-            mastered: says of which group the broker is master, as far as is known; None if of none. Called in another thread.
-            events: what it does is told there.
-            asks: whether the clients of that group would be served now where they would come to; calls what it is given with
-                the address of a successor that could serve them.
-            room: where clients may wait for the broker's end; it is open from when the broker is seen until they were let go.
+            mastered: returns the group of which the broker is master, None if of none or unknown. Called in
+                another thread.
+            events: receives the hold's events.
+            asks: whether the clients of that group would be served now where they would come to; calls what
+                it is given with the address of a successor that could serve them.
+            room: where clients may wait for the broker's end; open from the first connection to the broker
+                until the release.
         """
         self.held = self.oneways = self.oneways_lost = 0
         self._broker: Final = broker
@@ -175,7 +184,7 @@ class ClientHold:
         self._thread: Final = threading.Thread(target=self._watch, name="client-hold", daemon=True)
 
     async def run(self) -> None:
-        """Watch and hold until cancelled; what is held then is held to its end."""
+        """Watch and hold until cancelled; a hold that has begun runs to its end."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         try:
@@ -197,8 +206,9 @@ class ClientHold:
     def expect_end(self) -> None:
         """Be patient for the port when the connection to the broker ends: it is about to be killed.
 
-        Why not try for the port from now on: who has used his share of a busy processor for that is not let run when it counts.
-        Once the port was nobody's for 78 ms, and four sends failed; a thread that has slept until then is let run at once.
+        Why not try for the port from now on: a thread that has used up its share of a busy CPU is not
+        scheduled when it counts. Once the port was unbound for 78 ms, and four sends failed; a thread that
+        has slept until then runs at once.
         """
         self._is_expected = True
 
@@ -206,7 +216,8 @@ class ClientHold:
         """Wait until the successor can acknowledge, or the time is over."""
         released = asyncio.Event()
         async with asyncio.TaskGroup() as asking:
-            # The questions overlap: one that takes the old route may never be answered, and must not hold the next one up.
+            # The questions overlap: one that takes the old route may never be answered, and must not hold the
+            # next one up.
             while not (released.is_set() or self._ended.is_set()):
                 if self._before is not None:
                     asking.create_task(self._release_if_settled(self._before, released))
@@ -236,7 +247,7 @@ class ClientHold:
             try:
                 self._watch_once()
             except Exception:
-                _log.exception("the hold begins anew: an unexpected error")
+                _log.exception("the hold begins again: an unexpected error")
                 self._room.close()
                 self._ready((), DIAL_AGAIN_S)
         self._room.close()
@@ -255,7 +266,7 @@ class ClientHold:
         self._successor = None
         self._settled.clear()
         listener = self._bound() if self._before is not None else None
-        # What was expected is over, for a slave, who has no clients to hold, as for a master.
+        # The expected end has come; the clients of a slave need no hold.
         self._is_expected = False
         if listener is not None:
             with contextlib.closing(self._room):

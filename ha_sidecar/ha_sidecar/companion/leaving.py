@@ -5,19 +5,21 @@
     any other master                                                                hand over, then kill
     a broker that does not answer or refuses, or one of a group without a master     stop
 
-Why kill: the end of a killed process is seen at once, by controllers and by clients, whose own retries then meet the new
-master. A broker that handed over and stops in good order keeps its clients' connections for two seconds and more (its
-network threads are quiet for so long before they close them), and refuses everything that comes over them meanwhile.
-Nothing is lost by it: what was acknowledged has its copies, and what was written lies with the kernel, not with the process.
-And a slave that stops in good order takes nothing in for 3 s before it ends its connection to the master, which waits for it: the first
-packet of that time is dropped without a word, and only a second one ends the connection. A client that sends one message after
-the other makes no second one, and waits.
+Why kill: the end of a killed process is seen at once, by controllers and by clients, whose own retries then
+meet the new master. A broker that handed over and stops in good order keeps its clients' connections for two
+seconds and more (its network threads are quiet for so long before they close them), and refuses every request
+on them in that time. Nothing is lost by a kill: acknowledged messages have copies, and written ones lie with
+the kernel, not with the process. And a slave that stops in good order reads nothing for 3 s before it ends
+its connection to the waiting master: the first packet of that time is dropped without a word, and only a
+second one ends the connection. A client that sends one message after the other makes no second one, and
+waits.
 
-The second line of the table holds when the broker acknowledges only what its whole SyncStateSet has, takes the set for what the
-controllers take it for, and another broker of it lives. This only decides: who asked does the killing.
+The second line of the table holds when the broker acknowledges only what its whole SyncStateSet has, takes
+the set for what the controllers take it for, and another broker of it lives. This only decides: who asked
+does the killing.
 
-Source: NettyRemotingServer.shutdown, DefaultMessageStore.shutdown and appendToCommitLog, AutoSwitchHAClient.HAClientReader,
-MessageStoreConfig.java 5.5.0.
+Source: NettyRemotingServer.shutdown, DefaultMessageStore.shutdown and appendToCommitLog,
+AutoSwitchHAClient.HAClientReader, MessageStoreConfig.java 5.5.0.
 """
 
 import asyncio
@@ -63,7 +65,7 @@ class EndMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndDecision:
-    """What was decided, and why, for a person.
+    """The decision, and its reason for a person.
 
     Attributes:
         is_master: the broker stays master until it ends; after a handover it is not any more.
@@ -82,7 +84,7 @@ async def leave(config: CompanionConfig) -> EndDecision:
     except UnknownStateError as error:
         return EndDecision(EndMethod.STOP, f"broker or controllers do not say what it is: {error}")
     if not own.broker_id or group.master_id is None:
-        return EndDecision(EndMethod.STOP, "the group has no master, or does not know the broker")
+        return EndDecision(EndMethod.STOP, "the group lacks a master, or does not know the broker")
     if group.master_id != own.broker_id:
         return EndDecision(EndMethod.KILL, f"broker {group.master_id} is master")
     if has_copies:
@@ -147,12 +149,18 @@ def acknowledges_copies(held: Mapping[str, str]) -> bool:
 
 
 def sees_all_members(own: BrokerFacts, group: GroupFacts) -> bool:
-    """Say whether a master is connected to as many members as the controllers count: it may have dropped one alone."""
+    """Say whether a master is connected to as many members as the controllers count.
+
+    It may have dropped one alone.
+    """
     return sum(slave.in_sync for slave in own.slaves) == len(group.members) - 1
 
 
 async def _has_successor(own: BrokerFacts, group: GroupFacts) -> bool:
-    """Say whether another broker of the set lives; a log replica, which cannot succeed, does not answer request 28."""
+    """Say whether another broker of the set lives.
+
+    A log replica, which cannot succeed, does not answer request 28.
+    """
     for _, address in living_members(group, own.broker_id):
         asker = Asker(host_port(address))
         try:

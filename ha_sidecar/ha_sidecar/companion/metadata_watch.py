@@ -1,8 +1,9 @@
 """Compares what a broker and its master know besides the log, and gives a new master back what it lacks.
 
-What is lacking, for how long before it counts, and by which requests it is put back: `metadata_guard`. Here is who is asked,
-and when. Without a master nothing is compared; with another master it begins anew. A master has nobody to be compared with:
-once it was given back what it lacked, what it did not take is missing until it has it.
+`metadata_comparison` decides which entries are lacking, after which grace that counts, and which requests
+restore them. This module decides whom to ask, and when. Without a master nothing is compared; with another
+master the comparison begins again. A master has no other to be compared with: after its entries were
+restored, those that it refused stay missing until it has them.
 
 Never: puts anything back over something that is there, nor twice after one change of role.
 
@@ -32,7 +33,7 @@ from ha_sidecar.decisions.metadata_comparison import MetadataComparison, PutBack
 COMPARE_S: Final = 5.0
 """Between two comparisons."""
 SYSTEM_TOPIC: Final = "system topic"
-"""What a broker's refusal says of a topic that it has for itself: nobody makes it, and the broker does where it needs it."""
+"""A broker's refusal of a topic of its own: the broker makes that topic itself where it needs it."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,10 @@ class MetadataWatch:
         self._master: Asker | None = None
 
     def missing(self) -> Mapping[str, list[str]] | None:
-        """Return the names that the broker has lacked for long, by file; None while nothing was compared, or it is gone."""
+        """Return the names that the broker has lacked for long, by file.
+
+        None while nothing was compared, or it is gone.
+        """
         return None if self._broker() is None else self._guard.missing(_now_ms())
 
     async def run(self) -> None:
@@ -104,7 +108,10 @@ class MetadataWatch:
         self._master = master
 
     async def _put_back(self) -> None:
-        """Give a new master the topics, groups and offsets that the last one had and it lacks; once for each change of role."""
+        """Give a new master the topics, groups and offsets that the last one had and it lacks.
+
+        Once for each change of role.
+        """
         done: dict[str, None] = {}  # an offset is a request for each queue, and named once
         refused: list[PutBack] = []
         own_topics: set[str] = set()
@@ -128,7 +135,10 @@ class MetadataWatch:
             self._events.add("MetadataPutBack", epoch, {"names": ",".join(done)})
 
     async def _put_one_back(self, request: PutBack) -> str:
-        """Return why the broker did not take it, empty if it did; a refusal of one keeps no other from being put back."""
+        """Return why the broker did not take it, empty if it did.
+
+        A refusal of one keeps no other from being put back.
+        """
         try:
             await self._own.ask(request.code, request.header, request.body)
         except AskError as error:
@@ -140,10 +150,10 @@ class MetadataWatch:
 
 
 def _other_master(broker: BrokerFacts, group: GroupFacts | None) -> HostPort | None:
-    """Return where the master is, None if there is none.
+    """Return the master's address, None without a master.
 
-    None too if it is this broker, by the controllers' word, which may come before its own: held against itself it would
-    lack nothing, and what its last master knew would be forgotten for what it knows.
+    None too if it is this broker, by the controllers' word, which may come before its own: held against
+    itself it would lack nothing, and what its last master knew would be forgotten for what it knows.
     """
     if group is None or group.master_id is None:
         return None

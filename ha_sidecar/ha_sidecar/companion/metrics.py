@@ -1,8 +1,9 @@
 """A companion's metrics as Prometheus text: the newest facts, at the moment of the scrape.
 
-Names are those of the log replica where they mean the same, so that one dashboard shows both. What is not known has no
-sample: a zero would read as a fact. Counters count what this process saw, so they stay while the broker is silent; Prometheus would
-miss what is counted between its end and its return.
+Names are those of the log replica where they mean the same, so that one dashboard shows both. An unknown
+value gives no
+sample: a zero would read as a fact. Counters count what this process observed, so they stay while the broker
+is silent; Prometheus would otherwise miss the increments between its end and its return.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ _SLAVE_LABELS: Final = (*_LABELS, "slave")
 
 @dataclass(frozen=True, slots=True)
 class CompanionState:
-    """Everything that a scrape shows; None for what is not known, or not known any more."""
+    """Everything that a scrape shows; None for unknown or outdated values."""
 
     broker: BrokerFacts | None
     group: GroupFacts | None
@@ -113,7 +114,7 @@ def _numbers(known: CompanionState) -> Iterable[tuple[str, str, int | None]]:
     yield "broker_up", "1 while the broker answers", int(known.broker is not None)
     yield "controllers_up", "1 while a controller leads and answers", int(known.controllers_up)
     if known.fenced is not None:
-        yield "fenced", "1 while the broker is kept from taking writes", int(known.fenced)
+        yield "fenced", "1 while the fence stops the broker's writes", int(known.fenced)
     if known.metadata_in_sync is not None:
         text = "1 while the slave knows all topics, groups and offsets that its master knows"
         yield "metadata_in_sync", text, int(known.metadata_in_sync)

@@ -1,23 +1,28 @@
 """Carries what held clients want stored to their new master, before their own way leads there.
 
-The controllers name a successor with a copy some 200 ms before a client can reach it: its address has to be written, each node's
-kube-proxy has to learn of it, the client has to dial anew. The companion knows the successor's own address, and it has the sends
-already. It asks in the clients' place and hands the answers back; a send is ambiguous where it would be without it.
+The controllers name a successor with a copy some 200 ms before a client can reach it: its address has to be
+written, each node's kube-proxy has to learn of it, the client has to dial again. The companion knows the
+successor's own address, and it has the sends already. It asks in the clients' place and hands the answers
+back; a send is ambiguous where it would be without it.
 
-A successor refuses for the first milliseconds: it does not know yet that it is master, or that it has a copy. Such a refusal says
-that nothing was stored, and is not handed on: it would cost the client one of three tries that follow each other without a
-pause. The send is asked again.
+A successor refuses for the first milliseconds: it does not know yet that it is master, or that it has a copy.
+Such a refusal says that nothing was stored, and is not handed on: it would cost the client one of three tries
+that follow each other without a pause. The relay repeats the send.
 
-A one-way send is carried as a request that wants an answer: a successor that refuses a one-way send says nothing, and the message
-would be gone. Its answer ends here, as its client expects none (`SendRelay.ask` with the client None).
+A one-way send is carried as a request that wants an answer: a successor that refuses a one-way send says
+nothing, and the message would be gone. Its answer ends here, as its client expects none (`SendRelay.ask` with
+the client None).
 
-A send is written anew, with an opaque of the relay's own. That can fail: a JSON header with numbers in place of texts grows, and a
-frame near the bound then passes it. Such a send is not carried; `SendRelay.ask` returns it, and nothing of it was stored.
+The relay writes a send again, with an opaque of its own. That can fail: a JSON header with numbers in place
+of texts grows, and a frame near the bound then passes it. Such a send is not carried; `SendRelay.ask` returns
+it, and nothing of it was stored.
 
-Never: stores anything, answers of itself, asks twice what may have been stored, carries what is not a send: a consumer's long poll
-would hang on a connection that is about to end. Messages that came this way name the companion's host as the one they were born on.
+Never: stores anything, invents answers, repeats a send that may have been stored, carries other requests: a
+consumer's long poll would hang on a connection that is about to end. Messages that came this way name the
+companion's host as the one they were born on.
 
-Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), NettyRemotingAbstract.java (REJECTREQUEST) 5.5.0.
+Source: SendMessageProcessor.java (rejectRequest, handlePutMessageResult), NettyRemotingAbstract.java
+(REJECTREQUEST) 5.5.0.
 """
 
 import contextlib
@@ -57,7 +62,7 @@ def is_refused_for_now(answer: RemotingCommand) -> bool:
 
 
 def size_bytes(command: RemotingCommand) -> int:
-    """Return about how many bytes a command takes while it is kept: those of its body and of its header fields."""
+    """Return about how many bytes a command takes in memory: those of its body and of its header fields."""
     return len(command.body) + sum(len(name) + len(value) for name, value in (command.ext or {}).items())
 
 
@@ -65,7 +70,7 @@ class SendRelay(Generic[C]):
     """One connection to the successor, for all clients; for one thread.
 
     Attributes:
-        held_bytes: size of the sends that were asked and are not answered.
+        held_bytes: size of the unanswered sends.
     """
 
     def __init__(self, successor: HostPort, selector: selectors.BaseSelector) -> None:
@@ -73,7 +78,7 @@ class SendRelay(Generic[C]):
 
         Args:
             successor: the remoting address of the new master itself.
-            selector: told what is waited for, with this relay as the data.
+            selector: receives the sockets to wait for, with this relay as the data.
 
         Raises:
             OSError: it cannot be reached within `DIAL_WITHIN_S`.
@@ -97,10 +102,10 @@ class SendRelay(Generic[C]):
         return self._again_s if self._again else None
 
     def ask(self, client: C | None, sends: Sequence[RemotingCommand]) -> list[RemotingCommand]:
-        """Ask what a client asked, and return what cannot be written as a frame.
+        """Forward a client's sends, and return those that cannot be written as a frame.
 
         Args:
-            client: gets the answers; None for one-way sends, whose answers nobody gets.
+            client: gets the answers; None for one-way sends, whose answers are dropped.
             sends: sends as they came.
 
         Raises:
@@ -123,7 +128,7 @@ class SendRelay(Generic[C]):
         self.held_bytes += size_bytes(command)
 
     def ask_again(self) -> None:
-        """Ask once more what was refused, when it is time; raise `OSError` if the connection has ended."""
+        """Repeat the refused sends when it is time; raise `OSError` if the connection has ended."""
         if self._again and time.monotonic() >= self._again_s:
             again, self._again = self._again, []
             for client, command in again:
@@ -131,11 +136,11 @@ class SendRelay(Generic[C]):
                 self.ask(client, [command])
 
     def answers(self) -> Iterator[tuple[C | None, RemotingCommand]]:
-        """Send what waits and take in what came: each client (None: of a one-way send), and the answer to be handed to it.
+        """Send pending bytes and read answers: yield each client (None: of a one-way send), and its answer.
 
         Raises:
             OSError: the connection has ended.
-            RemotingProtocolError: what came is no frame.
+            RemotingProtocolError: the bytes are not a frame.
         """
         self._flush()
         try:
@@ -161,7 +166,10 @@ class SendRelay(Generic[C]):
         self._again = [entry for entry in self._again if entry[0] != client]
 
     def close(self) -> list[C | None]:
-        """End the connection; return whose sends were on their way (None: one-way sends), as often as they had one."""
+        """End the connection.
+
+        Return the clients of the sends on their way (None: one-way sends), one for each send.
+        """
         self._selector.unregister(self._socket)
         self._socket.close()
         return [client for client, _ in (*self._asked.values(), *self._again)]

@@ -1,16 +1,18 @@
-"""Sends checkpoints of POP consumers to the revive log again that a master could not revive while it refused writes.
+"""Send the checkpoints of POP consumers again that a master could not revive while it refused writes.
 
-A master that refuses writes (too few copies, a write guard, a fence) refuses its own puts, too. It reads a due checkpoint, fails
-to put the messages into the retry topic, fails to write a new checkpoint, and commits its offset. Without help these messages
-never come again. `revive_debt` finds them by the broker's counters and offsets; this module asks the brokers.
+A master that refuses writes (too few copies, a write guard, a fence) refuses its own puts, too. It reads a
+due checkpoint, fails to put the messages into the retry topic, fails to write a new checkpoint, and commits
+its offset. Without help these messages never come again. `revive_debt` finds them by the broker's counters
+and offsets; this module asks the brokers.
 
-Resetting the offset has no effect: the broker continues after the greater of the committed offset and its own memory. So the
-companion sends the checkpoints to the revive topic of the current master, without the acknowledged messages. The broker revives
-them in its next turn.
+Resetting the offset does not help: the broker continues after the greater of the committed offset and its own
+memory. So the companion sends the checkpoints to the revive topic of the current master, without the
+acknowledged messages. The broker revives them in its next turn.
 
 A companion that starts after the refusals does not know of them. Events: PopRevived.
 
-Source: PopReviveService.java, ConsumerManageProcessor.queryConsumerOffset, SendMessageProcessor.java (5.2.0 to 5.5.0).
+Source: PopReviveService.java, ConsumerManageProcessor.queryConsumerOffset, SendMessageProcessor.java (5.2.0
+to 5.5.0).
 """
 
 import asyncio
@@ -141,7 +143,10 @@ class ReviveWatch:
                 self._trouble = ""
 
     async def _look(self) -> bool:
-        """Look at a master, and once more after it stepped down; return whether it refused nothing since the last look."""
+        """Look at a master, and once more after it stepped down.
+
+        Return whether it refused nothing since the last look.
+        """
         broker = self._broker()
         is_master = broker is not None and broker.is_master
         if not is_master and not self._is_followed:

@@ -1,16 +1,17 @@
 """Have a slave's broker load what it will need as a master, before a failover waits for it.
 
-A JVM loads a class when it is first used, and a slave has never served its log nor taken a message: when it becomes master it
-does both for the first time, on a machine whose processors are busy with the same failover. Its first HA connection took 0.7 s of
-the 1.1 s that nobody could send (5.5.0), the first sends 40 ms of processor time each.
+A JVM loads a class when it is first used, and a slave has never served its log nor taken a message: when it
+becomes master it does both for the first time, on a machine whose cores are busy with the same failover. Its
+first HA connection took 0.7 s of the 1.1 s without sends (5.5.0), the first sends 40 ms of CPU each.
 
 So the companion asks the broker three things once after each of its starts:
 
-- It greets the HA port, as a learner that nobody counts, and leaves when the greeting is answered. A learner without an id
-  never enters a SyncStateSet, and a slave's set is not its own to change.
+- It greets the HA port as a learner, which does not count as a member, and leaves after the answer. A learner
+  without an id never enters a SyncStateSet, and a slave's set is not its own to change.
 - It says what every client says (34), of the producer group that every client has.
-- It sends a reply message (325). A slave refuses to store it, after all that comes before storing; plain sends (310) a slave
-  refuses at once. Its properties are longer than any log takes, so that a broker that has become master meanwhile refuses too.
+- It sends a reply message (325). A slave refuses to store it, after all that comes before storing; plain
+  sends (310) a slave refuses at once. Its properties are longer than any log takes, so that a broker that
+  became master in between refuses too.
 
 Never: a broker that is master; there each connection counts for something. Leaves a message behind.
 
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 async def warm(broker: HostPort, ha_address: HostPort, cluster: str) -> bool:
-    """Ask the broker what it has never been asked; say whether it answered. Never raises for what the network does.
+    """Send the broker its first request of this kind; say whether it answered. Network errors are not raised.
 
     Args:
         broker: its remoting address.
@@ -56,7 +57,7 @@ async def warm(broker: HostPort, ha_address: HostPort, cluster: str) -> bool:
             with contextlib.suppress(AskError):  # it is meant to be refused
                 await asker.ask(RequestCode.SEND_REPLY_MESSAGE_V2, _reply_header(cluster), b"-")
     except AskError as error:
-        # A refusal came from what was to be loaded: to ask again would load nothing more.
+        # A refusal comes from the code that should be loaded: a repeat would load nothing more.
         _log.log(
             logging.WARNING if error.is_refusal else logging.DEBUG, "the broker is not warmed: %s", error
         )

@@ -1,13 +1,13 @@
-"""What a companion knows of its broker, as values: from answers to facts, from facts to readiness and numbers.
+"""A companion's knowledge of its broker, as values: answers become facts, facts become readiness.
 
-Two sources that may disagree for a second: the broker says what it is (907, 1007, 28), the controllers say what the
-group takes it for (1006). Where both could tell, the controllers' word counts: a broker that believes to be master in
-an old epoch is not.
+Two sources that may disagree for a second: the broker says what it is (907, 1007, 28), the controllers say
+what the group takes it for (1006). Where both could tell, the controllers' word counts: a broker that
+believes to be master in an old epoch is not.
 
-A master answers 1007 with broker id 0, the one that name servers list masters under; which of the group it is, only its
-announced address tells (`with_controller_id`).
+A master answers 1007 with broker id 0, the one that name servers list masters under; which of the group it
+is, only its announced address tells (`with_controller_id`).
 
-Everything here is a pure function. What nobody said is None and never a zero.
+Everything here is a pure function. An unknown value is None and never a zero.
 
 Source: AdminBrokerProcessor.java (28, 907, 1007), ReplicasInfoManager.getSyncStateData (1006) 5.4.0.
 """
@@ -44,7 +44,8 @@ class BrokerFacts:
     """What the broker says of itself; offsets in bytes.
 
     Attributes:
-        broker_id: given by the controllers; 0 of a master that is not identified yet, and while there is none.
+        broker_id: given by the controllers; 0 of a master that is not identified yet, and before an id is
+            given.
         address: what it announces to the controllers, host:port; empty if it was not asked.
         is_master: whether it takes itself for the master.
         last_epoch: newest epoch of its log, -1 for none.
@@ -73,11 +74,13 @@ class GroupFacts:
     """What the controllers say of the group.
 
     Attributes:
-        master_id: None if there is none, as is its address.
+        master_id: None without a master, as is its address.
         members: SyncStateSet, ascending.
         others: (id, address, alive) of every registered replica, ascending.
-        preceding: the SyncStateSet before the last election, while nobody has joined the master that it made; without a master only.
-        master_direct: where the master's own process is met, while its address may lead to another; None if that is not known.
+        preceding: the SyncStateSet before the last election, while nobody has joined the master that it made;
+            without a master only.
+        master_direct: the address of the master's own process, while its announced address may lead to
+            another; None if unknown.
     """
 
     master_id: int | None
@@ -90,12 +93,15 @@ class GroupFacts:
 
 
 def master_client_address(group: GroupFacts | None) -> HostPort | None:
-    """Return where clients come to the group's master; None if there is none, or nobody said."""
+    """Return the address at which clients reach the group's master; None without a master, or if unknown."""
     return _parsed_address((group and group.master_address) or "")
 
 
 def master_process_address(group: GroupFacts) -> HostPort | None:
-    """Return where the master's own process is met, whoever its address leads to; None if there is none."""
+    """Return the address of the master's own process, wherever its announced address leads.
+
+    None without a master.
+    """
     return _parsed_address(group.master_direct or group.master_address or "")
 
 
@@ -153,7 +159,10 @@ def settings(properties: str) -> dict[str, str]:
 
 
 def announced_address(properties: str) -> str:
-    """Return the address that a broker announces, from its settings (the answer to 26); empty if they lack it."""
+    """Return the address that a broker announces, from its settings (the answer to 26).
+
+    Empty if they lack it.
+    """
     values = settings(properties)
     host, port = values.get("brokerIP1", ""), values.get("listenPort", "")
     return f"{host}:{port}" if host and port else ""
@@ -162,8 +171,8 @@ def announced_address(properties: str) -> str:
 def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerFacts:
     """Return the facts with the id that the controllers know the broker's address by, if it said none itself.
 
-    Of several ids it is the one that lives, else the newest: a broker whose first application was answered too late has
-    applied again, and its first id stays with the controllers, never alive.
+    Of several ids it is the one that lives, else the newest: a broker whose first application was answered
+    too late has applied again, and its first id stays with the controllers, never alive.
     Source: ReplicasManager.register 5.5.0 (a failed applyBrokerId clears the temporary metadata).
     """
     if broker.broker_id or group is None or not broker.address:
@@ -173,7 +182,10 @@ def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerF
 
 
 def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str], ...]:
-    """Return id and address of those in the SyncStateSet that live, all but one; a log replica may be among them."""
+    """Return id and address of those in the SyncStateSet that live, all but one.
+
+    A log replica may be among them.
+    """
     return tuple(
         (broker_id, address)
         for broker_id, address, alive in group.others
@@ -184,7 +196,8 @@ def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str],
 def readiness(broker: BrokerFacts | None, group: GroupFacts | None, refusal: str = "") -> tuple[bool, str]:
     """Say whether the broker should get traffic, and why; `refusal` is what it refused with last, if it did.
 
-    The group's facts may be old: controllers that cannot be reached must not take working brokers out of service.
+    The group's facts may be old: controllers that cannot be reached must not take working brokers out of
+    service.
     """
     if broker is None:
         return False, f"the broker refuses: {refusal}" if refusal else "the broker does not answer"
@@ -206,7 +219,10 @@ def lag_bytes(broker: BrokerFacts, master_max_offset: int | None) -> int | None:
 
 
 def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
-    """Name slaves by host, so that a reconnect makes no new series; by host and port where a host has several."""
+    """Name slaves by host, so that a reconnect makes no new series.
+
+    By host and port where a host has several.
+    """
     hosts = [slave.address.rpartition(":")[0].removeprefix("/") for slave in slaves]
     return {
         host if hosts.count(host) == 1 else slave.address.removeprefix("/"): slave

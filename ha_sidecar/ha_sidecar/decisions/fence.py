@@ -1,32 +1,33 @@
-"""When must a master stop taking writes because another may be elected where it cannot hear it? A machine without I/O.
+"""When must a master stop taking writes because another may be elected unnoticed? A machine without I/O.
 
-Theory of operation. The controllers elect another master when the heartbeats of this one stay away for its time-out (10 s
-by default). A master that is cut off from them goes on meanwhile, and goes on after that: Java's takes a slave whose
-connection ends out of its local set at once, and then acknowledges what it holds alone. Whatever it acknowledges after
-another was elected is lost when it comes back. So it has to stop before:
+Theory of operation. The controllers elect another master when the heartbeats of this one stay away for its
+time-out (10 s by default). A master that is cut off from them goes on during that time, and after it: Java's
+takes a slave whose connection ends out of its local set at once, and then acknowledges what it holds alone.
+Whatever it acknowledges after another was elected is lost when it comes back. So it has to stop before:
 
     OPEN     --doubt-->    CLOSING  --confirmed-->  CLOSED
     CLOSING, CLOSED  --trust-->  OPENING  --confirmed-->  OPEN
     OPENING  --doubt-->    CLOSING
-    CLOSING  --not confirmed in time-->  STOPPED: the broker is to be stopped, since it cannot be told
+    CLOSING  --not confirmed in time-->  STOPPED: the broker must be stopped, as it does not take the setting
     STOPPED  --trust-->    OPENING
 
 Doubt is one of two things, of a broker that is master or does not say what it is:
 
-- No majority of the controllers was heard for `after_ms`, and not every other member of the SyncStateSet was heard
-  saying that it is no master either. Members are the ones that can be elected. So while all of them deny it there is no
-  other master, and controllers that are merely down do not stop a group.
+- No majority of the controllers answered for `after_ms`, and not every other member of the SyncStateSet has
+  denied to be master. Only members can be elected. So while all of them deny it no other master
+  exists, and controllers that are merely down do not stop a group.
 - The controllers name another master in a newer epoch. This one was frozen, or has not been told yet.
 
-Trust is that a majority is heard again, and names this broker or the broker itself says that it is a slave. A slave takes
-no writes, and must be able to when it is elected later.
+Trust means that a majority answers again, and names this broker or the broker itself says that it is a slave.
+A slave refuses writes, and must be able to take them when it is elected later.
 
-What was heard counts from when it was asked: an answer may have been under way while this process, or its whole machine,
-stood still. Time passes for a stopped process, so the first tick after a thaw closes before anything else happens.
+An answer counts from the time of its question: it may have been under way while this process, or its whole
+machine, stood still. Time passes for a stopped process, so the first tick after a thaw closes before anything
+else happens.
 
-`after_ms` leaves room for a heartbeat's interval before the last one that was heard, and for telling the broker, within
-the controllers' time-out. Against a controller that takes a closed connection for a death at once, no fence can be in
-time; the connections of a broker that is cut off are not closed, they fall silent.
+`after_ms` leaves room for a heartbeat's interval before the last answer, and for telling the broker, within
+the controllers' time-out. Against a controller that takes a closed connection for a death at once, no fence
+can be in time; the connections of a broker that is cut off are not closed, they fall silent.
 """
 
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class FenceEvent(Enum):
 
 
 class FenceAction(Enum):
-    """What is to be done to the broker now; repeated until it is confirmed."""
+    """What the shell must do to the broker now; repeated until it is confirmed."""
 
     CLOSE = auto()
     OPEN = auto()
@@ -76,13 +77,14 @@ ACTIONS: Final = {FenceState.CLOSING: FenceAction.CLOSE, FenceState.OPENING: Fen
 
 @dataclass(frozen=True, slots=True)
 class FenceInputs:
-    """What is known at one moment; times are milliseconds of one monotonic clock, of when the question was asked.
+    """The inputs of one moment; times are milliseconds of one monotonic clock, at the question.
 
     Attributes:
         majority_ms: the last round in which a majority of the controllers answered.
-        peers_ms: the last round in which every other member of the SyncStateSet said that it is no master.
+        peers_ms: the last round in which every other member of the SyncStateSet said that it is not a master.
         is_master: what the broker says of itself, None if it does not answer.
-        named: whether the newest word of the controllers names this broker as master; None before the first word.
+        named: whether the newest word of the controllers names this broker as master; None before the first
+            word.
     """
 
     majority_ms: int
@@ -146,7 +148,7 @@ class Fence:
         if heard.is_master and heard.named is False:
             return "another is master"
         silent_ms = now_ms - self._heard_ms(heard)
-        return f"nobody was heard for {silent_ms} ms" if silent_ms >= self._after_ms else ""
+        return f"no controller or member answered for {silent_ms} ms" if silent_ms >= self._after_ms else ""
 
     def _trust(self, heard: FenceInputs, now_ms: int) -> bool:
         majority = now_ms - heard.majority_ms < self._after_ms

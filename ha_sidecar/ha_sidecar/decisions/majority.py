@@ -1,14 +1,16 @@
 """Which word of several controllers counts: pure functions over what each of them answered.
 
-One controller may lie: it was deposed and does not know, it is misconfigured, or a stranger has its address. A majority of honest
-controllers is assumed, as Raft does. Two ways lead from answers to a fact:
+One controller may lie: it was deposed and does not know, it is misconfigured, or a stranger has its address.
+A majority of honest controllers is assumed, as Raft does. Two ways lead from answers to a fact:
 
     named leader   a majority names the same leader (1005), so that leader's own answer counts
-    equal answers  a majority gives the same answer; controllers of this project forward the question to their leader
+    equal answers  a majority gives the same answer; controllers of this project forward the question
+                   to their leader
 
-A majority is one of the controllers that exist. The configured list may be longer: it may name controllers that do not run
-yet. So controllers tell their number themselves (1005), and `ControllerCount` believes a number that a majority tells. It keeps that
-number for `COUNT_KEPT_S`, so that one controller that is alone for a moment cannot pass for a group of one.
+A majority is one of the controllers that exist. The configured list may be longer: it may name controllers
+that do not run yet. So controllers tell their number themselves (1005), and `ControllerCount` believes a
+number that a majority tells. It keeps that number for `COUNT_KEPT_S`, so that one controller that is alone
+for a moment cannot pass for a group of one.
 
 Source: ControllerManager.getControllerMetadata (1005) 5.4.0.
 """
@@ -19,14 +21,20 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 COUNT_KEPT_S: Final = 30.0
-"""How long a number counts that no majority repeated; a group that shrinks from two to one takes so long to be believed."""
+"""How long a number counts that no majority repeated.
+
+A group that shrinks from two to one takes so long to be believed.
+"""
 
 T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedLeader:
-    """Whom a controller names: the id and the address by which controllers know the leader; None if not told."""
+    """Whom a controller names.
+
+    The id and the address by which controllers know the leader; None if not told.
+    """
 
     id: str | None
     address: str | None
@@ -63,7 +71,8 @@ class ControllerCount:
     def learn(self, told: Iterable[int], now_s: float) -> int:
         """Take what the controllers that answered said; return of how many a majority must be.
 
-        Without a number that a majority tells, the largest counts: more answers are needed for a majority then, not fewer.
+        Without a number that a majority tells, the largest counts: more answers are needed for a majority
+        then, not fewer.
         """
         numbers = [min(number, self._configured) or self._configured for number in told]
         known = self.known(now_s)
@@ -75,7 +84,7 @@ class ControllerCount:
 
 
 def majority_of(values: Sequence[T], count: int) -> T | None:
-    """Return the value that more than half of `count` gave; None if there is none."""
+    """Return the value that more than half of `count` gave; None without such a value."""
     for value, votes in Counter(values).most_common(1):
         if 2 * votes > count:
             return value
@@ -83,7 +92,7 @@ def majority_of(values: Sequence[T], count: int) -> T | None:
 
 
 def named_leader(views: Mapping[str, ControllerAnswer], count: int) -> NamedLeader | None:
-    """Return the leader that more than half of `count` name; None if there is none."""
+    """Return the leader that more than half of `count` name; None without such a leader."""
     return majority_of([view.leader for view in views.values() if view.leader is not None], count)
 
 
@@ -92,7 +101,8 @@ def address_of(
 ) -> str | None:
     """Return the configured address of a leader that a majority named; None if it cannot be told.
 
-    Controllers may know each other by other addresses than ours. The leader is then the only one that claims to be it.
+    Controllers may know each other by other addresses than ours. The leader is then the only controller that
+    claims the lead.
     """
     if leader.address is not None and leader.address in connected:
         return leader.address

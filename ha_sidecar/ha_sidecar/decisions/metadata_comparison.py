@@ -1,16 +1,18 @@
-"""Does a slave know the topics, subscription groups and consumer offsets that its master knows? A comparison of names.
+"""Does a slave know its master's topics, subscription groups and consumer offsets? A comparison of names.
 
-A slave copies them every few seconds, so it may lack one for a while; what it has lacked for `GRACE_MS` without a break is
-missing. Slaves of RocketMQ 5.3.2 to 5.4 empty their topic table on each copy: promoted, they refuse every send. Only names
-are compared, of offsets the pairs of topic and group: figures move all the time, and a slave's are behind by nature.
+A slave copies them every few seconds, so it may lack one for a while; what it has lacked for `GRACE_MS`
+without a break is missing. Slaves of RocketMQ 5.3.2 to 5.4 empty their topic table on each copy: promoted,
+they refuse every send. Only names are compared, of offsets the pairs of topic and group: figures move all the
+time, and a slave's are behind by nature.
 
-A broker that is promoted without what its master had a moment ago gets topics and groups back by the requests that mqadmin
-uses, consumer offsets by the one that consumers use (`put_back`), never over something that is there. While it is a slave
-that would not last until its next copy. An offset that is put back may be older than the last one that was committed, so
-messages may come twice; a group without any would begin at the end of its queues and miss some.
+A broker that is promoted without what its master had a moment ago gets topics and groups back by the requests
+that mqadmin uses, consumer offsets by the one that consumers use (`put_back`), never over something that is
+there. While it is a slave that would not last until its next copy. A restored offset may be older than the
+last committed one, so messages may come twice; a group without any would begin at the end of its queues and
+miss some.
 
-Java writes numbers as map keys without quotes; they get some before the text is read as JSON. A text that cannot be read
-all the same says nothing, and nothing is missing because of it.
+Java writes numbers as map keys without quotes; they get some before the text is read as JSON. A text that
+cannot be read all the same says nothing, and nothing is missing because of it.
 
 Source: SlaveSynchronize.java (what a slave copies, when), ConsumerManageProcessor.updateConsumerOffset 5.4.0.
 """
@@ -31,7 +33,7 @@ TOPICS: Final = BY_CODE[RequestCode.GET_ALL_TOPIC_CONFIG]
 GROUPS: Final = BY_CODE[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG]
 OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_CONSUMER_OFFSET]
 COMPARED: Final = (TOPICS, GROUPS, OFFSETS)
-"""In the order in which they are put back: an offset needs its topic and its group."""
+"""The order of restoring: an offset needs its topic and its group."""
 _BARE_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 
@@ -71,7 +73,7 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """One request that gives a broker a topic, a subscription group, or a group's offset in one queue again."""
+    """One request that restores a topic, a subscription group, or a group's offset in one queue."""
 
     file_name: str
     name: str
@@ -81,7 +83,7 @@ class PutBack:
 
 
 def put_back(own: MetadataSnapshot, good: MetadataSnapshot) -> list[PutBack]:
-    """Return what gives a broker what it lacks of a good snapshot, in the order in which it has to be asked for."""
+    """Return the requests that give a broker the missing entries of a good snapshot, in order of sending."""
     found: list[PutBack] = []
     lacks = missing_names(own, good)
     for kind in COMPARED:
@@ -131,7 +133,7 @@ class MetadataComparison:
     """Remembers since when a slave lacks what; times are milliseconds of one monotonic clock.
 
     Attributes:
-        good: the newest tables of a master that had entries, what is put back from.
+        good: the newest tables of a master that had entries; the source of a restore.
     """
 
     def __init__(self) -> None:
@@ -141,7 +143,7 @@ class MetadataComparison:
         self._compared = False
 
     def take_comparison(self, slave: MetadataSnapshot, master: MetadataSnapshot, now_ms: int) -> None:
-        """Take a comparison; one in which nothing was given on both sides is none."""
+        """Take a comparison; ignore one without a kind that both sides gave."""
         if not any(kind in slave and kind in master for kind in COMPARED):
             return
         self._compared = True
@@ -156,12 +158,15 @@ class MetadataComparison:
         self._since_ms = {(request.file_name, request.name): now_ms - GRACE_MS for request in refused}
 
     def has(self, own: MetadataSnapshot) -> None:
-        """Learn what the broker has by now of what it lacked; what came once and was deleted is not missed again."""
+        """Learn which lacking entries the broker has by now.
+
+        Entries that came once and were deleted are not missed again.
+        """
         known = {(kind.file_name, name) for kind in own for name in names(kind, own[kind]) or ()}
         self._since_ms = {item: since_ms for item, since_ms in self._since_ms.items() if item not in known}
 
     def forget(self) -> None:
-        """Learn that the broker is no slave now, or of another master."""
+        """Learn that the broker is not a slave now, or follows another master."""
         self._since_ms, self._compared = {}, False
 
     def missing(self, now_ms: int) -> Mapping[str, list[str]] | None:

@@ -1,4 +1,4 @@
-"""The metadata of a broker that its log does not hold: topics, subscription groups, consumer offsets, delay offsets.
+"""The four kinds of metadata of a broker beside its log, and whether a text of one kind holds entries.
 
 A broker writes each of the four as one JSON file below `config`, and answers requests for them (21, 201, 43, 45) with the
 same text. So a process of ours keeps the answer as it came, and it serves both ways: as the file for a broker that starts
@@ -40,6 +40,6 @@ MetadataSnapshot = Mapping[MetadataKind, bytes]
 
 
 def holds_entries(kind: MetadataKind, text: bytes) -> bool | None:
-    """Say whether the table has an entry; None if this is not a text of that kind."""
+    """Say whether the table has an entry; None for a text of another kind."""
     found = re.search(rb'"%s"\s*:\s*\{\s*(\}?)' % kind.table.encode(), text)
     return None if found is None or not text.lstrip().startswith(b"{") else not found.group(1)

@@ -1,14 +1,15 @@
-"""What two looks at a broker tell and one does not: how many seconds a slave is behind, cut tails, connections that ended.
+"""Values that take two looks at a broker: a slave's lag in seconds, cut tails, connections that ended.
 
-An unmodified broker says where its log ends and what each slave has acknowledged, in bytes and as of now. From looks a second
-apart follow the rest:
+An unmodified broker says where its log ends and what each slave has acknowledged, in bytes and as of now.
+From looks a second apart follow the rest:
 
-- a slave's lag in seconds: for how long the master's log has reached beyond what the slave acknowledged, as far as looks tell;
-- a cut of the log's tail: what is common to the log before and the log now ends before the end that was seen. The starts of the
-  epochs tell that even when the log has grown beyond that end again;
+- a slave's lag in seconds: for how long the master's log has reached beyond what the slave acknowledged, as
+  far as looks tell;
+- a cut of the log's tail: the common part of the log before and the log now ends before the last known end.
+  The starts of the epochs tell that even when the log has grown beyond that end again;
 - a connection that ended: one that was listed and is not any more, told apart by the slave's port.
 
-Counts are of what was seen: a tail that was cut within a second of being written may be missed.
+Counts cover what the looks showed: a tail that was cut within a second of being written may be missed.
 
 Never: asks anybody; keeps more than `ENDS_MAX` ends.
 """
@@ -20,7 +21,10 @@ from typing import Final
 from ha_sidecar.decisions.broker_facts import BrokerFacts
 
 ENDS_MAX: Final = 3600
-"""Looks at a log that grew; a slave that acknowledged none of them is at least as far behind as they reach back."""
+"""Looks at a log that grew.
+
+A slave that acknowledged none of them is at least as far behind as they reach back.
+"""
 
 
 class ReplicationHistory:
@@ -56,7 +60,10 @@ class ReplicationHistory:
             del self._ends[:-ENDS_MAX], self._ends_seen_s[:-ENDS_MAX]
 
     def slave_lags_s(self, now_s: float) -> Mapping[str, float]:
-        """Return by address for how many seconds each slave of the last look has lacked something; 0 if it lacks nothing."""
+        """Return by address for how many seconds each slave of the last look has lacked something.
+
+        0 if it lacks nothing.
+        """
         slaves = () if self._before is None else self._before.slaves
         return {slave.address: self._lag_s(now_s, slave.ack_offset) for slave in slaves}
 

@@ -1,16 +1,18 @@
 """Finds the checkpoints of a revive log that a master could not revive because it refused its own puts.
 
-The broker counts refused puts by topic and consumer group, and its offset in the revive log only grows. Each look reads the
-offsets first and the counters second:
+The broker counts refused puts by topic and consumer group, and its offset in the revive log only grows. Each
+look reads the offsets first and the counters second:
 
     counters unchanged     the broker refused nothing up to these offsets: they are safe
     counters grew          the checkpoints of these topics and groups after the safe offsets are owed
     counters fell          the broker restarted; it counts from zero
 
-A debt stays open until its checkpoints are put back, also after a change of master: all members have the same log. Checkpoints
-in that range that the broker did revive come twice. These are at most the ones that became due between two looks.
+A debt stays open until its checkpoints are sent again, also after a change of master: all members have the
+same log. Checkpoints in that range that the broker did revive come twice. These are at most the ones that
+became due between two looks.
 
-Source: PopReviveService.mergeAndRevive (commits the offset after the put), PopMetricsManager.java (5.2.0 to 5.5.0).
+Source: PopReviveService.mergeAndRevive (commits the offset after the put), PopMetricsManager.java (5.2.0 to
+5.5.0).
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from typing import Final
 from ha_sidecar.decisions.revive_log import Consumer
 
 Offsets = Mapping[int, int]
-"""Offset of the last checkpoint that was revived, by revive queue; a queue that has none is not there."""
+"""Offset of the last revived checkpoint, by revive queue; a queue without one is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,17 @@ class ReviveDebt:
         return bool(self._consumers)
 
     def begin(self) -> None:
-        """Ignore the counters and offsets from before the next look: the broker became master. Open debts stay."""
+        """Ignore the counters and offsets from before the next look.
+
+        The broker became master. Open debts stay.
+        """
         self._counts = None
 
     def look(self, offsets: Offsets, counts: Mapping[Consumer, int]) -> bool:
         """Record a look at the master; return whether it refused nothing since the last look.
 
-        The broker may move its offset on shortly after a refusal: put checkpoints back only after a look that returned true.
+        The broker may move its offset on shortly after a refusal: put checkpoints back only after a look that
+        returned true.
 
         Args:
             offsets: committed offsets, read before the counters.
@@ -97,11 +103,11 @@ class ReviveDebt:
         ]
 
     def mark_put_back(self, queue: int, through: int) -> None:
-        """Record that a queue's checkpoints up to this offset are put back."""
+        """Record that a queue's checkpoints up to this offset were sent again."""
         self._after[queue] = max(through, self._after.get(queue, -1))
 
     def settle(self) -> None:
-        """Close the debt: all that `owed` returned is put back."""
+        """Close the debt: all that `owed` returned was sent again."""
         self._safe = self._seen
         self._after.clear()
         self._through.clear()

@@ -1,15 +1,16 @@
 """Reads a broker's revive log, and finds the checkpoints in it that have unacknowledged messages.
 
-A consumer that takes messages by POP (all clients over gRPC) leaves a checkpoint in the topic `rmq_sys_REVIVE_LOG_<cluster>`, and
-an acknowledgement for each message that it consumed. When a checkpoint is due, the broker puts its unacknowledged messages into a
-retry topic, and commits the offset of `CID_RMQ_SYS_REVIVE_GROUP`. It commits also when it refused its own put.
+A consumer that takes messages by POP (all clients over gRPC) leaves a checkpoint in the topic
+`rmq_sys_REVIVE_LOG_<cluster>`, and an acknowledgement for each message that it consumed. When a checkpoint is
+due, the broker puts its unacknowledged messages into a retry topic, and commits the offset of
+`CID_RMQ_SYS_REVIVE_GROUP`. It commits also when it refused its own put.
 
-Pure. Checkpoints and acknowledgements are JSON: `t` topic, `c` group, `q` queue, `so` first offset, `pt` time of the pop, `bn`
-broker name, `n` number of messages, `d` distances of their offsets from `so`, `bm` bits of the acknowledged ones, `ao` and `aol`
-acknowledged offsets.
+Pure. Checkpoints and acknowledgements are JSON: `t` topic, `c` group, `q` queue, `so` first offset, `pt` time
+of the pop, `bn` broker name, `n` number of messages, `d` distances of their offsets from `so`, `bm` bits of
+the acknowledged ones, `ao` and `aol` acknowledged offsets.
 
-Source: PopReviveService.java (consumeReviveMessage, reviveRetry, rePutCK), PopCheckPoint.java, AckMsg.java, BatchAckMsg.java,
-MessageDecoder.java, PopMetricsManager.java (5.2.0 to 5.5.0).
+Source: PopReviveService.java (consumeReviveMessage, reviveRetry, rePutCK), PopCheckPoint.java, AckMsg.java,
+BatchAckMsg.java, MessageDecoder.java, PopMetricsManager.java (5.2.0 to 5.5.0).
 """
 
 import json
@@ -37,7 +38,7 @@ _REFUSED_FOR_NOW: Final = (
     "OS_PAGE_CACHE_BUSY",
     "CREATE_MAPPED_FILE_FAILED",
 )
-"""Statuses with which a broker refuses all puts for a time, also the new checkpoint that it writes for a retry."""
+"""Statuses with which a broker refuses all puts for a time, also its checkpoint for a retry."""
 _COUNTER: Final = "rocketmq_pop_revive_retry_messages_total{"
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _FLAG_SUBSCRIPTION: Final = 1 << 2
@@ -175,7 +176,7 @@ def _cut(message: bytes, at: int, length: int) -> tuple[bytes, int]:
 def owed(
     found: Sequence[ReviveLogEntry], through: int, consumers: frozenset[Consumer], group: str
 ) -> Iterator[ReviveLogEntry]:
-    """Return the checkpoints up to an offset that have unacknowledged messages, with the bits of the acknowledged ones set.
+    """Return the unacknowledged checkpoints up to an offset, with the bits of the acknowledged messages set.
 
     Args:
         found: messages of one revive queue, also after that offset: acknowledgements may come later.

@@ -1,13 +1,15 @@
 """Which bytes of the log belong to which master: epoch entries, their list, and where two logs part.
 
 The problem. Every master writes under an epoch that the controller gave it, and each replica remembers
-`<epoch, start offset>` for every epoch it holds. When a replica meets a new master, the two lists alone must tell how
-much of the replica's log the master has too; everything behind that point is a diverged tail and must go.
+`<epoch, start offset>` for every epoch it holds. When a replica meets a new master, the two lists alone must
+tell how much of the replica's log the master has too; everything behind that point is a diverged tail and
+must go.
 
 The shape. `EpochEntry` is one pair; `EpochList` is an immutable ascending list of them with the operations of
-RocketMQ's epoch cache; `truncation_point` compares two lists. An entry's end offset is never stored: it is the next
-entry's start, and the last entry is open. Java keeps ends in mutable entries and lets some of them go stale after a
-truncation (its last entry stays closed until the next append); here an end is always computed, so that cannot happen.
+RocketMQ's epoch cache; `truncation_point` compares two lists. An entry's end offset is never stored: it is
+the next entry's start, and the last entry is open. Java keeps ends in mutable entries and lets some of them
+go stale after a truncation (its last entry stays closed until the next append); here an end is always
+computed, so that cannot happen.
 
 This module never touches a file and never guesses: where the protocol proves no common prefix, it says so.
 
@@ -130,9 +132,9 @@ class EpochList:
     def opened(self, epoch: int, end_offset: int) -> "EpochList":
         """Return the list of a replica whose log ends at `end_offset` and that begins to write in `epoch`.
 
-        Entries without a byte give way to the new one. Java keeps such an entry and drops the new one, since its start
-        does not grow; what is then written goes under an epoch in which another master may have written something else
-        at the same offsets, and the two logs pass for equal.
+        Entries without a byte give way to the new one. Java keeps such an entry and drops the new one, since
+        its start does not grow; later bytes then go under an epoch in which another master may have written
+        something else at the same offsets, and the two logs pass for equal.
 
         Raises:
             EpochOrderError: bytes of this epoch, or of a later one, are there already.
@@ -146,9 +148,9 @@ class EpochList:
     def starting_up_to(self, max_offset: int) -> "EpochList":
         """Return the entries that start at or below `max_offset`, the log's end.
 
-        Not Java's rule: Java drops an entry that starts exactly at the end, then never announces it again on a plain
-        reconnect, and the replica's next bytes carry the older epoch. An empty newest epoch is a true fact about the
-        log and is kept.
+        Not Java's rule: Java drops an entry that starts exactly at the end, then never announces it again on
+        a plain reconnect, and the replica's next bytes carry the older epoch. An empty newest epoch is a true
+        fact about the log and stays in the list.
         """
         return EpochList(entry for entry in self._entries if entry.start_offset <= max_offset)
 
@@ -175,7 +177,10 @@ class PointRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TruncationPoint:
-    """Where two logs part: the offset in bytes (None when no common prefix is proven) and the rule that said so."""
+    """Where two logs part.
+
+    The offset in bytes (None when no common prefix is proven) and the rule that said so.
+    """
 
     offset: int | None
     rule: PointRule
@@ -190,16 +195,18 @@ def truncation_point(
 ) -> TruncationPoint:
     """Return the end of the prefix that the replica's log shares with the master's.
 
-    Own entries are tried from newest to oldest; the first one that the master holds with the same start is common,
-    up to the nearer of its two ends (a log's max offset ends its newest entry).
+    Own entries are tried from newest to oldest; the first one that the master holds with the same start is
+    common, up to the nearer of its two ends (a log's max offset ends its newest entry).
 
-    `restarted_epoch` names the one epoch, if any, that the caller knows to be written by the same master then and
-    now. A Java master that restarts and is confirmed under its old epoch E replaces (E, s1) by (E, its max offset):
-    the lists then share no entry for E although the logs are equal below s2, since one epoch has one master and its
-    log only grows. Java itself finds no point there and retries for ever, or falls back a whole epoch. Never name an
-    epoch that another master may have written, nor any while unclean elections are allowed.
+    `restarted_epoch` names the one epoch, if any, that the caller knows to be written by the same master then
+    and now. A Java master that restarts and is confirmed under its old epoch E replaces (E, s1) by (E, its
+    max offset): the lists then share no entry for E although the logs are equal below s2, since one epoch has
+    one master and its log only grows. Java itself finds no point there and retries for ever, or falls back a
+    whole epoch. Never name an epoch that another master may have written, nor any while unclean elections are
+    allowed.
 
-    Source: EpochFileCache.findConsistentPoint 5.4.0; AutoSwitchHAService.changeToMaster for the rewritten start.
+    Source: EpochFileCache.findConsistentPoint 5.4.0; AutoSwitchHAService.changeToMaster for the rewritten
+    start.
     """
     for entry in reversed(tuple(own)):
         theirs = master.get(entry.epoch)

@@ -1,17 +1,17 @@
 """The text of RocketMQ's epoch file, so that a broker and a replica can read each other's store.
 
 The file is UTF-8 text, one number a line: how many entries follow, a checksum over the entry lines, then one
-`epoch-startOffset` line an entry, ascending. The checksum is CRC-32 of the entry lines with their line ends, without
-the sign bit; 0 says "do not check".
+`epoch-startOffset` line an entry, ascending. The checksum is CRC-32 of the entry lines with their line ends,
+without the sign bit; 0 says "do not check".
 
     2
     773307083
     7-7000
     8-8000
 
-Java writes no file for an empty list (the old one survives and returns after a restart), so this module refuses to
-encode one: whoever holds an empty list removes the file instead. Reading is strict: a file that lies about its
-entries would let a replica keep a diverged tail.
+Java writes no file for an empty list (the old one survives and returns after a restart), so this module
+refuses to encode one: a caller with an empty list removes the file instead. Reading is strict: a file that
+lies about its entries would let a replica keep a diverged tail.
 
 Source: CheckpointFile.java, EpochFileCache.java (EpochEntry line format) 5.4.0.
 """
@@ -22,7 +22,7 @@ from typing import Final
 from ha_sidecar.epoch.entries import EpochEntry, EpochList, EpochOrderError
 
 FILE_BYTES_MAX: Final = 1 << 20
-"""A list of a thousand epochs takes 30 KB; whatever is larger than this is no epoch file."""
+"""A list of a thousand epochs takes 30 KB; a larger file cannot be an epoch file."""
 
 _DIGITS_MAX: Final = 19
 """Digits of 2^63 - 1, the largest number a line can hold."""
@@ -36,9 +36,9 @@ class EpochFileError(ValueError):
 
 
 def encode(epochs: EpochList) -> bytes:
-    """Return the file's bytes; raise `ValueError` for an empty list, which has no file."""
+    """Return the file's bytes; raise `ValueError` for an empty list, for which Java writes no file."""
     if not len(epochs):
-        raise ValueError("an empty epoch list has no file")
+        raise ValueError("an empty epoch list must not be written (remove the file instead)")
     body = "".join(f"{entry.epoch}-{entry.start_offset}\n" for entry in epochs).encode()
     return f"{len(epochs)}\n{zlib.crc32(body) & _CRC_MASK}\n".encode() + body
 
@@ -67,7 +67,7 @@ def decode(data: bytes) -> EpochList:
 def _entry(line: bytes, line_number: int) -> EpochEntry:
     epoch, separator, start_offset = line.partition(b"-")
     if not separator:
-        raise EpochFileError(f"line {line_number} has no '-': {line!r}")
+        raise EpochFileError(f"line {line_number} lacks a '-': {line!r}")
     return EpochEntry(_number(epoch, line_number), _number(start_offset, line_number))
 
 

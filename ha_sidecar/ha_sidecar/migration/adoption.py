@@ -1,19 +1,22 @@
-"""Makes the store of a broker without controllers the store of a broker in controller mode, before that starts on it.
+"""Make the store of a broker without controllers the store of a broker in controller mode, before it starts.
 
-    keep      the log, its queues, topics, groups and offsets stay; the store moves to where our brokers have theirs; what told
-              who it was goes; an epoch file is written
+    keep      the log, its queues, topics, groups and offsets stay; the store moves to where our brokers
+              have theirs; its old identity goes; an epoch file is written
     empty     the store goes: its broker copies the group's log from its master
     metadata  all goes but topics and subscription groups: what a log in DLedger's format leaves behind
 
-**The epoch file.** A log without one has no history that two brokers could compare. A slave whose list is empty cuts nothing
-and goes on at the end of its own log, whatever is in it; a master without an entry for its older bytes cannot serve a slave
-that lies below its first epoch: what it sends then is no stream any more. So all that was written before the controllers is
-epoch 0 from offset 0, in each store that is kept, and the first master that they elect begins epoch 1 where its log ends.
-A log without a byte gets no entry: an epoch cannot start where the one before it does.
+**The epoch file.** Without one, a log lacks a history that two brokers could compare. A slave whose list is
+empty cuts nothing and goes on at the end of its own log, whatever is in it; a master without an entry for its
+older bytes cannot serve a slave that lies below its first epoch: it then sends bytes that are not a valid
+stream. So all that was written before controller mode is epoch 0 from offset 0, in each kept store, and the
+first elected master begins epoch 1 where its log ends. An empty log gets no entry: an epoch cannot
+start at the start of the previous one.
 
-**`abort` stays.** It is no lock: it says that the broker did not stop in good order, and makes Java check its store for that.
+**`abort` stays.** It is not a lock: it says that the broker did not stop in good order, and makes Java check
+its store for that.
 
-Each part may be done again: a process that was killed goes on where it was. Nothing outside the store is touched.
+Each part may be done again: a process that was killed goes on where it was. Nothing outside the store is
+touched.
 
 Source: AutoSwitchHAClient.doTruncate, EpochFileCache.appendEntry, DefaultMessageStore.load 5.5.0; RocketMQ's
 docs/cn/controller/deploy.md, upgrade.
@@ -53,7 +56,7 @@ METADATA_KEPT: Final = ("topics.json", "subscriptionGroup.json")
 
 
 class KeepMode(StrEnum):
-    """What is kept of a store."""
+    """The part of a store that stays."""
 
     KEEP = "keep"
     EMPTY = "empty"
@@ -91,13 +94,13 @@ def adopt(place: StoreLocation, keeping: KeepMode) -> Adoption:
     """Make the store ours; do nothing where that is done.
 
     Raises:
-        StoreError: a process has it open, or something else lies where it is to go.
-        LogLayoutError: its log is none.
+        StoreError: a process has it open, or something else lies at the target.
+        LogLayoutError: its log is not a commit log.
         OSError: the volume refused.
     """
     for part in (place.store, place.commit_log):
         if PurePosixPath(part).is_absolute() or ".." in PurePosixPath(part).parts:
-            raise StoreError(f"{part} is no place inside the volume")
+            raise StoreError(f"{part} is not inside the volume")
     _unlocked(place)
     _moved(place)
     store = place.volume / STORE

@@ -1,8 +1,8 @@
-"""What `kubectl rmqha migrate` has done inside the cluster, as commands: they ask and tell, and remember nothing.
+"""What `kubectl rmqha migrate` runs inside the cluster, as commands: they ask and tell, and remember nothing.
 
     ha-sidecar survey --broker HOST:PORT ...            what running brokers say of themselves, as JSON
     ha-sidecar permission read --broker HOST:PORT ...   forbid writes to a group (or allow them: `write`)
-    ha-sidecar adopt DIR --keep keep|empty|metadata     make a store of before the controllers ours
+    ha-sidecar adopt DIR --keep keep|empty|metadata     convert a store that predates controller mode
 
 Each prints one line of JSON, short enough for the termination message of a container.
 """
@@ -32,7 +32,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     asks.add_argument(
         "--unread", action="store_true", help="tell too what consumers of the master have not read"
     )
-    asks.add_argument("--ignore", action="append", default=[], help="a topic or group that nobody waits for")
+    asks.add_argument("--ignore", action="append", default=[], help="topic or group to leave out")
     asks.set_defaults(run=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
     permits.add_argument("permission", choices=sorted(_PERMISSIONS))
@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
     permits.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
     permits.add_argument("--name-server", action="append", default=[], help="host:port; may be repeated")
     permits.set_defaults(run=_permission)
-    adopts = commands.add_parser("adopt", help="make a store of before the controllers ours")
+    adopts = commands.add_parser("adopt", help="convert a store that predates controller mode")
     adopts.add_argument("directory", type=Path, help="root of the volume")
     adopts.add_argument("--store", default="store", help="where the store lies in it")
     adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
@@ -60,7 +60,10 @@ def _survey(options: argparse.Namespace) -> int:
 
 
 async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
-    """Ask every broker; one that does not answer is told as a problem, because another's answer may be all that is needed."""
+    """Ask every broker.
+
+    Report one that does not answer as a problem, because the answers of the others may suffice.
+    """
     brokers: list[dict[str, Any]] = []
     for address in options.broker:
         try:
@@ -69,7 +72,7 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
             brokers.append({"address": address, "problem": str(error)})
     found: dict[str, Any] = {"brokers": brokers}
     if options.unread:
-        # Of DLedger's members any may lead; who does has the newest offsets of consumers.
+        # Any of DLedger's members may lead; the leader has the newest offsets of consumers.
         first = next(
             (broker["address"] for broker in brokers if broker.get("broker_id") == 0), options.broker[0]
         )

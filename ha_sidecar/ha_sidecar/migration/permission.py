@@ -1,8 +1,9 @@
 """Forbids writes to a broker group, and allows them again, as mqadmin does.
 
-Two places know what may be written. The broker announces its permission with each of its topics (25, `brokerPermission`), and
-looks at it itself only for topics with ordered queues; name servers tell clients what was announced, or what they were told to
-(205, 327). A client on its defaults asks them every 30 s, so writes end some time after this is done, and not with it.
+Brokers and name servers hold the permission. The broker announces its own with each of its topics (25,
+`brokerPermission`), and looks at it itself only for topics with ordered queues. Name servers tell clients the
+announced permission, or the one that requests 205 and 327 set. A client on its defaults asks them every 30 s,
+so writes end some time after this is done, and not with it.
 
 Source: AdminBrokerProcessor.updateBrokerConfig, DefaultRequestProcessor.java of the name server 5.5.0.
 """

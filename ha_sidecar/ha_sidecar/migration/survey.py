@@ -1,11 +1,12 @@
 """What running brokers say of themselves before they are stopped for good, and after their stores run again.
 
-A broker without controllers has no epochs and no SyncStateSet, so the companion's questions are not its questions. These are:
-who it is and where its store lies (26), how far its log reaches (28), what it knows besides its log (21, 201, 43, 45), and, of
-a group whose log cannot be taken along, what nobody has read yet (30, 31). Nothing is changed.
+A broker without controllers has no epochs and no SyncStateSet, so the companion's questions do not fit. These
+ask for its identity and its store's place (26), its log's end (28), its knowledge beside the log (21, 201,
+43, 45), and, for a group whose log cannot be taken along, its unread messages (30, 31). Nothing is changed.
 
-A delayed message counts as unread until it was delivered, one of a transaction until that is decided, one in a topic that no
-group reads as long as it is stored. Topics that a broker has for itself hold nothing of a client's and are left out.
+A delayed message counts as unread until it was delivered, one of a transaction until that is decided, one in
+a topic that no group reads as long as it is stored. Topics that a broker has for itself hold nothing of a
+client's and are left out.
 
 Source: AdminBrokerProcessor.java (21, 26, 28, 30, 31, 43, 45), TopicValidator.java, MixAll.java 5.5.0.
 """
@@ -30,7 +31,7 @@ from ha_sidecar.decisions.metadata_tables import BY_CODE, MetadataSnapshot
 TRIES_MAX: Final = 5
 """A JVM may take longer for its first answers than an ask waits."""
 UNREAD_SHOWN_MAX: Final = 8
-"""What is told fits the termination message of a container, 4,096 bytes."""
+"""So many fit the termination message of a container, 4,096 bytes."""
 _DELAYED: Final = "SCHEDULE_TOPIC_XXXX"
 _TIMED: Final = "rmq_sys_wheel_timer"
 _DELAY_OFFSETS: Final = BY_CODE[RequestCode.GET_ALL_DELAY_OFFSET]
@@ -66,7 +67,7 @@ class BrokerSurvey:
     """What one broker says; offsets of the log in bytes.
 
     Attributes:
-        address: where it was asked.
+        address: the address of the question.
         permission: 6 takes and gives messages, 4 only gives them.
         store: its storePathRootDir.
         commit_log: its storePathCommitLog.
@@ -129,7 +130,7 @@ def parse_survey(
     """Read the answers.
 
     Raises:
-        RemotingProtocolError: one of them is none of a broker.
+        RemotingProtocolError: one of them is not a broker's.
     """
     topics, groups, offsets = (table(kind, known.get(kind, b"")) for kind in (TOPICS, GROUPS, OFFSETS))
     if topics is None or groups is None or offsets is None:
@@ -166,7 +167,7 @@ async def unread(address: str, ignored: Collection[str] = ()) -> list[UnreadMess
 
     Args:
         address: of the broker that takes messages, host:port.
-        ignored: topics and groups that nobody waits for.
+        ignored: topics and groups to leave out.
 
     Raises:
         AskError: it does not answer.

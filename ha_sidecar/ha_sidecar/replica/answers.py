@@ -1,7 +1,7 @@
-"""What the replica answers to those who ask it as they would ask a broker: its epochs, its state, its HA address.
+"""The replica's answers to questions for a broker: its epochs, its state, its HA address.
 
-906 is answered with the address whoever asks: a Java broker says nothing there unless it is master, but a log replica
-serves its log at any time, and it is for the asker to know whether that is the log it wants. `masterAddress` is given
+Every asker gets the address by 906: a Java broker says nothing there unless it is master, but a log replica
+serves its log at any time, and the asker must know whether that is the log it wants. `masterAddress` is given
 only while the controllers name this replica as master, as brokers do.
 
 Source: AdminBrokerProcessor.java (906, 907, 1007) 5.4.0.

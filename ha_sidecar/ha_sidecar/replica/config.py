@@ -31,16 +31,20 @@ class ReplicaConfig:
         namespace: Kubernetes namespace, for events.
         mapped_file_bytes: length of a log file; must equal the brokers' mappedFileSizeCommitLog.
         heartbeat_interval_ms: between heartbeats to each controller.
-        heartbeat_timeout_ms: silence after which a controller may take the replica for dead; at least three beats.
-        ack_after: `sync` acks what is on disk; `write` acks what the operating system has, as Java does.
-        controller_kind: `rocketmq-ha` never elects a log replica; RocketMQ's own (`java`) would, so the replica
-            stops its heartbeats while it is the only company of a single broker.
-        on_divergence: `archive` moves a log that cannot be continued aside and starts over; `stop` ends the process.
+        heartbeat_timeout_ms: silence after which a controller may take the replica for dead; at least three
+            beats.
+        ack_after: `sync` acks durable bytes; `write` acks bytes that the operating system has, as Java does.
+        controller_kind: `rocketmq-ha` never elects a log replica; RocketMQ's own (`java`) would, so the
+            replica stops its heartbeats while it is the only company of a single broker.
+        on_divergence: `archive` moves a log that cannot be continued aside and starts over; `stop` ends the
+            process.
         retention_hours: files that nothing was written to for so long are removed, oldest first.
         disk_drop_percent: above this use of the disk the oldest files go whatever their age.
         disk_refuse_percent: above this nothing more is received, so that the disk does not run full.
-        unclean_election: set it if the controllers allow unclean elections; a restarted master is then not trusted.
-        sync_from_last_file: a replica without a log begins with the master's newest file, and never gets the older ones.
+        unclean_election: set it if the controllers allow unclean elections; a restarted master is then not
+            trusted.
+        sync_from_last_file: a replica without a log begins with the master's newest file, and never gets the
+            older ones.
     """
 
     cluster: str
@@ -82,7 +86,8 @@ class ReplicaConfig:
         require(self.retention_hours >= 1, f"retention-hours {self.retention_hours}: at least 1")
         require(
             0 < self.disk_drop_percent < self.disk_refuse_percent <= 100,
-            f"disk-drop-percent {self.disk_drop_percent}: below disk-refuse-percent {self.disk_refuse_percent}, both to 100",
+            f"disk-drop-percent {self.disk_drop_percent}: "
+            f"below disk-refuse-percent {self.disk_refuse_percent}, both to 100",
         )
         for key, value, allowed in (
             ("ack-after", self.ack_after, ACK_AFTER),
@@ -99,7 +104,7 @@ class ReplicaConfig:
 
     @property
     def ha_address(self) -> str | None:
-        """The address that slaves are told, host:port; None if none are served."""
+        """The address announced to slaves, host:port; None if none are served."""
         if self.ha_listen is None:
             return None
         host, port = self.ha_advertise or ((self.advertise or self.ha_listen)[0], self.ha_listen[1])
@@ -111,7 +116,7 @@ REQUIRED_KEYS: Final = ("cluster", "group", "controllers", "listen", "store", "h
 
 
 def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
-    """Build the settings from texts by key (with underscores); raise `ConfigError` naming what is wrong."""
+    """Build the settings from texts by key (with underscores); raise `ConfigError` naming the wrong one."""
     require_keys(texts, REQUIRED_KEYS)
     values: dict[str, object] = {}
     for key, text in texts.items():

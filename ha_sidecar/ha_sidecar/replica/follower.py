@@ -1,24 +1,26 @@
 """Following the master: one HA link at a time, the right one, and what to do when it ends.
 
     new role        part from the old master, then connect to the new one at once
-    asked to part   the same, before there is a new role: a controller is about to replace this master, which may live;
-                    it is not followed again until another role is known, or `STAY_AWAY_S` are over
-    link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role stays
-                    the same, try the same master again after `SAME_ROLE_WAIT_S`
-    disk has no room    follow nobody until it has, see `keeping.retain`
-    log diverged    move it aside (or end, as configured) and start over; `store.archive` keeps `ARCHIVES_MAX` of them
+    asked to part   the same, before a new role is known: a controller is about to replace this master, which
+                    may live; it is not followed again until another role is known, or `STAY_AWAY_S` are over
+    link ended      poll the controllers quickly: its end comes before the notice of a new master; if the role
+                    stays the same, try the same master again after `SAME_ROLE_WAIT_S`
+    disk is full    follow no master until it has room, see `upkeep.retain`
+    log diverged    move it aside (or end, as configured) and start over; `store.archive` keeps `ARCHIVES_MAX`
 
-The role is what a majority of the controllers confirmed (`master_watch`). A log is cut or moved aside only by what that master's own
-handshake shows, and a handshake that shows an epoch later than the confirmed one is not used.
+The role is what a majority of the controllers confirmed (`master_watch`). A log is cut or moved aside only by
+what that master's own handshake shows, and a handshake that shows an epoch later than the confirmed one is
+not used.
 
-The wait is for the master's sake: while it has not noticed that the old connection is gone, a second one with the
-same id would hold the confirm offset back and let the SyncStateSet shrink when the first times out. A socket closed
-here is seen there within one round of its select, at most a second.
+The wait is for the master's sake: while it has not noticed that the old connection is gone, a second one with
+the same id would hold the confirm offset back and let the SyncStateSet shrink when the first times out. A
+socket closed here is seen there within one round of its select, at most a second.
 
-The HA address is asked from the master itself (request 906), which gives none until it has become master; so the first
-answer with an address is also the sign to connect. A master that refuses (access control) is asked ever more slowly, and its words
-are kept for a person. Where the master itself is met, the controllers know: where addresses are lent to
-other brokers, the one that a new master announced may lead to its dead predecessor, as long as nobody has joined the new one.
+The HA address is asked from the master itself (request 906), which gives none until it has become master; so
+the first answer with an address is also the sign to connect. A master that refuses (access control) is asked
+ever less often, and its refusal is shown to a person. The controllers know the address of the master's own
+process: where addresses move between brokers, the one that a new master announced may lead to its dead
+predecessor, as long as no member has joined the new one.
 
 Source: AutoSwitchHAClient.java, AdminBrokerProcessor (906) 5.4.0.
 """
@@ -51,12 +53,15 @@ from ha_sidecar.transfer.reconcile import SlaveConfig
 ASK_ADDRESS_S: Final = 0.01
 CONNECT_TIMEOUT_S: Final = 0.5
 REDIAL_S: Final = 0.2
-"""How long the first connection is asked, the second twice as long and so on: where addresses are lent to other brokers, a
-connection stays with whom it reached; and a busy JVM may need longer for one answer."""
+"""How long the first question may take, the second twice as long and so on.
+
+Where addresses move between brokers, a connection stays with its first peer; and a busy JVM may need longer
+for one answer.
+"""
 REDIAL_S_MAX: Final = 2.0
 REFUSED_PAUSE_S_MAX: Final = 1.0
 LOOK_AGAIN_S: Final = 0.2
-"""Between two questions where a master is met: a thousand groups may look for theirs at once."""
+"""Between two questions for a master's own address: a thousand groups may look for theirs at once."""
 SAME_ROLE_WAIT_S: Final = 1.0
 CONNECT_AGAIN_S: Final = 0.1
 STAY_AWAY_S: Final = 3.0
@@ -72,7 +77,8 @@ class Follower:
 
     Attributes:
         link: the HA link now, None between links.
-        refusal: code and remark with which the master refused to tell its HA address last; empty if it did not.
+        refusal: code and remark with which the master refused to tell its HA address last; empty if it did
+            not.
     """
 
     def __init__(
@@ -89,8 +95,8 @@ class Follower:
     ) -> None:
         """Take the parts.
 
-        `before_link` must be done before a master may hear an ack, `link_ended` hurries polls, and `met_at` says where a master's
-        own process is met now, by what the controllers know.
+        `before_link` must be done before a master may receive an ack, `link_ended` hurries polls, and
+        `met_at` returns the address of a master's own process, as the controllers know it.
         """
         self.link: HaLink | None = None
         self.refusal = ""
@@ -113,7 +119,10 @@ class Follower:
         self._away_until_s = 0.0
 
     async def run(self) -> None:
-        """Follow until cancelled; raise `DivergedError` if configured to, and `OSError` if the disk failed."""
+        """Follow until cancelled.
+
+        Raise `DivergedError` if configured to, and `OSError` if the disk failed.
+        """
         try:
             while True:
                 await self._room.wait()
@@ -126,7 +135,7 @@ class Follower:
             await self._end_link(HaLink.stop)
 
     async def part(self, epoch: int) -> bool:
-        """Leave the master of this epoch, which is about to be replaced; no ack reaches it once this has returned.
+        """Leave the master of this epoch, which is about to be replaced; it gets no ack after that.
 
         Returns:
             whether it is known to have noticed; a frozen one cannot have.
@@ -146,7 +155,7 @@ class Follower:
 
     @property
     def has_room(self) -> bool:
-        """Say whether the disk has room, as far as is known; before the first look it has none."""
+        """Say whether the disk has room; False before the first look."""
         return self._room.is_set()
 
     async def wait_refused(self, timeout_s: float) -> None:
@@ -213,18 +222,21 @@ class Follower:
         await asyncio.sleep(SAME_ROLE_WAIT_S if end.connected else CONNECT_AGAIN_S)
 
     async def _wait_until_allowed(self, role: MasterRole) -> None:
-        """Wait until this master may be followed; nothing may be awaited between this and the link's start."""
+        """Wait until this master may be followed.
+
+        Nothing may be awaited between this and the link's start.
+        """
         left_s = self._away_until_s - self._loop.time()
         if role.epoch == self._parted_epoch and left_s > 0:
             await asyncio.sleep(left_s)
-            await self._wait_until_allowed(role)  # it may have been asked again meanwhile
+            await self._wait_until_allowed(role)  # it may have been asked again in between
 
     async def _end_link(self, how: Callable[[HaLink], None]) -> None:
         link, self.link = self.link, None
         if link is None:
             return
         how(link)
-        # A link that has no socket yet will never send its handshake; a dead host must not hold the next one up.
+        # A link without a socket will never send its handshake; a dead host must not delay the next one.
         if link.is_connected and self._ended is not None:
             end = await asyncio.shield(self._ended)
             if end.disk_error is not None:
@@ -277,7 +289,7 @@ class Follower:
         target = await asyncio.to_thread(self._store.archive)
         _log.warning("log diverged (%s): %s; it lies in %s now", end.diverged, end.detail, target)
 
-    # The one epoch for which a rewritten start is understood: the master's own, if it was this master's before.
+    # The one epoch for which a rewritten start is understood: the epoch of a master that was followed in it.
 
     def _restarted_epoch(self, role: MasterRole) -> int | None:
         path = self._followed_path()
@@ -315,7 +327,7 @@ class _Observer:
         self._ended: Final = ended
 
     def on_handshake(self, done: HandshakeDone) -> None:
-        # On the link's thread, before the first byte is taken: what is followed is on disk before it matters.
+        # On the link's thread: the followed master is on disk before the first byte is taken.
         self._follower._note_followed(self._role)
         attrs = {
             "master_id": str(self._role.master_id),

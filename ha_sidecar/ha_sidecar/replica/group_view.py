@@ -1,15 +1,17 @@
-"""What the replica knows of its group: who is master in which epoch, and who is in the SyncStateSet.
+"""The replica's knowledge of its group: the master of each epoch, and the members of the SyncStateSet.
 
-Only answers that a majority of the controllers vouches for come here. The last such answer counts, whatever the view knew before:
-controllers that were restored from a backup may name a lower epoch. Two questions may be open at a time, and the older answer may come
-last. So the view takes an older state (a lower epoch, or another role in the same epoch) only if it learned nothing since the
-question began.
+Only answers that a majority of the controllers vouches for come here. The last such answer counts, whatever
+the view knew before: controllers that were restored from a backup may name a lower epoch. Two questions may
+be open at a time, and the older answer may come last. So the view takes an older state (a lower epoch, or
+another role in the same epoch) only if it learned nothing since the question began.
 
-A newer epoch without a master is a role too, and the old master is not followed in it: the controllers take that one for
-dead and may elect another member next, who would lack whatever the old one acknowledged with our help meanwhile.
+A newer epoch without a master is a role too, and the old master is not followed in it: the controllers take
+that one for dead and may elect another member next, which would lack the messages that the old one
+acknowledged with our help since.
 
-Epoch 0 without a master is no news of a known master: the controllers began anew and have elected nobody yet. They look for the member that
-acts as master, and that one can take no writes without the acknowledgements of its set. So the replica follows it until an election.
+Epoch 0 without a master says nothing new of a known master: the controllers lost their state and have not
+elected yet. They look for the member that acts as master, and that member can take no writes without the
+acknowledgements of its set. So the replica follows it until an election.
 
 Source: ReplicasManager.changeBrokerRole 5.4.0 (a broker takes only `newEpoch > masterEpoch`, from anybody).
 """
@@ -27,7 +29,7 @@ BEFORE_ELECTIONS: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class MasterRole:
-    """Who leads the group; id and address are None while there is no master."""
+    """The group's master in one epoch; id and address are None without a master."""
 
     epoch: int = NO_EPOCH
     master_id: int | None = None
@@ -68,7 +70,7 @@ class FollowedGroup:
 
         Args:
             epoch: master epoch; None if not told.
-            master_id: None or 0 if there is none.
+            master_id: None or 0 without a master.
             master_address: host:port.
             members: the SyncStateSet; None if not told.
             asked_at: `version` when the question began; None if nothing can have been learned since.

@@ -1,18 +1,22 @@
-"""Asks a majority of the controllers who is master: by a timer, and whenever a notice says that something changed.
+"""Ask a majority of the controllers for the master: by a timer, and whenever a notice announces a change.
 
-Any process that reaches the replica's port can send a notice (1008); nothing authenticates it. So a notice is a hint to ask. The replica
-never follows or leaves a master, and never cuts or archives its log, because of what a notice contains.
+Any process that reaches the replica's port can send a notice (1008); nothing authenticates it. So a notice is
+a hint to ask. The replica never follows or leaves a master, and never cuts or archives its log, because of
+what a notice contains.
 
-    notice of a newer epoch, or of a newer set   ask at once, then again after `ASK_AGAIN_S`, twice that and so on up to
-                                                 `ASK_AGAIN_S_MAX`, until a majority tells that epoch or `HINT_S` are over
+    notice of a newer epoch, or of a newer set   ask at once, then again after `ASK_AGAIN_S`, twice that and
+                                                 so on up to `ASK_AGAIN_S_MAX`, until a majority tells that
+                                                 epoch or `HINT_S` are over
     notice of an epoch or a set that is known    nothing: the timer asks often enough
-    notice to part from the master               ask whether the controllers take that master for dead, or are about to replace
-                                                 it; part only then
+    notice to part from the master               ask whether the controllers take that master for dead, or are
+                                                 about to replace it; part only then
 
-False notices cost the controllers one question each `ASK_AGAIN_S`, and delay a true notice by no more than that.
+False notices cost the controllers one question each `ASK_AGAIN_S`, and delay a true notice by no more than
+that.
 
-A controller that replaces a living master holds its answer to 1004 until all brokers were told. So the replica leaves a master that
-1006 shows alive only if 1004 stays unanswered for `HELD_S`. An answer that names this master says that no controller replaces it.
+A controller that replaces a living master holds its answer to 1004 until all brokers have the notice. So the
+replica leaves a master that 1006 shows alive only if 1004 stays unanswered for `HELD_S`. An answer that names
+this master says that no controller replaces it.
 
 Source: ReplicasManager.java (poll of 1004), NOTIFY_BROKER_ROLE_CHANGED 5.4.0.
 """
@@ -74,14 +78,14 @@ Learn = Callable[[GetReplicaInfoResponseHeader, SyncStateSet | None, int], Await
 
 @dataclass(frozen=True, slots=True)
 class _MasterHint:
-    """What a notice claims: epochs of the master and of the SyncStateSet, -1 if it has none."""
+    """What a notice claims: epochs of the master and of the SyncStateSet, -1 for a missing one."""
 
     epoch: int
     set_epoch: int
 
 
 class MasterWatch:
-    """Asks who is master, and learns it."""
+    """Asks for the master, and learns it."""
 
     def __init__(
         self,
@@ -96,8 +100,8 @@ class MasterWatch:
 
         Args:
             group: its brokerName.
-            controllers: whom to ask.
-            view: what is known; changed by `learn` only.
+            controllers: the controllers to ask.
+            view: the known state; changed by `learn` only.
             learn: called with each answer that a majority vouches for.
             register: called when the controllers do not know this replica: they lost their stores.
             is_following: says whether an HA link exists; without one polls are hurried after `ask_often`.
@@ -157,7 +161,7 @@ class MasterWatch:
         await self._learn(GetReplicaInfoResponseHeader.from_ext(answer.ext), members, version)
 
     def hint(self, notice: NotifyBrokerRoleChangedRequestHeader, members: SyncStateSet | None) -> None:
-        """Take a notice that names a master and was checked: ask whether it is so, unless nothing in it is new.
+        """Take a checked notice that names a master: ask whether it is so, unless it says nothing new.
 
         Raises:
             BodyError: the epoch of the set is out of range.
@@ -178,7 +182,7 @@ class MasterWatch:
             self._hint = asyncio.ensure_future(self._follow_hints())
 
     async def is_being_replaced(self, epoch: int) -> bool:
-        """Return whether a majority of the controllers takes the master of this epoch for dead, or is about to replace it."""
+        """Return whether a majority takes the master of this epoch for dead, or is about to replace it."""
         is_so = False
         if self._partings < PARTINGS_MAX:
             self._partings += 1
@@ -234,7 +238,7 @@ class MasterWatch:
             if self._is_known(hint) or _now_s() >= until_s:
                 return
             await asyncio.sleep(ASK_AGAIN_S)
-            # A notice that came meanwhile may be a true one, whatever this one is.
+            # A notice that came in between may be a true one, whatever this one is.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s - ASK_AGAIN_S):
                     await self._notice_came.wait()

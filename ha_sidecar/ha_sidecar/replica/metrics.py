@@ -31,7 +31,7 @@ class NoticeCounts:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaNumbers:
-    """What a scrape shows; offsets, lag and what was served in bytes."""
+    """The numbers of a scrape; offsets, lag and served bytes in bytes."""
 
     max_offset: int
     confirm_offset: int
@@ -95,7 +95,7 @@ class _Gauges(Collector):
             ),
             (
                 "rmqha_ha_has_room",
-                "0 while the disk has no room and nothing is received",
+                "0 while the disk lacks room and nothing is received",
                 int(numbers.has_room),
             ),
             ("rmqha_ha_slaves", "Slaves that this replica serves now", numbers.slaves),

@@ -3,11 +3,12 @@
     no file            1012 next id -> temporary file -> 1013 apply -> identity file
     temporary file                                       1013 apply -> identity file
     identity file      nothing: an id is for ever
-    then always        1003 register, which also brings the address up to date; again whenever a poll (1004) is answered
-                       with 2008, as controllers that lost their stores do. Those take the id up when they are asked again.
+    then always        1003 register, which also brings the address up to date; again whenever a poll (1004)
+                       is answered with 2008, as by controllers that lost their stores. Those take the id up
+                       on a further request.
 
-A refused application means that another replica was quicker; the next round asks for the next id. All calls carry
-`replicaKind=log`: controllers of this project never elect such an id, RocketMQ's own ignore the field.
+A refused application means that another replica was quicker; the next round asks for the next id. All calls
+carry `replicaKind=log`: controllers of this project never elect such an id, RocketMQ's own ignore the field.
 
 Source: ReplicasManager.registerBrokerToController 5.4.0; controller requests 1012, 1013, 1003.
 """
@@ -36,7 +37,7 @@ class RegistrationRefusedError(Exception):
 
 
 async def take_id(controllers: Controllers, config: ReplicaConfig, files: IdentityFiles) -> int:
-    """Return this replica's id, applying for one if it has none.
+    """Return this replica's id, applying for one on the first start.
 
     Raises:
         RegistrationRefusedError: refused `APPLICATIONS_MAX` times in a row.
@@ -67,7 +68,7 @@ async def take_id(controllers: Controllers, config: ReplicaConfig, files: Identi
 
 
 async def register(controllers: Controllers, config: ReplicaConfig, broker_id: int) -> None:
-    """Make the address known. What the one controller that answers says of the master is not used: a majority is asked.
+    """Make the address known. Its answer is not used to learn the master: the replica asks a majority.
 
     Raises:
         RegistrationRefusedError: the controller does not know the id or the group.

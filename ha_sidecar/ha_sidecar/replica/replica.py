@@ -1,14 +1,15 @@
 """The log-only replica: a process that holds a broker group's log and nothing else.
 
-It registers like a broker, beats like a broker, follows the master's log and acks it, so that a message is on two
-disks before a client hears "stored". It serves no client and is never elected: controllers of this project know it by
-`replicaKind=log`, and it never asks for an election itself.
+It registers like a broker, beats like a broker, follows the master's log and acks it, so that a message is on
+two disks before a client hears "stored". It serves no client and is never elected: controllers of this
+project know it by `replicaKind=log`, and it never asks for an election itself.
 
-Order that matters: identity, registration, a heartbeat that a controller has answered, and only then the first ack.
-While a member of the set is not alive for the controller, every change of the set that contains it is refused.
+Order that matters: identity, registration, a heartbeat that a controller has answered, and only then the
+first ack. While a member of the set is not alive for the controller, every change of the set that contains it
+is refused.
 
-Who is master is what a majority of the controllers says when asked (`master_watch`); what anybody sends to this process's port, a
-notice of a new master included, is at most a reason to ask.
+The master is the one that a majority of the controllers names when asked (`master_watch`). A message to this
+process's port, also a notice of a new master, is at most a reason to ask.
 
 This module owns the parts and their timers; what they do is in theirs.
 
@@ -54,7 +55,10 @@ from ha_sidecar.transfer.served_log import MasterConfig
 
 RETRY_S: Final = 0.1
 LOOK_WITHIN_S: Final = 0.1
-"""How long the controllers are asked where a master is met: nearly always it is where it announced."""
+"""How long to ask the controllers for the address of a master's process.
+
+Nearly always it is the announced one.
+"""
 NOTICE_BODY_BYTES_MAX: Final = 1 << 16
 """A notice's SyncStateSet; thousands of ids fit."""
 BEAT_ANSWER_TIMEOUT_S: Final = 0.5
@@ -93,7 +97,10 @@ class LogReplica:
         self._metrics: ReplicaMetrics | None = None
 
     async def run(self) -> None:
-        """Run until cancelled, or raise what makes going on unsafe: a failed sync, a log that must be looked at."""
+        """Run until cancelled, or raise what makes going on unsafe.
+
+        A failed sync, a log that must be looked at.
+        """
         config = self._config
         files = IdentityFiles(config.store, config.cluster, config.group)
         server = await serve(*config.listen, self._accept)
@@ -206,22 +213,25 @@ class LogReplica:
             _log.warning("no controller answers a heartbeat: %s", error)
 
     async def _direct_address(self, role: MasterRole) -> str:
-        """Return where the process of a master is met, by the controllers' word; without it the address that it announced."""
+        """Return the address of a master's process by the controllers' word.
+
+        Without it the announced address.
+        """
         announced = role.master_address or ""
         try:
             async with asyncio.timeout(LOOK_WITHIN_S):
                 facts = await ask_group(self._controllers, self._config.group)
         except (TimeoutError, ControllersUnavailableError, AskError, RemotingProtocolError) as error:
-            _log.debug("where the master is met: %s", error)
+            _log.debug("the address of the master's process: %s", error)
             return announced
         return (facts.master_direct if facts.master_id == role.master_id else None) or announced
 
     async def _decide_heartbeats(self) -> None:
         """Under RocketMQ's own controller: stop beating while the set is one broker and this replica.
 
-        That controller would elect the replica when the broker dies. A member that does not beat is not elected, the
-        set keeps its id, and the broker is elected again when it is back. Any other living member needs our beats: a
-        set that contains a silent member cannot be changed.
+        That controller would elect the replica when the broker dies. A member that does not beat is not
+        elected, the set keeps its id, and the broker is elected again when it is back. Any other living
+        member needs our beats: a set that contains a silent member cannot be changed.
         """
         view = self._view
         others = view.members - {view.broker_id}
@@ -375,7 +385,7 @@ class LogReplica:
         return (
             view.in_sync,
             f"{'in' if view.in_sync else 'not in'} the SyncStateSet [{members}], id {view.broker_id}"
-            + ("" if self._has_room else "; the disk has no room, nothing is received")
+            + ("" if self._has_room else "; the disk lacks room, nothing is received")
             + ("" if not self._refusal else f"; the master refuses to tell its HA address: {self._refusal}"),
         )
 

@@ -1,4 +1,7 @@
-"""Carries retention out for a replica: looks at files and disk now and then, drops the oldest, and says when it is full."""
+"""Carries retention out for a replica.
+
+Looks at files and disk now and then, drops the oldest, and says when it is full.
+"""
 
 import time
 from collections.abc import Callable
@@ -28,7 +31,7 @@ class LogRetention:
         self._usage: Final = usage or (lambda: store.log.layout.disk.usage(store.directory))
 
     def look(self) -> tuple[int, bool]:
-        """Drop what may go; return how many bytes went, and whether nothing more may be received."""
+        """Drop the files that may go; return how many bytes went, and whether to receive nothing more."""
         log = self._store.log
         used_bytes, disk_bytes = self._usage()
         wanted_bytes = 0 if log.room is None else log.room.wanted_bytes

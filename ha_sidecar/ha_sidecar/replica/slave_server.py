@@ -1,11 +1,12 @@
 """The log served to slaves: an HA port, and a thread for each slave around the master's machine.
 
-A session writes what the machine says and reads acks in between; its socket never blocks, so that a slave that does
-not read costs its own session and nothing else: no lock is held while a socket is full, and its silence ends it after
-the housekeeping interval. Bodies go from the page cache to the socket (sendfile) without passing through this program.
+A session writes what the machine says and reads acks in between; its socket never blocks, so that a slave
+that does not read costs its own session and nothing else: no lock is held while a socket is full, and its
+silence ends it after the housekeeping interval. Bodies go from the page cache to the socket (sendfile)
+without passing through this program.
 
-The socket is reset and not closed in order when the log is cut under a session: bytes that are still on their way may
-be of the tail that is gone, and the slave is better off asking again.
+The socket is reset and not closed in order when the log is cut under a session: bytes that are still on their
+way may be of the tail that is gone, and the slave is better off asking again.
 
 Source: AutoSwitchHAService.java, AutoSwitchHAConnection.java 5.4.0 for what a master does when.
 """
@@ -55,7 +56,7 @@ class ServedSlave:
 
 
 class _Progress(Enum):
-    """What came of a try to write."""
+    """The result of a try to write."""
 
     WROTE = auto()
     FULL = auto()
@@ -183,7 +184,7 @@ class _Session:
         self._thread.join(timeout_s)
 
     def abandon(self) -> None:
-        """Close what was never started."""
+        """Close a session that was never started."""
         self._release()
 
     def wake(self) -> None:
@@ -278,7 +279,7 @@ class _Session:
         return bool(self._unsent) or self._body_offset < self._body_end
 
     def _write(self) -> _Progress | str:
-        """Write the rest of the last frame, or the next one; return what came of it, or why this is the end."""
+        """Write the rest of the last frame, or the next one; return the progress, or why this is the end."""
         if not self._has_output():
             view = self._server.served.view()
             frame = self.machine.next_frame(view, _now_ms())

@@ -1,4 +1,7 @@
-"""What a replica keeps besides what it receives: its masters' metadata, and its disk from running full. Two loops."""
+"""What a replica keeps besides what it receives.
+
+Its masters' metadata, and its disk from running full. Two loops.
+"""
 
 import asyncio
 import logging
@@ -20,7 +23,10 @@ from ha_sidecar.replica.slave_server import HaServer
 METADATA_S: Final = 3.0
 """Between two looks at the master's metadata; as long as a Java slave waits."""
 RETAIN_S: Final = 5.0
-"""Between two looks at the disk; the log itself asks before it writes, and what it refuses brings the next look forward."""
+"""Between two looks at the disk.
+
+The log itself asks before it writes, and what it refuses brings the next look forward.
+"""
 _MS_PER_HOUR: Final = 3_600_000
 
 _log = logging.getLogger(__name__)
@@ -45,7 +51,7 @@ async def keep_metadata(config: ReplicaConfig, view: FollowedGroup) -> None:
             except OSError as error:
                 if error.errno not in NO_SPACE:
                     raise
-                # What was kept last is there still; a full disk is waited out, as the log does.
+                # The last stored copy still exists; wait for a full disk, as the log does.
                 _log.warning("metadata is not kept: %s", error)
     finally:
         if asker is not None:
@@ -53,7 +59,7 @@ async def keep_metadata(config: ReplicaConfig, view: FollowedGroup) -> None:
 
 
 async def retain(config: ReplicaConfig, store: ReplicaStore, server: HaServer, follower: Follower) -> None:
-    """Drop the oldest files as the settings say; receive nothing more while the disk has no room."""
+    """Drop the oldest files as the settings say; receive nothing more while the disk is full."""
     rule = RetentionRule(
         config.retention_hours * _MS_PER_HOUR,
         config.disk_drop_percent / 100,
@@ -72,7 +78,7 @@ async def retain(config: ReplicaConfig, store: ReplicaStore, server: HaServer, f
         if refused != refused_before:
             refused_before = refused
             _log.warning(
-                "the disk %s", "has no room: nothing more is received" if refused else "has room again"
+                "the disk %s", "lacks room: nothing more is received" if refused else "has room again"
             )
         follower.set_room(not refused)
         await follower.wait_refused(RETAIN_S)

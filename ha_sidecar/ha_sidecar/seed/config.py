@@ -21,13 +21,13 @@ class SeedConfig:
         cluster: brokerClusterName of the group.
         group: brokerName of the group.
         store: the broker's storePathRootDir.
-        source: HA address of a member to copy from; without it the controllers are asked for the members.
+        source: HA address of a member to copy from; without it the seed asks the controllers for the members.
         controllers: all controllers of the cluster; not needed with `source`.
         broker_id: the id that the broker had, to be written into its identity file; 0 lets it apply for one.
-        advertise: the address that the broker will announce, host:port; with it the seed stands before each first start of a broker
-            and lets it begin empty where nobody has anything for it.
-        reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an acknowledgement needs every
-            member of that set.
+        advertise: the address that the broker will announce, host:port; with it the seed runs before each
+            first start of a broker and lets it begin empty where no member has data for it.
+        reclaim: take the id back that `advertise` has in the SyncStateSet if no master lives. Only where an
+            acknowledgement needs every member of that set.
         min_in_sync: the group's minInSyncReplicas: a master in a smaller set acknowledges nothing.
         mapped_file_bytes: the group's mappedFileSizeCommitLog.
         attempts: connections in a row that may bring nothing before the seed gives up.
@@ -62,7 +62,7 @@ REQUIRED_KEYS: Final = ("cluster", "group", "store")
 
 
 def from_texts(texts: Mapping[str, str]) -> SeedConfig:
-    """Build the settings from texts by key (with underscores); raise `ConfigError` naming what is wrong."""
+    """Build the settings from texts by key (with underscores); raise `ConfigError` naming the wrong one."""
     require_keys(texts, REQUIRED_KEYS)
     values = {key: _parse(key, text) for key, text in texts.items()}
     return SeedConfig(**values)  # type: ignore[arg-type]  # keys are fields, _parse gives each its type

@@ -1,18 +1,21 @@
 """Fills an empty broker's store before the broker starts, from any member of its group that serves its log.
 
-    1  claim the store: a note beside the log says for which group it is being filled; a store with a log and without
-       that note is somebody's, and is left alone
-    2  copy by handshake and transfer, as a slave that never enters the SyncStateSet (asyncLearner): nothing waits for it
-    3  check every record, behind what is being received; a damaged one is cut off with all that follows, and asked for again
-    4  while the source went on meanwhile, go on too, until what is left is little enough for the broker to catch up on
-    5  end at a whole record, make all durable, write topics, groups and offsets, and the identity if the broker had one
+    1  claim the store: a note beside the log says for which group it is being filled; a store with a log and
+       without that note belongs to somebody else, and stays untouched
+    2  copy by handshake and transfer, as a slave that never enters the SyncStateSet (asyncLearner), so that
+       no send waits for it
+    3  check every record, behind the received end; a damaged one is cut off with all that follows, and is
+       requested again
+    4  while the source goes on, go on too, until the rest is small enough for the broker to catch up on
+    5  end at a whole record, make all durable, write topics, groups and offsets, and the identity if the
+       broker had one
 
-A seed that was killed goes on where its log ends. A seed of a store that is done, or that is a broker's of this group
-already, does nothing: it may run before each start of the broker.
+A seed that was killed goes on where its log ends. A seed of a store that is done, or that is a broker's of
+this group already, does nothing: it may run before each start of the broker.
 
-The store is then as a broker leaves it that was stopped: log files of full length, epoch file, no checkpoint. Its consume
-queues are built from the log when it starts. Topics, groups and consumer offsets are not in the log: a member of the group
-is asked for them, so that a broker that finds no other one alive has them too.
+The store is then as a broker leaves it that was stopped: log files of full length, epoch file, no checkpoint.
+Its consume queues are built from the log when it starts. Topics, groups and consumer offsets are not in the
+log: a member of the group supplies them, so that a broker that finds no other one alive has them too.
 
 Source: DefaultMessageStore.load, AutoSwitchHAClient.java 5.4.0.
 """
@@ -47,7 +50,7 @@ NOTE_FILE: Final = "seed.json"
 NEAR_BYTES: Final = 64 << 20
 """What a broker may have to catch up on by itself."""
 CHECK_BYTES: Final = 16 << 20
-"""What is checked in one go, at the least, while more is received."""
+"""The least amount that is checked in one go while more is received."""
 POLL_S: Final = 0.05
 AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 1.0
@@ -72,7 +75,7 @@ class SeedResult:
 
 
 def claim(config: SeedConfig) -> str | None:
-    """Take the store for this seed; return why there is nothing to do, or None.
+    """Take the store for this seed; return the reason if nothing remains for it, else None.
 
     Raises:
         SeedError: the store is being seeded for another group, or holds a log that no seed began.
@@ -119,8 +122,9 @@ class Seed:
             config: the settings.
             store: the store.
             find_source: names the HA address of a member, None while none is known.
-            find_metadata: asks a member for what is not in the log.
-            find_former_id: says which id the store may take back (`seed_source`), 0 for none or if nobody knows.
+            find_metadata: asks a member for topics, groups and offsets.
+            find_former_id: returns the id that the store may take back (`seed.source`), 0 for none or if
+                unknown.
         """
         self.copied_bytes = 0
         self._config: Final = config
@@ -138,8 +142,9 @@ class Seed:
     def run(self) -> SeedResult:
         """Copy until the source is nearly reached, check all of it, make it a broker's store.
 
-        A store that takes its former id back is copied to the last byte. One that has no id to take back, and finds nobody to copy from,
-        is left empty where the configuration has `advertise`: a broker that begins so has a new id and is elected by nobody.
+        A store that takes its former id back is copied to the last byte. One that has no id to take back, and
+        finds no source, stays empty where the configuration has `advertise`: a broker that begins so has a
+        new id and cannot be elected.
 
         Raises:
             SeedError: nothing came, `attempts` times in a row.
@@ -198,7 +203,7 @@ class Seed:
             broker_id, self._config.mapped_file_bytes, start_at_file=self._start_at_file, async_learner=True
         )
         link = HaLink(address, self._store, config, notes, None)
-        link.set_in_sync(True)  # acks need no repeating: nobody is to take this slave into a set
+        link.set_in_sync(True)  # acks need no repeating: no master should take this slave into a set
         link.start()
         try:
             end = self._watch(link, notes, checker)
@@ -213,7 +218,7 @@ class Seed:
             raise end.disk_error
         self._start_at_file = starts_below_first_epoch(end) or self._start_at_file
         if end.diverged is not None:
-            _log.warning("what was copied is of another history (%s): starting over", end.detail)
+            _log.warning("the copied log is of another history (%s): starting over", end.detail)
             shutil.rmtree(self._store.archive())
             self._checked_offset = 0
             return None
@@ -229,7 +234,7 @@ class Seed:
         return False if self._store.log.max_offset > before_offset else None
 
     def _watch(self, link: HaLink, notes: "_LinkNotes", checker: Checker) -> LinkEnd:
-        """Check and make durable what the link receives, until it ends, is caught up, or brings a damaged record."""
+        """Check and sync the received bytes until the link ends, is caught up, or brings a damaged record."""
         while True:
             try:
                 return notes.ends.get(timeout=POLL_S)
@@ -237,9 +242,9 @@ class Seed:
                 pass
             if not notes.has_started:
                 continue
-            # What lay above the start was cut, and comes anew.
+            # The bytes above the start were cut, and come again.
             self._checked_offset = min(self._checked_offset, notes.take_start())
-            # Bit by bit: what is left to sync at the end of a file keeps the link from receiving.
+            # Bit by bit: unsynced bytes at the end of a file keep the link from receiving.
             self._store.log.sync()
             if notes.caught_up or not self._check_meanwhile(checker):
                 link.stop()
@@ -247,7 +252,7 @@ class Seed:
             self._tell_progress(notes)
 
     def _check_meanwhile(self, checker: Checker) -> bool:
-        """Take a verdict if there is one, and have what came since checked; return whether nothing is known to be damaged."""
+        """Take a verdict if one came, and have new bytes checked; return whether no damage is known."""
         if checker.has_verdict() and self._take(checker) is RecordKind.DAMAGED:
             return False
         log = self._store.log
@@ -268,7 +273,10 @@ class Seed:
         return False
 
     def _take(self, checker: Checker) -> RecordKind:
-        """Wait for the verdict; what is torn or unused at the end of a span may be whole in the next."""
+        """Wait for the verdict.
+
+        A record that is torn or unused at the end of a span may be whole in the next.
+        """
         self._checked_offset, record = checker.verdict()
         self._problem = f"the record at {self._checked_offset} came {record.kind.value}: {record.problem}"
         return record.kind
@@ -310,7 +318,7 @@ class _LinkNotes:
 
     def on_handshake(self, done: HandshakeDone) -> None:
         self._untaken_offset = done.start_offset
-        # What is cut first must not be checked in between.
+        # The bytes that the handshake cuts must not be checked in between.
         self.has_started = self._store.log.max_offset <= done.start_offset
         self.master_max_offset, self.start_offset = done.master_max_offset, done.start_offset
         self.handshake_left_bytes = done.master_max_offset - done.start_offset

@@ -1,17 +1,19 @@
-"""From whom a seed copies: a member of the SyncStateSet that gives an HA address, log replicas and slaves before the master.
+"""Choose the source of a seed: a member of the SyncStateSet with an HA address, the master last.
 
 A master gives its HA address (906), and so does a log replica at any time; a Java slave gives none.
 
-The id that an empty store may take back. A broker that lost its disk comes back as another one, with a new id, and nobody elects it before
-a master has taken it into the SyncStateSet. Where no master lives any more and only a log replica of the set does, nobody ever
-would. So the store is filled from that log replica to its last byte and takes its former id back, which is in the set: the copy has all
-that the set was promised. That holds only while nothing can be acknowledged meanwhile, so only where an acknowledgement needs every member of the
-set, the former one included, and no master lives before and after the copy.
+The id that an empty store may take back. A broker that lost its disk comes back as another one, with a new
+id, and cannot be elected before a master has taken it into the SyncStateSet. Where no master lives any more
+and only a log replica of the set does, no master would ever take it in. So the store is filled from that log
+replica to its last byte and takes its former id back, which is in the set: the copy has all that the set was
+promised. That holds only while nothing can be acknowledged at the same time, so only where an acknowledgement
+needs every member of the set, the former one included, and no master lives before and after the copy.
 
-Nor may anything have been acknowledged without the one that is copied from. A master that dies before anybody has joined it leaves a set of
-itself alone. Where an acknowledgement needs more (`min_in_sync`) it gave none, and the members of the set before it have all that there is.
-Only who joins acknowledges a moment before the controllers know of it, so every living replica is asked how far its log goes, and the
-furthest is copied from. (Where such a one has lost its disk too, both copies of what it acknowledged are gone.)
+Nor may anything have been acknowledged without the one that is copied from. A master that dies before anybody
+has joined it leaves a set of itself alone. Where an acknowledgement needs more (`min_in_sync`) it gave none,
+and the members of the set before it have all that there is. A joining member acknowledges a moment before the
+controllers know of it. So every living replica is asked for its log's end, and the furthest is copied from.
+(Where such a one has lost its disk too, both copies of what it acknowledged are gone.)
 
 Source: AdminBrokerProcessor.java (906), ReplicasInfoManager.getSyncStateData (1006),
 AutoSwitchHAService.inSyncReplicasNums 5.4.0.
@@ -45,7 +47,7 @@ class GroupAnswer:
     """What the controllers can tell an empty store.
 
     Attributes:
-        known: whether they know its group: of one that they do not know there is nothing to copy.
+        known: whether they know its group; an unknown group has nothing to copy.
         former_id: the id to take back, 0 for none.
     """
 
@@ -57,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_source(config: SeedConfig) -> HostPort | None:
-    """Return the HA address to copy from, None if nobody gives one now."""
+    """Return the HA address to copy from, None if no member gives one now."""
     return config.source or asyncio.run(_ask_members(config, _ha_address))
 
 
@@ -82,7 +84,7 @@ async def _ask_outlook(config: SeedConfig) -> GroupAnswer | None:
 
 
 def former_id(group: GroupFacts, advertise: str) -> int:
-    """Return the id of the set that `advertise` had and may have again, 0 if there is none or it must not."""
+    """Return the id of the set that `advertise` had and may have again, 0 for none or if it must not."""
     alive = {broker_id for broker_id, _, lives in group.others if lives}
     if group.master_id in alive:
         return 0
@@ -91,7 +93,7 @@ def former_id(group: GroupFacts, advertise: str) -> int:
 
 
 def find_metadata(config: SeedConfig) -> MetadataSnapshot:
-    """Return what the first member that can tell knows besides its log; empty if there is none to ask."""
+    """Return the metadata of the first member that can tell; empty without such a member."""
     if not config.controllers:
         return {}
     return asyncio.run(_ask_members(config, _metadata, master_first=True)) or {}
@@ -100,7 +102,7 @@ def find_metadata(config: SeedConfig) -> MetadataSnapshot:
 async def _ask_members(
     config: SeedConfig, ask: Callable[[str], Awaitable[T | None]], *, master_first: bool = False
 ) -> T | None:
-    """Return the first answer of a member, None if there is none in time."""
+    """Return the first answer of a member, None if none comes in time."""
     controllers = Controllers(config.controllers)
     controllers.start()
     try:
@@ -129,7 +131,7 @@ def candidates(group: GroupFacts, own_id: int) -> list[str]:
 
 
 async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
-    """Return whose logs go furthest of all that live, after a master that nobody joined and no member of whose set lives."""
+    """Return the living members with the longest logs, after a lone master and a dead set."""
     living = {
         broker_id: address
         for broker_id, address, alive in group.others
@@ -140,7 +142,8 @@ async def _furthest(group: GroupFacts, config: SeedConfig) -> list[str]:
     ends = {address: await _log_end(address) for address in living.values()}
     if None in ends.values():
         return []
-    # Of two logs the one with the later epoch has all that the other has and that was acknowledged; so has the longer of one epoch.
+    # Of two logs the one with the later epoch has all that the other has and that was acknowledged; so has
+    # the longer of one epoch.
     furthest = max(end for end in ends.values() if end is not None)
     return [address for address, end in ends.items() if end == furthest]
 
@@ -177,7 +180,10 @@ async def _metadata(address: str) -> MetadataSnapshot | None:
 
 
 async def _ask_member(address: str, what: str, ask: Callable[[Asker], Awaitable[T | None]]) -> T | None:
-    """Ask a member over a connection of its own; None if it does not answer, or in a way that cannot be read."""
+    """Ask a member over a connection of its own.
+
+    None if it does not answer, or in a way that cannot be read.
+    """
     try:
         asker = Asker(host_port(address))
         try:

@@ -1,8 +1,9 @@
 """What the machines want done: values that the shell carries out in the order they come.
 
-The order is part of the contract. For the slave's machine: an epoch must be on disk before a byte that lies behind its start: a crash between
-the two would otherwise label those bytes with the older epoch, and a later truncation would keep what it must cut. A
-log is cut before its epoch list: recovery drops entries beyond the log's end, and cannot invent missing ones.
+The order is part of the contract. For the slave's machine: an epoch must be on disk before a byte that lies
+behind its start: a crash between the two would otherwise label those bytes with the older epoch, and a later
+truncation would keep what it must cut. A log is cut before its epoch list: recovery drops entries beyond the
+log's end, and cannot invent missing ones.
 """
 
 from dataclasses import dataclass
@@ -18,13 +19,22 @@ class CloseReason(Enum):
     REPLY_TIMEOUT = "ReplyTimeout"
     """No handshake reply in time."""
     MASTER_SILENT = "MasterSilent"
-    """Nothing was heard for the housekeeping interval, in which a live master beats several times."""
+    """No byte came for the housekeeping interval, in which a live master beats several times."""
     START_BELOW_FIRST_EPOCH = "StartBelowFirstEpoch"
-    """The master lost its way serving a start below its first epoch; start at a file at or above it instead."""
+    """The master lost its way serving a start below its first epoch.
+
+    Start at a file at or above it instead.
+    """
     NO_WHOLE_FILE_YET = "NoWholeFileYet"
-    """The first file at or above the master's first epoch has not begun; nothing can be asked for until it has."""
+    """The first file at or above the master's first epoch has not begun.
+
+    Nothing can be asked for until it has.
+    """
     EPOCH_NOT_CONFIRMED = "EpochNotConfirmed"
-    """The master has an epoch later than the one in which the controllers named it; ask them first, compare nothing yet."""
+    """The master has an epoch later than the one in which the controllers named it.
+
+    Ask them first, compare nothing yet.
+    """
     HANDSHAKE_TIMEOUT = "HandshakeTimeout"
     """A slave connected and did not say who it is."""
     LEGACY_HANDSHAKE = "LegacyHandshake"
@@ -36,7 +46,10 @@ class CloseReason(Enum):
     START_BEYOND_END = "StartBeyondEnd"
     """The slave holds more than we do and did not cut it: it has compared nothing."""
     LOG_CHANGED = "LogChanged"
-    """Our own log was cut, or its epochs rewritten, under the connection; a new handshake has to compare them."""
+    """Our own log was cut, or its epochs rewritten, under the connection.
+
+    A new handshake has to compare them.
+    """
     UNLABELLED_LOG = "UnlabelledLog"
     """Our log holds bytes and no epoch for them: no slave could tell where it parts from ours."""
 

@@ -19,14 +19,15 @@ One TCP connection joins a slave to its master. The slave speaks first; all inte
     ack, slave to master, 12 bytes
     0  int32  state = TRANSFER             4  int64  the slave's max offset
 
-Early 5.0 slaves, and the design text, send another handshake: after the two flags an int32 address length and the
-slave's address in ASCII instead of the broker id. `decode_handshake` tells the forms apart by the int32 at byte 8,
-which is the upper half of an id that the controller counts up from 1.
+Early 5.0 slaves, and the design text, send another handshake: after the two flags an int32 address length and
+the slave's address in ASCII instead of the broker id. `decode_handshake` tells the forms apart by the int32
+at byte 8, which is the upper half of an id that the controller counts up from 1.
 
-This module holds no state and reads no stream; whether a message fits the connection is for the machines to say.
+This module holds no state and reads no stream; whether a message fits the connection is for the machines to
+say.
 
-Source: AutoSwitchHAClient.java, AutoSwitchHAConnection.java 5.1 to 5.5; docs/en/controller/design.md "Replication
-protocol" for the old form.
+Source: AutoSwitchHAClient.java, AutoSwitchHAConnection.java 5.1 to 5.5; docs/en/controller/design.md
+"Replication protocol" for the old form.
 """
 
 import struct
@@ -105,8 +106,9 @@ class HandshakeReply:
 class FrameHeader:
     """The head of a transfer frame.
 
-    `epoch` starts at `epoch_start_offset`; that need not be the epoch of the body. A Java master that cuts a batch at
-    an epoch's end has already moved on when it writes the header, so such a body belongs to the epoch before.
+    `epoch` starts at `epoch_start_offset`; that need not be the epoch of the body. A Java master that cuts a
+    batch at an epoch's end has already moved on when it writes the header, so such a body belongs to the
+    epoch before.
     """
 
     body_bytes: int
@@ -137,13 +139,13 @@ def decode_handshake(
 
     Args:
         data: everything received so far.
-        ended: nothing more came for a second or two; only then are 12 bytes with length 0 an old handshake without
-            an address, and not the beginning of a new one.
+        ended: nothing more came for a second or two; only then are 12 bytes with length 0 an old handshake
+            without an address, and not the beginning of a new one.
         stream_offset: where `data` starts in the stream, for the error.
 
     Returns:
-        The handshake and how many bytes it took (with any zero padding of the old form that is already there), or
-        None while bytes are missing.
+        The handshake and how many bytes it took (with any zero padding of the old form that is already
+        there), or None while bytes are missing.
 
     Raises:
         HaProtocolError: neither form, or an id that no controller gives.
@@ -161,8 +163,8 @@ def decode_handshake(
     if len(data) < HANDSHAKE_BYTES:
         return (LegacyHandshake(None, *flags), len(data)) if ended and upper == 0 else None
     broker_id: int = _HANDSHAKE.unpack_from(data)[3]
-    # Id 0 is the master's, and -1 is what an unregistered broker sends: taken without the learner flag it would
-    # enter the master's SyncStateSet and stand there for a replica that does not exist.
+    # Id 0 is the master's, and -1 is what an unregistered broker sends: taken without the learner flag it
+    # would enter the master's SyncStateSet and stand there for a replica that does not exist.
     if broker_id < -1 or (broker_id < 1 and not flags[1]):
         raise HaProtocolError(f"broker id {broker_id}", stream_offset, HANDSHAKE_BYTES)
     return Handshake(broker_id, *flags), HANDSHAKE_BYTES
@@ -241,11 +243,11 @@ def encode_frame_header(header: FrameHeader) -> bytes:
 
 
 def decode_frame_header(data: Buffer, at: int = 0, stream_offset: int = 0) -> FrameHeader:
-    """Read the 36 bytes at `at`; what may follow what is for the machine to judge.
+    """Read the 36 bytes at `at`; the machine judges which frames may follow each other.
 
     Raises:
-        HaProtocolError: another state, or a body longer than `FRAME_BODY_BYTES_MAX`. A negative length is returned:
-            it has one known cause, which the slave's machine names.
+        HaProtocolError: another state, or a body longer than `FRAME_BODY_BYTES_MAX`. A negative length is
+            returned: it has one known cause, which the slave's machine names.
     """
     state, *fields = _FRAME.unpack_from(data, at)
     if state != ConnectionState.TRANSFER:

@@ -1,7 +1,7 @@
 """The two ways the HA protocol can go wrong: rubbish from a peer, and misuse by us.
 
-`HaProtocolError` ends one connection and nothing else; the process reconnects. `TransferUsageError` is a bug of this
-program. Nothing else is raised by this package, whatever bytes come in.
+`HaProtocolError` ends one connection and nothing else; the process reconnects. `TransferUsageError` is a bug
+of this program. Nothing else is raised by this package, whatever bytes come in.
 """
 
 

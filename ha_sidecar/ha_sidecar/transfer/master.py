@@ -1,32 +1,35 @@
-"""The master's side of one HA connection as a machine without I/O: bytes and ticks in, actions and frames out.
+"""The master's side of one HA connection as a machine without I/O: bytes and ticks in, actions out.
 
 Theory of operation. A connection lives through five states, and only the table `TRANSITIONS` changes them:
 
     IDLE --connected--> HANDSHAKE --handshake--> REPLIED --first ack--> TRANSFER
       any state --close--> CLOSED
 
-The slave speaks first. It is answered once, with the whole epoch list and the end of the log, and then decides alone
-where its log parts from ours; its first ack says where it goes on. From then on `next_frame` yields one frame after
-another, each when the one before has been written. Acks only come in; nothing waits for them.
+The slave speaks first. It is answered once, with the whole epoch list and the end of the log, and then
+decides alone where its log parts from ours; its first ack says where it goes on. From then on `next_frame`
+yields one frame after another, each when the previous one has been written. Acks only come in; nothing waits
+for them.
 
 Frames are made so that the weakest slave understands them:
 
-- A frame ends where a record ends. A Java slave that is promoted with half a message at its end waits for ever for
-  it to be dispatched. Only a message larger than the largest frame is cut inside.
-- A frame stays inside one log file, since a Java slave drops a body that crosses a file's end and says nothing.
-- A frame holds bytes of one epoch and its header names that epoch. An empty frame goes ahead of an epoch's first
-  byte, so that even an epoch without bytes reaches the slave's list. (Java's master names the *next* epoch in the
-  frame that ends one, and never announces a short epoch at all.)
+- A frame ends where a record ends. A Java slave that is promoted with half a message at its end waits for
+  ever for it to be dispatched. Only a message larger than the largest frame is cut inside.
+- A frame stays inside one log file, since a Java slave drops a body that crosses a file's end and says
+  nothing.
+- A frame holds bytes of one epoch and its header names that epoch. An empty frame goes ahead of an epoch's
+  first byte, so that even an epoch without bytes reaches the slave's list. (Java's master names the *next*
+  epoch in the frame that ends one, and never announces a short epoch at all.)
 - The confirm offset in a header lies at the end of a record that the slave has after this frame.
 - Header and body together stay below 4 MiB: a Java slave never completes a larger one.
 
-What a slave may do that looks wrong: it repeats its handshake while the reply arrives in pieces (answering twice makes
-it close), and it says nothing for 5 s before its first ack. What Java's master allows and this one does not: a start
-below the log's first byte, which Java serves with silence for ever, and acks beyond what was sent.
+What a slave may do that looks wrong: it repeats its handshake while the reply arrives in pieces (answering
+twice makes it close), and it says nothing for 5 s before its first ack. Java's master allows two things that
+this one refuses: a start below the log's first byte, which Java serves with silence for ever, and acks beyond
+the sent bytes.
 
-The log is a parameter: `LogView` is what it holds at the moment of a call, `record_end` finds ends of records in it.
-The view must only ever end where a record ends, and should end at what is durable: a slave must not have more of an
-epoch than a master that comes back.
+The log is a parameter: `LogView` is its state at the moment of a call, `record_end` finds ends of records in
+it. The view must only ever end where a record ends, and should end at durable bytes: a slave must not have
+more of an epoch than a master that comes back.
 
 Source: AutoSwitchHAConnection.java 5.4.0; docs/en/controller/design.md "Log replication".
 """
@@ -59,7 +62,7 @@ FRAME_BYTES_MAX: Final = 4 << 20
 """The read buffer of a Java slave: header and body of a frame must fit into it."""
 BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - codec.FRAME_HEADER_BYTES
 OFFSET_UNKNOWN: Final = -1
-"""What a heartbeat says while there is no byte to speak of, as Java's does."""
+"""A heartbeat's content while the log is empty, as Java's."""
 
 
 class MasterState(Enum):
@@ -92,9 +95,9 @@ TRANSITIONS: Final = {
 class MasterMachine:
     """One connection of a slave, from its handshake to its end.
 
-    Call `connected` once, then `received` and `tick` in any order, and carry out the returned actions in order; call
-    `next_frame` whenever everything before has been written. `HaProtocolError` ends the connection. All times are
-    milliseconds of one monotonic clock.
+    Call `connected` once, then `received` and `tick` in any order, and carry out the returned actions in
+    order; call `next_frame` whenever everything before has been written. `HaProtocolError` ends the
+    connection. All times are milliseconds of one monotonic clock.
 
     Attributes:
         state: where the connection is.
@@ -166,10 +169,10 @@ class MasterMachine:
                 return []
 
     def next_frame(self, log: LogView, now_ms: int) -> SendFrame | Close | None:
-        """Return what to write next; None if there is nothing now.
+        """Return the next bytes to write; None if nothing is due.
 
-        Ask again when the log has grown, and after some tens of milliseconds in any case: heartbeats and the end of
-        a flow control window come with time.
+        Ask again when the log has grown, and after some tens of milliseconds in any case: heartbeats and the
+        end of a flow control window come with time.
         """
         if self.state is not MasterState.TRANSFER:
             return None
@@ -255,7 +258,8 @@ class MasterMachine:
         if not log.is_empty and 0 < offset < log.min_offset:
             actions.extend(self._close(CloseReason.START_BELOW_MIN))
             return
-        # A replica without a log may wait for a file that is still to come; one with a log cannot have more than ours.
+        # A replica without a log may wait for a file that is still to come; one with a log cannot have more
+        # than ours.
         if offset > log.end_offset and offset % self._config.mapped_file_bytes:
             actions.extend(self._close(CloseReason.START_BEYOND_END))
             return
@@ -287,7 +291,7 @@ class MasterMachine:
     # What follows makes frames.
 
     def _start_at(self, offset: int, log: LogView) -> None:
-        """Go on at `offset`, which may lie inside a record: a Java slave keeps what came of one."""
+        """Go on at `offset`, which may lie inside a record: a Java slave keeps a partly received one."""
         self.position = offset
         known_offset = min(offset, log.end_offset)
         file_start = known_offset - known_offset % self._config.mapped_file_bytes
@@ -303,7 +307,7 @@ class MasterMachine:
             return None
         if self.position < log.min_offset:
             return self._closed(CloseReason.START_BELOW_MIN)
-        # Bytes before the first epoch have no entry; they go under the first one, whose start tells it all.
+        # Bytes before the first epoch lack an entry; they go under the first one, whose start tells it all.
         entry = log.epochs.find_by_offset(self.position) or log.epochs.first
         if entry is not None and entry != self._announced:
             self._announced = entry

@@ -1,12 +1,12 @@
-"""The handshake's decision: from two epoch lists to a start offset, or to the reason why there is none.
+"""The handshake's decision: from two epoch lists to a start offset, or to the reason why it cannot start.
 
-This is where a log can be lost, so it is kept apart from the stream: one pure function from what the replica holds
-and what the master answered to a `StartPlan`.
+This is where a log can be lost, so it stands apart from the stream: one pure function from the replica's log
+and the master's answer to a `StartPlan`.
 
-A plan never keeps a byte that the lists do not prove to be the master's, and never asks a Java master to start where
-it cannot: a first ack below its first epoch, but above 0, makes it compute a negative body size and then stream
-without bound. Nor does it ack a byte beyond the master's end: a Java master would take that for a copy of what it has not
-even written yet, and a slave without a byte for a member of the SyncStateSet.
+A plan never keeps a byte that the lists do not prove to be the master's, and never asks a Java master to
+start where it cannot: a first ack below its first epoch, but above 0, makes it compute a negative body size
+and then stream without bound. Nor does it ack a byte beyond the master's end: a Java master would take that
+for a copy of what it has not even written yet, and a slave without a byte for a member of the SyncStateSet.
 
 Source: AutoSwitchHAClient.doTruncate, AutoSwitchHAConnection 5.4.0 for the start; AutoSwitchHAService
 .maybeExpandInSyncStateSet for what an ack beyond the end does; see `truncation_point`.
@@ -25,20 +25,24 @@ NO_BROKER_ID: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class SlaveConfig:
-    """How one connection is to be led.
+    """How to lead one connection.
 
     Attributes:
         broker_id: the id the controller gave, from 1.
-        mapped_file_bytes: size of a log file; must equal the master's mappedFileSizeCommitLog, since bodies never
-            cross a file's end and an empty log must start at a file's start.
-        restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if none.
-        start_at_file: an empty replica asks for the first whole file at or above the master's first epoch instead of
-            for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
-        async_learner: receive the log and never enter the SyncStateSet; `broker_id` may then be `NO_BROKER_ID`.
-        sync_from_last_file: an empty replica asks for the master's newest file and what follows it, instead of for
-            everything. The master heeds it where the first ack is 0 alone, so a replica with a log goes on in it.
-        confirmed_epoch: the epoch in which the controllers named this master. A peer whose log has a later one is another, or
-            will be master in an epoch that they have not told yet; None if anybody's log will do.
+        mapped_file_bytes: size of a log file; must equal the master's mappedFileSizeCommitLog, since bodies
+            never cross a file's end and an empty log must start at a file's start.
+        restarted_epoch: the epoch known to be the same master's then and now, see `truncation_point`; None if
+            none.
+        start_at_file: an empty replica asks for the first whole file at or above the master's first epoch
+            instead of for everything. Wanted only after `CloseReason.START_BELOW_FIRST_EPOCH`.
+        async_learner: receive the log and never enter the SyncStateSet; `broker_id` may then be
+            `NO_BROKER_ID`.
+        sync_from_last_file: an empty replica asks for the master's newest file and what follows it, instead
+            of for everything. The master heeds it where the first ack is 0 alone, so a replica with a log
+            goes on in it.
+        confirmed_epoch: the epoch in which the controllers named this master. A peer whose log has a later
+            one is another, or will be master in an epoch that they have not told yet; None if anybody's log
+            will do.
     """
 
     broker_id: int
@@ -52,7 +56,10 @@ class SlaveConfig:
 
 @dataclass(frozen=True, slots=True)
 class OwnLog:
-    """What the replica holds, all of it durable: [min_offset, max_offset) and its epochs; equal offsets if empty."""
+    """What the replica holds, all of it durable.
+
+    [min_offset, max_offset) and its epochs; equal offsets if empty.
+    """
 
     min_offset: int
     max_offset: int
@@ -60,7 +67,7 @@ class OwnLog:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there is no byte."""
+        """Say whether the log is empty."""
         return self.max_offset == self.min_offset
 
 

@@ -1,7 +1,7 @@
-"""What a master's machine is told of the log it serves: settings, the log's extent, and how to find ends of records.
+"""The inputs of a master's machine about its log: settings, the log's extent, and a finder of record ends.
 
-The machine opens nothing. Whoever runs it looks at the log and hands over a `LogView` with each call; a view is true
-for its moment only, and the machine notices by `generation` when the log was cut in between.
+The machine opens nothing. Its caller looks at the log and hands over a `LogView` with each call; a view is
+true for its moment only, and the machine notices by `generation` when the log was cut in between.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,10 @@ BATCH_BYTES_DEFAULT: Final = 512 << 10
 """Large enough that system calls do not count, small enough that a new epoch or a stop never waits long."""
 
 RecordEnd = Callable[[int, int], int]
-"""`record_end(from_offset, limit_offset)`: the last record end in (from, limit], or `from_offset` if none is there.
+"""`record_end(from_offset, limit_offset)`: the last record end in (from, limit], else `from_offset`.
 
-Both offsets lie in one file of the log; `from_offset` need not be a record's start."""
+Both offsets lie in one file of the log; `from_offset` need not be a record's start.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class MasterConfig:
     Attributes:
         mapped_file_bytes: length of a log file, which no frame crosses.
         batch_bytes: the largest body, unless one record is larger.
-        flow_bytes_per_s_max: bodies of one connection in a second, 0 for no limit; as maxHaTransferByteInSecond.
+        flow_bytes_per_s_max: bodies of one connection in a second, 0 for no limit; as
+            maxHaTransferByteInSecond.
     """
 
     mapped_file_bytes: int
@@ -54,5 +56,5 @@ class LogView:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there is no byte."""
+        """Say whether the view is empty."""
         return self.end_offset == self.min_offset

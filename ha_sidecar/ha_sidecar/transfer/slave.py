@@ -6,34 +6,38 @@ Theory of operation. A connection lives through five states, and only the table 
       HANDSHAKE, TRANSFER --part--> PARTED
       any state --close--> CLOSED
 
-The slave sends one handshake. The reply holds the master's whole epoch list and the end of its log; from these alone
-`reconcile.decide` finds the common prefix and the first ack, which is the offset at which
-the master starts. From then on the master streams frames, and every byte of a body goes to the log at `position`. A
-body may end anywhere in a message, and is passed on as it comes: nothing here ever holds a whole frame.
+The slave sends one handshake. The reply holds the master's whole epoch list and the end of its log; from
+these alone `reconcile.decide` finds the common prefix and the first ack, which is the offset at which
+the master starts. From then on the master streams frames, and every byte of a body goes to the log at
+`position`. A body may end anywhere in a message, and is passed on as it comes: nothing here ever holds a
+whole frame.
 
 Where this differs from Java's slave, and why:
 
-- The epochs of the bytes come from the reply, not from frame headers. A Java master that cuts a batch at an epoch's
-  end writes the *next* epoch in the header, and never announces an epoch shorter than the first batch. A header is
-  taken only as "this epoch starts there", for epochs that began after the reply.
+- The epochs of the bytes come from the reply, not from frame headers. A Java master that cuts a batch at an
+  epoch's end writes the *next* epoch in the header, and never announces an epoch shorter than the first
+  batch. A header is taken only as "this epoch starts there", for epochs that began after the reply.
 - The first ack goes out at once. Java's slave waits for its 5 s beat, in which its master sends nothing.
-- Acks repeat while the replica is outside the SyncStateSet: a master asks the controller to add a slave only when an
-  ack comes in, and does not retry a refused request by itself.
+- Acks repeat while the replica is outside the SyncStateSet: a master asks the controller to add a slave only
+  when an ack comes in, and does not retry a refused request by itself.
 - A master that restarted in its own epoch has rewritten that epoch's start; see `truncation_point`.
 - An own log without any epoch is not continued: nothing says which bytes are the master's. Java continues it.
 
-Parting is for a master that is replaced and may live. Since 5.4.0 a master takes a slave out of its own SyncStateSet the
-moment the slave's connection ends, before any controller agreed; when the last one goes, every send that waits is
-acknowledged by the master alone, and is gone when it follows the next one. It knows the slave by the id of the newest
-handshake on that connection. So a slave that parts sends a second handshake, as nobody, and then ends: the id stays in the
-set, no connection bears it, and nothing can be acknowledged any more. (A slave that goes for a while only, because its
-process stops, must not part: its master could not write without it.)
+Parting is for a master that is replaced and may live. Since 5.4.0 a master takes a slave out of its own
+SyncStateSet the moment the slave's connection ends, before any controller agreed; when the last one goes,
+every send that waits is acknowledged by the master alone, and is gone when it follows the next one. It knows
+the slave by the id of the newest handshake on that connection. So a slave that parts sends a second
+handshake, without an id, and then ends: the id stays in the set, no connection bears it, and nothing can be
+acknowledged any more. (A slave that goes for a while only, because its process stops, must not part: its
+master could not write without it.)
 
-`stored` tells the machine how far the log is as safe as the operator wants it (written, or on disk); acks never say
-more than that. The machine never decides what happens to a diverged log: it names the reason and stops.
+`stored` tells the machine how far the log is as safe as the operator wants it (written, or on disk); acks
+never say more than that. The machine never decides what happens to a diverged log: it names the reason and
+stops.
 
 Source: AutoSwitchHAClient.java 5.4.0; docs/en/controller/design.md "Log replication"; for parting
-AutoSwitchHAService.removeConnection, AutoSwitchHAConnection.HAServerReader and GroupTransferService 5.4.0 and 5.5.0.
+AutoSwitchHAService.removeConnection, AutoSwitchHAConnection.HAServerReader and GroupTransferService 5.4.0 and
+5.5.0.
 """
 
 from enum import Enum, auto
@@ -63,13 +67,18 @@ SILENCE_MAX_MS: Final = 20_000
 NO_DATA_MAX_MS: Final = 10_000
 """How long a master that has more may send only heartbeats; two of its beats."""
 NO_DATA_BEATS_MIN: Final = 2
-"""So many of them must have come: time alone also passes for a process that was stopped, with the bytes in its socket."""
+"""So many of them must have come.
+
+Time alone also passes for a process that was stopped, with the bytes in its socket.
+"""
 NOBODY_ID: Final = -1
 """The id under which a slave parts; a Java master's own word for a connection that has not said who it is."""
 ACK_REPEAT_MS: Final = 150
 ACK_IDLE_MS: Final = 1_000
-"""Acks are what keeps an idle slave caught up for a master whose log is empty (Java beats every 5 s, and falls out of
-the set where haMaxTimeSlaveNotCatchup is less); they also keep the master's 20 s housekeeping away."""
+"""Acks keep an idle slave caught up for a master whose log is empty, and its 20 s housekeeping away.
+
+Java beats every 5 s, and falls out of the set where haMaxTimeSlaveNotCatchup is less.
+"""
 
 
 class SlaveState(Enum):
@@ -107,8 +116,9 @@ TRANSITIONS: Final = {
 class SlaveMachine:
     """One connection to a master, from its handshake to its end.
 
-    Call `connected` once, then `received`, `stored` and `tick` in any order, and carry out the returned actions in
-    order. `HaProtocolError` ends the connection. All times are milliseconds of one monotonic clock.
+    Call `connected` once, then `received`, `stored` and `tick` in any order, and carry out the returned
+    actions in order. `HaProtocolError` ends the connection. All times are milliseconds of one monotonic
+    clock.
 
     Attributes:
         state: where the connection is.
@@ -154,8 +164,8 @@ class SlaveMachine:
         """Take bytes from the master, all of them; return what they ask for.
 
         Raises:
-            HaProtocolError: the stream is broken; the actions of earlier frames of the same call are lost with it,
-                and nothing of them is on record, so the next handshake asks for them again.
+            HaProtocolError: the stream is broken; the actions of earlier frames of the same call are lost
+                with it, and nothing of them is on record, so the next handshake asks for them again.
         """
         if self.state is SlaveState.IDLE:
             raise TransferUsageError("received before connected")
@@ -201,7 +211,10 @@ class SlaveMachine:
                 return []
 
     def part(self) -> list[Action]:
-        """Leave this master for good, in a way that it cannot take for consent; nothing is acked from here on."""
+        """Leave this master for good, in a way that it cannot take for consent.
+
+        Nothing is acked from here on.
+        """
         if self.state not in (SlaveState.HANDSHAKE, SlaveState.TRANSFER):
             return []
         self._move(SlaveEvent.PART)
@@ -303,7 +316,7 @@ class SlaveMachine:
             if plan.start_offset < self._own.max_offset:
                 actions.append(Truncate(plan.start_offset))
             self.position = plan.start_offset
-        # Where the first byte is to come from: before it, a master that sends none has not withheld any.
+        # The expected first byte: before it, a master that sends none has not withheld any.
         self._first_offset = plan.start_offset
         if self._empty and self._config.sync_from_last_file and not plan.start_offset:
             self._first_offset = newest_file_offset(reply, self._config)
@@ -333,7 +346,7 @@ class SlaveMachine:
         if header.body_bytes < 0:
             raise self._broken(f"frame body of {header.body_bytes} bytes")
         if self._empty:
-            # The master may start at its first file whatever was asked; only a file's start keeps files identical.
+            # The master may start at its first file whatever the slave asked, but only at a file's start.
             if header.body_bytes and (header.offset % file_bytes or header.offset < self._acked_offset):
                 raise self._broken(
                     f"an empty log cannot start at {header.offset}, files have {file_bytes} bytes"
@@ -344,7 +357,7 @@ class SlaveMachine:
             raise self._broken(f"{header.body_bytes} bytes at {header.offset} cross the end of a file")
 
     def _note_epoch(self, header: codec.FrameHeader, end_offset: int) -> None:
-        """Learn an epoch that began after the reply, or hold the header against what is known."""
+        """Learn an epoch that began after the reply, or compare the header with the known epochs."""
         entry = EpochEntry(header.epoch, header.epoch_start_offset)
         known = self._truth.get(header.epoch)
         if known is not None:
@@ -353,7 +366,7 @@ class SlaveMachine:
                     f"epoch {header.epoch} moved from {known.start_offset} to {entry.start_offset}"
                 )
             return
-        # A master that serves a start below its first epoch has no epoch to name, and names an old one or -1.
+        # A master that serves a start below its first epoch names an old epoch or -1.
         if header.epoch <= self._truth.last_epoch or header.epoch < 0:
             return
         if entry.start_offset > end_offset or not self._truth.accepts(entry):

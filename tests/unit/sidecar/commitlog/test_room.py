@@ -79,7 +79,7 @@ def test_what_would_pass_the_mark_is_refused_to_the_byte() -> None:
     disk = SimulatedDisk()
     disk.capacity_bytes = 10_000
     room_of(disk).take(9_000, begins_file=True)
-    with pytest.raises(NoRoomError, match="no room for 9001 bytes: 0 of its 10000 bytes are used"):
+    with pytest.raises(NoRoomError, match="lacks room for 9001 bytes: 0 of its 10000 bytes are used"):
         room_of(disk).take(9_001, begins_file=True)
 
 
@@ -200,7 +200,7 @@ def test_a_link_ends_for_want_of_room_and_the_next_one_goes_on() -> None:
             master.send_log(LOG, 0, 1)
         end = notes.end()
         assert (end.reason, end.disk_error) == (NO_ROOM, None)
-        assert "the disk has no room for" in end.detail
+        assert "the disk lacks room for" in end.detail
         held = store.log.max_offset
         disk.capacity_bytes = None
         notes = LinkNotes()

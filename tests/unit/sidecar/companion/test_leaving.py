@@ -82,7 +82,7 @@ async def test_a_slave_of_a_group_without_a_master_stops_in_good_order(answering
     async with asyncio.timeout(5):
         while (decided := await leave(answering_group.config(slave))).how is EndMethod.KILL:
             continue  # the controller has not seen the end of its connection
-    assert "no master" in decided.reason
+    assert "lacks a master" in decided.reason
 
 
 async def test_a_broker_that_says_nothing_stops_in_good_order(

@@ -15,7 +15,7 @@ def fence() -> Fence:
 
 
 def closed() -> Fence:
-    """Return a fence that closed because nobody was heard."""
+    """Return a fence that closed because no controller or member answered."""
     made = fence()
     assert made.tick(WELL, AFTER_MS) is FenceAction.CLOSE
     made.confirmed(FenceAction.CLOSE)
@@ -34,7 +34,7 @@ def test_a_master_that_hears_nobody_is_closed_after_the_time_and_not_before() ->
     made = fence()
     assert made.tick(WELL, AFTER_MS - 1) is None
     assert made.tick(WELL, AFTER_MS) is FenceAction.CLOSE
-    assert made.reason == "nobody was heard for 6000 ms"
+    assert made.reason == "no controller or member answered for 6000 ms"
 
 
 def test_the_order_is_repeated_until_the_broker_took_it() -> None:

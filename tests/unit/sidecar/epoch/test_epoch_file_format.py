@@ -31,7 +31,7 @@ def test_windows_line_ends_count_into_the_checksum() -> None:
 
 
 def test_an_empty_list_has_no_file() -> None:
-    with pytest.raises(ValueError, match="no file"):
+    with pytest.raises(ValueError, match="must not be written"):
         encode(EpochList())
 
 
@@ -42,7 +42,7 @@ def test_an_empty_list_has_no_file() -> None:
         pytest.param(b"2\n773307083\n7-7000\n", "announces 2 entries, 1 follow", id="cut-short"),
         pytest.param(b"2\n773307083\n7-7000\n8-8001\n", "checksum", id="flipped-digit"),
         pytest.param(b"2\n0\n8-8000\n7-9000\n", "does not follow", id="descending"),
-        pytest.param(b"1\n0\n7 7000\n", "no '-'", id="no-separator"),
+        pytest.param(b"1\n0\n7 7000\n", "lacks a '-'", id="no-separator"),
         pytest.param(b"1\n0\n-7-7000\n", "number is expected", id="negative-epoch"),
         pytest.param(b"x\n0\n", "line 1", id="not-a-number"),
         pytest.param(b"1\n0\n7-1_0\n", "number is expected", id="python-only-number"),
