@@ -115,7 +115,6 @@ def test_increase_prints_a_table_that_adds_up(
 
 def test_the_collectors_branch_does_not_bring_spark() -> None:
     code = (
-        "import sys; from slo_pipeline import cli; cli._parser('collect'); "
-        "sys.exit('pyspark' in sys.modules)"
+        "import sys; from slo_pipeline import cli; cli._parser('collect'); sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -36,12 +36,12 @@ def read_file(path: Path, keys: Collection[str]) -> dict[str, str]:
     return found
 
 
-def address_of(key: str, text: str) -> HostPort:
+def address(key: str, text: str) -> HostPort:
     """Read `host:port` of a setting; raise `ConfigError` if it is anything else."""
     return _parsed(key, text, host_port)
 
 
-def addresses_of(key: str, text: str) -> tuple[HostPort, ...]:
+def addresses(key: str, text: str) -> tuple[HostPort, ...]:
     """Read addresses that are separated by semicolons; raise `ConfigError` if one is not `host:port`."""
     return _parsed(key, text, host_ports)
 

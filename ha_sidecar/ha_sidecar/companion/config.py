@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ha_sidecar.address import HostPort
-from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, number, require, require_keys
 
 POLL_INTERVAL_MS_MIN: Final = 50
 HOLD_MS_MIN: Final = 500
@@ -108,9 +108,9 @@ def from_texts(texts: Mapping[str, str], *, serves: bool) -> CompanionConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers" | "name_servers":
-            return addresses_of(key, text)
+            return addresses(key, text)
         case "broker" | "broker_ha" | "broker_metrics" | "http":
-            return address_of(key, text)
+            return address(key, text)
         case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
         case "fence" | "metadata_put_back":

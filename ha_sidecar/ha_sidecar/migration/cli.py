@@ -18,6 +18,7 @@ from typing import Any
 from controller_core.channel.asking import AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
+from ha_sidecar.common.options import addresses
 from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
 from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread
@@ -50,6 +51,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
 
 
 def _survey(options: argparse.Namespace) -> int:
+    addresses("broker", ";".join(options.broker))
     try:
         found = asyncio.run(_survey_brokers(options))
     except (AskError, RemotingProtocolError) as error:
@@ -84,6 +86,8 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
 
 def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
+    addresses("broker", ";".join(options.broker))
+    addresses("name-server", ";".join(options.name_server))
     try:
         asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
     except AskError as error:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, number, require, require_keys
 
 ACK_AFTER: Final = ("sync", "write")
 CONTROLLER_KINDS: Final = ("rocketmq-ha", "java")
@@ -127,9 +127,9 @@ def from_texts(texts: Mapping[str, str]) -> ReplicaConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
-            return addresses_of(key, text)
+            return addresses(key, text)
         case "listen" | "http" | "advertise" | "ha_listen" | "ha_advertise":
-            return address_of(key, text)
+            return address(key, text)
         case "store":
             return Path(text)
         case (

@@ -10,7 +10,7 @@ from typing import Final
 
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import address_of, addresses_of, number, require, require_keys
+from ha_sidecar.common.options import address, addresses, number, require, require_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,13 @@ def from_texts(texts: Mapping[str, str]) -> SeedConfig:
 def _parse(key: str, text: str) -> object:
     match key:
         case "controllers":
-            return addresses_of(key, text)
+            return addresses(key, text)
         case "source":
-            return address_of(key, text)
+            return address(key, text)
         case "store":
             return Path(text)
         case "advertise":
-            host, port = address_of(key, text)
+            host, port = address(key, text)
             return f"{host}:{port}"
         case "reclaim":
             require(text in {"true", "false"}, f"reclaim {text!r} is neither true nor false")

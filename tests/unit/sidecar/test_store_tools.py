@@ -8,7 +8,7 @@ import pytest
 from ha_sidecar import cli
 from ha_sidecar.commitlog.store import ReplicaStore
 from ha_sidecar.epoch import EpochList
-from testkit.messages import boundaries, log_bytes
+from testkit.ha.messages import boundaries, log_bytes
 
 
 @pytest.fixture
