@@ -6,9 +6,17 @@ Source: org.apache.rocketmq.remoting.protocol.header.* of 5.2.0 to 5.5.0.
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from controller_core.remoting.header import Header, JavaInt, JavaLong
+
+PRODUCER_GROUP: Final = "SELF_TEST_P_GROUP"
+CONSUMER_GROUP: Final = "SELF_TEST_C_GROUP"
+"""Groups that RocketMQ has for its self-test: every broker knows them (MixAll.java)."""
+PULL_MESSAGES_MAX: Final = 32
+"""Brokers return no more from memory (maxTransferCountOnMessageInMemory)."""
+
+_FLAG_SUBSCRIPTION: Final = 1 << 2
 
 
 class SendMessageRequestHeaderV2(
@@ -51,6 +59,35 @@ class SendMessageRequestHeaderV2(
     batch: bool | None = None
     broker_name: str | None = None
 
+    @classmethod
+    def of_message(
+        cls, topic: str, queue_id: int, properties: Mapping[str, str], born_ms: int, *, group: str
+    ) -> Self:
+        """Return the header that sends one message as the self-test producer.
+
+        Args:
+            topic: its topic.
+            queue_id: queue of the topic on that group.
+            properties: of the message, written in this order.
+            born_ms: UTC milliseconds.
+            group: brokerName.
+        """
+        return cls(
+            producer_group=PRODUCER_GROUP,
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=1,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=born_ms,
+            flag=0,
+            properties="".join(f"{key}\x01{value}\x02" for key, value in properties.items()),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+            broker_name=group,
+        )
+
 
 class SendMessageResponseHeader(Header, frozen=True):
     """Answer to 310 and 10 when the message was stored, with any of the codes 0, 10, 11, 12."""
@@ -79,6 +116,22 @@ class PullMessageRequestHeader(Header, frozen=True):
     expression_type: str | None = None
     max_msg_bytes: JavaInt | None = None
     request_source: JavaInt | None = None
+
+    @classmethod
+    def of_queue(cls, topic: str, queue_id: int, offset: int) -> Self:
+        """Return the header of a pull from a queue offset on, as the self-test consumer, without a long poll."""
+        return cls(
+            consumer_group=CONSUMER_GROUP,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_msg_nums=PULL_MESSAGES_MAX,
+            sys_flag=_FLAG_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            expression_type="TAG",
+        )
 
 
 class GetOffsetRequestHeader(Header, frozen=True):

@@ -23,11 +23,6 @@ from typing import Any, Final
 from controller_core.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-READER_GROUP: Final = "SELF_TEST_C_GROUP"
-WRITER_GROUP: Final = "SELF_TEST_P_GROUP"
-"""Groups that RocketMQ has for its self-test: every broker knows them."""
-PULL_MESSAGES_MAX: Final = 32
-"""Brokers give no more at once."""
 CHECKPOINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
 BITS: Final = 32
 """Size of a checkpoint's map of acknowledged messages: a Java int."""
@@ -41,7 +36,6 @@ _REFUSED_FOR_NOW: Final = (
 """Statuses with which a broker refuses all puts for a time, also its checkpoint for a retry."""
 _COUNTER: Final = "rocketmq_pop_revive_retry_messages_total{"
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_FLAG_SUBSCRIPTION: Final = 1 << 2
 _MAGIC_V2: Final = 0xDAA320AB
 _HEAD: Final = struct.Struct(">IIIiiqqI")
 _FLAG_BORN_HOST_V6: Final = 0x10
@@ -92,18 +86,7 @@ def refusals(page: Iterable[str]) -> dict[Consumer, int]:
 
 def pull(revive_topic: str, queue: int, offset: int) -> PullMessageRequestHeader:
     """Return the header of a pull from an offset on, without a long poll."""
-    return PullMessageRequestHeader(
-        consumer_group=READER_GROUP,
-        topic=revive_topic,
-        queue_id=queue,
-        queue_offset=offset,
-        max_msg_nums=PULL_MESSAGES_MAX,
-        sys_flag=_FLAG_SUBSCRIPTION,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription="*",
-        expression_type="TAG",
-    )
+    return PullMessageRequestHeader.of_queue(revive_topic, queue, offset)
 
 
 def send(
@@ -115,21 +98,7 @@ def send(
     """
     deliver_ms = checkpoint.deliver_ms or str(now_ms)
     properties = {"TAGS": CHECKPOINT, "WAIT": "true", "TIMER_DELIVER_MS": deliver_ms}
-    return SendMessageRequestHeaderV2(
-        producer_group=WRITER_GROUP,
-        topic=revive_topic,
-        default_topic="TBW102",
-        default_topic_queue_nums=1,
-        queue_id=queue,
-        sys_flag=0,
-        born_timestamp=now_ms,
-        flag=0,
-        properties="".join(f"{key}\x01{value}\x02" for key, value in properties.items()),
-        reconsume_times=0,
-        unit_mode=False,
-        batch=False,
-        broker_name=group,
-    )
+    return SendMessageRequestHeaderV2.of_message(revive_topic, queue, properties, now_ms, group=group)
 
 
 def entries(data: bytes) -> list[ReviveLogEntry]:

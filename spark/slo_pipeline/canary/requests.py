@@ -15,14 +15,7 @@ from controller_core.remoting.client_headers import (
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 
-PRODUCER_GROUP = "SELF_TEST_P_GROUP"
-CONSUMER_GROUP = "SELF_TEST_C_GROUP"
-PULL_MESSAGES_MAX = 32
-"""Brokers give no more from memory (maxTransferCountOnMessageInMemory)."""
-
-_DEFAULT_TOPIC = "TBW102"
 _PERM_READ_WRITE = 6
-_FLAG_SUBSCRIPTION = 1 << 2
 _REJECTED = "[REJECTREQUEST]"
 _NOT_ENOUGH = "in-sync replicas not enough"
 
@@ -40,39 +33,14 @@ def send_request(
         body: the payload.
         born_ms: UTC milliseconds.
     """
-    header = SendMessageRequestHeaderV2(
-        producer_group=PRODUCER_GROUP,
-        topic=topic,
-        default_topic=_DEFAULT_TOPIC,
-        default_topic_queue_nums=1,
-        queue_id=queue_id,
-        sys_flag=0,
-        born_timestamp=born_ms,
-        flag=0,
-        properties=f"KEYS\x01{group}-{sequence}\x02WAIT\x01true\x02",
-        reconsume_times=0,
-        unit_mode=False,
-        batch=False,
-        broker_name=group,
-    )
+    properties = {"KEYS": f"{group}-{sequence}", "WAIT": "true"}
+    header = SendMessageRequestHeaderV2.of_message(topic, queue_id, properties, born_ms, group=group)
     return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header.to_ext(), body)
 
 
 def pull_request(topic: str, queue_id: int, offset: int) -> RemotingCommand:
     """Return PULL_MESSAGE from a queue offset on, answered at once whether there are messages or not."""
-    header = PullMessageRequestHeader(
-        consumer_group=CONSUMER_GROUP,
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=offset,
-        max_msg_nums=PULL_MESSAGES_MAX,
-        sys_flag=_FLAG_SUBSCRIPTION,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription="*",
-        sub_version=0,
-        expression_type="TAG",
-    )
+    header = PullMessageRequestHeader.of_queue(topic, queue_id, offset)
     return RemotingCommand.request(RequestCode.PULL_MESSAGE, header.to_ext())
 
 
