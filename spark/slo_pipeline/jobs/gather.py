@@ -71,7 +71,9 @@ def report(tables: Mapping[str, list[Row]], over: Period, objectives: Objectives
     """Make a report's values of collected tables; a table that is not there is one without rows."""
     objective = headline(objectives)
     tables = defaultdict(list, tables)
-    groups = tuple(_group(name, tables, over) for name in _names(tables))
+    # Once by group: a scan of all rows for each of thousands of groups takes minutes.
+    by_group = {name: _by(tables[name], "group") for name in (*OF_GROUPS, "apart")}
+    groups = tuple(_group(name, by_group, over) for name in _names(tables))
     lost = sorted(tables["lost"], key=lambda row: (row["group"], row["seq"]))
     coverage = sorted(tables["coverage"], key=lambda row: (row["coverage"], row["instance"]))
     return model.Report(
@@ -207,11 +209,12 @@ def _threshold(slo: Slo) -> str:
     return f"{sign} {shown}{' ms' if slo.measured.unit == 'ms' else ''}"
 
 
-def _one(found: Iterable[Row], group: str) -> Row | None:
-    return next((row for row in found if row["group"] == group), None)
+def _one(found: Mapping[str, list[Row]], group: str) -> Row | None:
+    return next(iter(found.get(group, ())), None)
 
 
-def _group(name: str, tables: Mapping[str, list[Row]], over: Period) -> model.Group:
+def _group(name: str, tables: Mapping[str, Mapping[str, list[Row]]], over: Period) -> model.Group:
+    """Return one group's values; `tables` has the rows of each table by group."""
     row = _one(tables["sli_window"], name) or {
         "window_start": over.start_us,
         "window_end": over.end_us,
@@ -222,13 +225,9 @@ def _group(name: str, tables: Mapping[str, list[Row]], over: Period) -> model.Gr
     last_us = None if known is None else known["last_ts"]
     latency = _one(tables["latency"], name)
     kept = _one(tables["durability"], name)
-    counts = {one["le_ms"]: one["sends"] for one in tables["latency_histogram"] if one["group"] == name}
-    bad = sorted(
-        (one for one in tables["booked"] if one["group"] == name), key=lambda one: int(one["slice_start"])
-    )
-    series = sorted(
-        (one for one in tables["latency_series"] if one["group"] == name), key=lambda one: int(one["ts"])
-    )
+    counts = {one["le_ms"]: one["sends"] for one in tables["latency_histogram"].get(name, ())}
+    bad = sorted(tables["booked"].get(name, ()), key=lambda one: int(one["slice_start"]))
+    series = sorted(tables["latency_series"].get(name, ()), key=lambda one: int(one["ts"]))
     return model.Group(
         name=name,
         start_us=row["window_start"],
@@ -243,15 +242,14 @@ def _group(name: str, tables: Mapping[str, list[Row]], over: Period) -> model.Gr
             model.LatencyBucket(one["ts"], one["p50_ms"], one["p99_ms"], one["max_ms"], one["failed"])
             for one in series
         ),
-        lag=_lag([one for one in tables["lag_points"] if one["group"] == name]),
+        lag=_lag(tables["lag_points"].get(name, ())),
         bad_seconds=tuple(
             model.BadSecond(one["slice_start"], one["booking"], one["failover_id"], one["detail"])
             for one in bad
         ),
         strip=tuple(
             model.Stretch(one["ts"], one["good_s"], one["bad_s"], one["unknown_s"])
-            for one in sorted(tables["sli_strip"], key=lambda one: int(one["ts"]))
-            if one["group"] == name
+            for one in sorted(tables["sli_strip"].get(name, ()), key=lambda one: int(one["ts"]))
         ),
         durability=None if kept is None else model.Durability(**_without(kept, "group")),
         last_us=last_us,
@@ -265,7 +263,7 @@ def _without(row: Row, *names: str) -> Row:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def _lag(found: list[Row]) -> tuple[model.LagSeries, ...]:
+def _lag(found: Iterable[Row]) -> tuple[model.LagSeries, ...]:
     series: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for row in found:
         name = f"broker {row['broker_id']} ({row['instance']})" if row["broker_id"] else row["instance"]
@@ -277,23 +275,26 @@ def _failovers(tables: Mapping[str, list[Row]]) -> tuple[model.Failover, ...]:
     phases = _by(tables["failover_phases"], "failover_id")
     points = _by(tables["closeup_points"], "failover_id")
     marks = _by(tables["closeup_marks"], "failover_id")
+    steps: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in tables["in_sync_steps"]:
+        steps[row["cluster"], row["group"]].append(row)
     found = sorted(tables["failovers"], key=lambda row: (row["elected_ts"], row["failover_id"]))
     return tuple(
         _failover(
-            row, phases[row["failover_id"]], points[row["failover_id"]], marks[row["failover_id"]], tables
+            row,
+            phases[row["failover_id"]],
+            points[row["failover_id"]],
+            marks[row["failover_id"]],
+            steps[row["cluster"], row["group"]],
         )
         for row in found
     )
 
 
 def _failover(
-    row: Row, phases: list[Row], points: list[Row], marks: list[Row], tables: Mapping[str, list[Row]]
+    row: Row, phases: list[Row], points: list[Row], marks: list[Row], in_sync_steps: list[Row]
 ) -> model.Failover:
-    steps = [
-        model.Step(one["ts"], one["members"], one["size"])
-        for one in tables["in_sync_steps"]
-        if one["group"] == row["group"] and one["cluster"] == row["cluster"]
-    ]
+    steps = [model.Step(one["ts"], one["members"], one["size"]) for one in in_sync_steps]
     same = (
         "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking", "old_master_id", "new_master_id",
         "old_master_address", "new_master_address", "sync_state_set_before", "sync_state_set_after", "fault",
