@@ -96,7 +96,7 @@ def named_leader(views: Mapping[str, ControllerAnswer], count: int) -> NamedLead
     return majority_of([view.leader for view in views.values() if view.leader is not None], count)
 
 
-def address(
+def address_of(
     leader: NamedLeader, views: Mapping[str, ControllerAnswer], connected: Container[str]
 ) -> str | None:
     """Return the configured address of a leader that a majority named; None if it cannot be told.

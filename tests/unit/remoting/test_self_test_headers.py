@@ -3,7 +3,7 @@
 import pytest
 
 from controller_core.remoting import client_headers
-from ha_sidecar.roles import revive_log
+from ha_sidecar.decisions import revive_log
 from slo_pipeline.canary.requests import pull_request, send_request
 
 BORN_MS = 1_763_710_000_123

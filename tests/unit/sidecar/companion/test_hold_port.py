@@ -24,7 +24,7 @@ def room() -> Iterator[HoldPort]:
     made.close()
 
 
-def address(room: HoldPort) -> HostPort:
+def address_of(room: HoldPort) -> HostPort:
     """Return where who waits in an open room has dialled."""
     assert room.listener is not None
     return ("127.0.0.1", room.listener.getsockname()[1])
