@@ -26,7 +26,7 @@ def _pulled(topic: str, queue: str) -> dict[str, str]:
 
 
 def _revived() -> dict[str, str]:
-    checkpoint = revive_log.Entry(5, "ck", b"{}", "1763710000999")
+    checkpoint = revive_log.ReviveLogEntry(5, "ck", b"{}", "1763710000999")
     return revive_log.send(TOPIC, 3, checkpoint, "orders", BORN_MS).to_ext()
 
 
