@@ -1,7 +1,7 @@
 """One lasting connection to a broker or name server, to ask it one thing after another.
 
-Asked every second for years, so it dials once; a connection that broke is dialled again at the next question. Every
-failure is an `AskError`; one with a code is a refusal: the peer is alive, and said why (`refusals`).
+Asked every second for years, so it dials once; a connection that broke is dialled again at the next question.
+Every failure is an `AskError`; one with a code is a refusal: the peer is alive, and said why (`refusals`).
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ class AskError(Exception):
     """No answer, or one that is a refusal.
 
     Attributes:
-        code: of the answer; None if there was none.
+        code: of the answer; None without an answer.
     """
 
     def __init__(self, problem: str, code: int | None = None) -> None:
@@ -47,7 +47,7 @@ class Asker:
         """Return the answer to one request.
 
         Raises:
-            AskError: there is none, or its code is not success.
+            AskError: no answer came, or its code is not success.
         """
         command = RemotingCommand.request(code, None if header is None else header.to_ext(), body)
         try:

@@ -1,24 +1,27 @@
 """One TCP connection that speaks remoting, at either end.
 
-RocketMQ's connections have no direction: whoever dialled, both sides may send requests and must answer those of the
-other. So there is one class. A request gets a fresh opaque; the answer with that opaque resolves the caller's future;
-answers come in any order.
+RocketMQ's connections have no direction: either side may send requests, whichever side connected, and must
+answer those of the other. So there is one class. A request gets a fresh opaque; the answer with that opaque
+resolves the caller's future; answers come in any order.
 
 What happens on the event loop, and only there:
 
-- *Reading*: bytes go to the decoder; answers wake their callers, requests go to `on_request` at once, in order. The
-  handler is a plain function: it returns the answer, or None and sees to the answer itself (a task that calls `send`).
-- *Writing*: all that one turn of the loop sends becomes one write to the transport. A hundred answers to a hundred
-  pipelined requests cost one system call. Answers that handlers return leave as soon as the bytes just read are done.
-- *Ending*: the connection is over once, for one reason. Every waiting caller gets `ConnectionClosedError`, then the
-  `on_closed` callbacks run.
+- *Reading*: bytes go to the decoder; answers wake their callers, requests go to `on_request` at once, in
+  order. The handler is a plain function: it returns the answer, or None and sees to the answer itself (a task
+  that calls `send`).
+- *Writing*: all that one turn of the loop sends becomes one write to the transport. A hundred answers to a
+  hundred pipelined requests cost one system call. Answers that handlers return leave as soon as the bytes
+  just read are done.
+- *Ending*: the connection is over once, for one reason. Every waiting caller gets `ConnectionClosedError`,
+  then the `on_closed` callbacks run.
 
-Bounds: a peer that does not read what it is sent is cut off when more than `UNSENT_BYTES_MAX` wait for it; a frame is bounded by
-the codec; calls in flight are bounded by their timeouts, each at most `CALLS_IN_FLIGHT_MAX` a connection.
+Bounds: a peer that does not read what it is sent is cut off when more than `UNSENT_BYTES_MAX` wait for it; a
+frame is bounded by the codec; calls in flight are bounded by their timeouts, each at most
+`CALLS_IN_FLIGHT_MAX` a connection.
 
-Never: closing because nothing is said. To a Java controller's brokers a closed connection means a dead peer, so idling
-out would cause failovers; dead hosts are found by TCP keep-alive and by the heartbeats of the layer above. A call that
-times out leaves the connection open, and its late answer is dropped.
+Never: closing because nothing is said. To a Java controller's brokers a closed connection means a dead peer,
+so idling out would cause failovers; dead hosts are found by TCP keep-alive and by the heartbeats of the layer
+above. A call that times out leaves the connection open, and its late answer is dropped.
 
 Not: pausing reads while writes are stuck. Two peers that both did so would wait for one another for ever.
 
@@ -114,18 +117,21 @@ class Connection(asyncio.Protocol):
         return len(self._calls)
 
     def on_closed(self, callback: ClosedCallback) -> None:
-        """Have `callback(connection, reason)` called once when the connection has ended, at once if it has already."""
+        """Call `callback(connection, reason)` once when the connection has ended, at once if it has already."""
         if self._closed.done():
             callback(self, self._closed.result())
         else:
             self._closed_callbacks.append(callback)
 
     def start_call(self, command: RemotingCommand) -> asyncio.Future[RemotingCommand]:
-        """Send a request and return the future of its answer, which the caller must await, bound in time and cancel.
+        """Send a request and return the future of its answer.
+
+        The caller must await it with a timeout or cancel it.
 
         Raises:
             ConnectionClosedError: the connection is over.
-            RemotingUsageError: the command cannot be written, is no request, or too many calls are in flight.
+            RemotingUsageError: the command cannot be encoded, is not a request, or too many calls are in
+                flight.
         """
         if len(self._calls) >= CALLS_IN_FLIGHT_MAX:
             raise RemotingUsageError(f"{CALLS_IN_FLIGHT_MAX} calls are in flight to {self.peer}")
@@ -176,7 +182,7 @@ class Connection(asyncio.Protocol):
         self.send(command.with_opaque(self._take_opaque()))
 
     def close(self) -> None:
-        """End the connection after what was sent has left; callers waiting for answers fail at once."""
+        """End the connection after its send buffer is empty; callers that wait for answers fail at once."""
         if self._closing:
             return
         self._flush()
@@ -185,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self, reason: Exception | None = None) -> None:
-        """End the connection at once, dropping what has not left yet."""
+        """End the connection at once and drop the send buffer."""
         if not self._closing:
             self._end(reason)
         if self._transport is not None:

@@ -1,7 +1,7 @@
 """Making connections: dialling one, and accepting many.
 
-`connect` bounds name resolution and the TCP handshake by one timeout. `serve` keeps account of what it accepted, so
-that closing the server also ends its connections, and refuses more than `connections_max`.
+`connect` bounds name resolution and the TCP handshake by one timeout. `serve` keeps account of what it
+accepted, so that closing the server also ends its connections, and refuses more than `connections_max`.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from controller_core.remoting.frame import FRAME_BYTES_MAX
 CONNECTIONS_MAX: Final = 10_000
 """Connections that one server accepts at a time."""
 BACKLOG_MAX: Final = 1_024
-"""Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at once."""
+"""Connections that the kernel may hold before they are accepted: all brokers of a fleet may return at
+once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ async def connect(
         client_ssl: TLS; None for plain TCP.
 
     Raises:
-        PortClosedError: nobody listens there.
+        PortClosedError: no process listens there.
         ConnectError: unreachable, unresolved or not within `timeout_s`.
     """
     loop = asyncio.get_running_loop()
@@ -100,12 +101,15 @@ class Server:
 
     @property
     def refused(self) -> int:
-        """How many connections were turned away: too many, not in TLS where it is a must, or without a handshake."""
+        """How many connections were turned away.
+
+        Too many, not in TLS where it is a must, or without a handshake.
+        """
         return self.turned_away + (0 if self._listener is None else self._listener.refused)
 
     @property
     def port(self) -> int:
-        """The port that is listened on; the kernel's choice if 0 was asked for."""
+        """The listening port; the kernel chose it if 0 was requested."""
         if self._listener is not None:
             return self._listener.port
         if self._server is None or not self._server.sockets:
@@ -113,7 +117,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening, end every connection after what was sent has left, and wait for that."""
+        """Stop listening, end every connection after its send buffer is empty, and wait for that."""
         self._closed = True
         if self._listener is not None:
             await self._listener.close()
@@ -167,9 +171,10 @@ class Server:
 
 
 async def _accept_no_more(server: asyncio.Server) -> None:
-    """Stop accepting, and let what was accepted in this turn of the loop become a connection.
+    """Stop accepting, and let sockets accepted in this turn of the loop become connections.
 
-    A server that is closed in between fails to make it (`Server._attach` of Python 3.11), and nobody closes its socket.
+    A server that is closed in between fails to make it (`Server._attach` of Python 3.11), and then no code
+    closes its socket.
     """
     loop = asyncio.get_running_loop()
     for listening in server.sockets:

@@ -10,7 +10,7 @@ class ConnectError(ChannelError):
 
 
 class PortClosedError(ConnectError):
-    """The host answered that nobody listens at the port."""
+    """The host answered that the port is closed."""
 
 
 class ConnectionClosedError(ChannelError):
@@ -18,4 +18,7 @@ class ConnectionClosedError(ChannelError):
 
 
 class CallTimeoutError(ChannelError):
-    """No answer came in time; the peer may or may not have acted on the request, the connection stays open."""
+    """No answer came in time.
+
+    The peer may or may not have acted on the request, the connection stays open.
+    """

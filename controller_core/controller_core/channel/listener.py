@@ -1,13 +1,16 @@
-"""A listening port that speaks TLS and plain TCP: the first byte of a connection decides which. Or plain TCP alone.
+"""A listening port that speaks TLS and plain TCP: the first byte of a connection decides which.
 
-A TLS connection begins with a handshake record, type 0x16. A remoting frame begins with the length of a frame of at most
-16 MB, whose first byte is 0 or 1. So one port serves both, as RocketMQ's does, and clients move to TLS one by one.
+Or plain TCP alone.
 
-The byte is looked at without taking it (MSG_PEEK), before asyncio owns the socket. A connection that says nothing yet
-costs a descriptor and no task, and is counted like any other.
+A TLS connection begins with a handshake record, type 0x16. A remoting frame begins with the length of a frame
+of at most 16 MB, whose first byte is 0 or 1. So one port serves both, as RocketMQ's does, and clients move to
+TLS one by one.
 
-Connections are accepted here, many in one turn of the loop. uvloop's own servers accept one a turn: a controller at work
-would keep a fleet that returns all at once waiting for seconds.
+The byte is looked at without taking it (MSG_PEEK), before asyncio owns the socket. A connection that says
+nothing yet costs a descriptor and no task, and is counted like any other.
+
+Connections are accepted here, many in one turn of the loop. uvloop's own servers accept one a turn: a
+controller at work would keep a fleet that returns all at once waiting for seconds.
 
 Source: RocketMQ NettyRemotingServer.HandshakeHandler, 5.4.0.
 """
@@ -48,7 +51,7 @@ class Listener:
 
         Args:
             make_protocol: makes the protocol of a connection.
-            context: of the server's side; may change its certificates meanwhile. None: plain TCP alone.
+            context: of the server's side; may change its certificates later. None: plain TCP alone.
             plain_allowed: whether plain TCP is served too.
             waiting_max: connections that may be open without having said anything, or in their handshake.
         """
@@ -92,7 +95,7 @@ class Listener:
         return int(self._listening[0].getsockname()[1]) if self._listening else 0
 
     async def close(self) -> None:
-        """Accept no more, and drop what has not been handed over."""
+        """Stop accepting, and close sockets that were not handed over yet."""
         for listening in self._listening:
             self._loop.remove_reader(listening)
             listening.close()
@@ -104,7 +107,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
         for task, accepted in starting.items():
-            if task.cancelled():  # perhaps before its first step, and then nobody else knows the socket
+            if task.cancelled():  # perhaps before its first step: then only this task knows the socket
                 accepted.close()
 
     def _accept(self, listening: socket.socket) -> None:

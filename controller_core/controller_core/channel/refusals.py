@@ -1,8 +1,9 @@
 """Describe and log refusals: answers of a peer whose code is not success.
 
-A peer that refuses is alive, and asking again does not help: a person must change something, often access control. So its code and
-remark belong in the log, in probes and in what depends on the answer. They are logged once for each peer, and again when they change
-or after an answer that was a success, because most questions are repeated many times a second.
+A peer that refuses is alive, and asking again does not help: a person must change something, often access
+control. So its code and remark belong in the log, in probes and in errors that depend on the answer. Each
+peer is logged once, and again when its refusal changes or after a successful answer, because most requests
+are repeated many times per second.
 """
 
 import logging

@@ -1,19 +1,20 @@
-"""Who belongs to a group: claiming an id (1013) and announcing an address (1003).
+"""Membership of a group: claiming an id (1013) and announcing an address (1003).
 
-A broker claims an id once in its life and keeps it on disk; losing a claim bricks it, since it never asks again. Two
-brokers that claim the same id are told apart by the check code that each invented, so that a repetition after a lost
-answer succeeds and a second claimant fails and asks for the next id.
+A broker claims an id once in its life and keeps it on disk; losing a claim bricks it, since it never asks
+again. Two brokers that claim the same id differ in the check code that each invented, so that a repetition
+after a lost answer succeeds and a second claimant fails and asks for the next id.
 
-A broker that has its id on disk only registers (1003), and RocketMQ's controller refuses an id that it does not know, for
-ever. Here such an id is taken up when the leader asks for it (`RegisterBroker.take_up`, see `requests.unknown_members`) and
-nobody else has it. Its check code is one that no broker invents, so that nobody can claim the id with it.
+A broker that has its id on disk only registers (1003), and RocketMQ's controller refuses an id that it does
+not know, for ever. Here such an id is taken up when the leader asks for it (`RegisterBroker.take_up`, see
+`server.requests.unknown_members`) and no other broker has it. No broker invents its check code, so no broker
+can claim the id with it.
 
 Differences from RocketMQ's controller, on purpose:
-- the next id is higher than every id ever claimed. There it counts claims, so that after ids 1, 2, 7 it is 4 and the
-  seventh broker to ask collides for ever;
-- ids below 1 are refused: -1 means "nobody" in elections;
+- the next id is higher than every id ever claimed. There it counts claims, so that after ids 1, 2, 7 it is 4
+  and the seventh broker to ask collides for ever;
+- ids below 1 are refused: -1 means "no broker" in elections;
 - an id far above the next one is refused (`id_problem`): after a claim of 2^63-1 no id would be left;
-- an answer shows the address that the request has just announced, not the one before.
+- an answer shows the address that the request has just announced, not the previous one.
 
 Source: ReplicasInfoManager.java 5.4.0, applyBrokerId, registerBroker.
 """
@@ -79,7 +80,7 @@ def apply_broker_id(group: Group | None, key: GroupKey, floor: EpochFloor, comma
 def registered_group(
     group: Group | None, cluster: str, broker_name: str, broker_id: int
 ) -> Group | GroupReply:
-    """Return the group if it has this id, else the answer (2010) that says what is not registered."""
+    """Return the group if it has this id, else the answer (2010) that names the missing group or id."""
     if group is not None and broker_id in group.replicas:
         return group
     if group is None:

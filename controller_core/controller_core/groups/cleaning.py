@@ -1,16 +1,17 @@
 """Forgetting members that will not come back (1011).
 
-Dangerous by nature: a broker whose id is forgotten never asks for another one and stays refused for ever. So whatever
-is unclear is refused (2009).
+Dangerous by nature: a broker whose id is forgotten never asks for another one and stays refused for ever. So
+whatever is unclear is refused (2009).
 
 Differences from RocketMQ's controller, on purpose:
-- `cleanLiving` with ids is refused. There the ids are not read then, and the whole group is wiped;
-- without ids, a group is kept while any member lives, not only while a master is recorded;
-- when the recorded master is among the ids, the group has no master afterwards, in a new epoch. There it keeps the
-  forgotten id;
+- `cleanLiving` with ids is refused. RocketMQ then ignores the ids and wipes the whole group;
+- without ids, a group stays while any member lives, not only while a master is recorded;
+- if the recorded master is among the ids, the group is without a master afterwards, in a new epoch. RocketMQ
+  keeps the forgotten id as master;
 - the SyncStateSet's epoch goes up when the set loses a member, so that the master takes over the new set;
-- the last electable member of the SyncStateSet is not forgotten while others stay: nobody could be elected any more.
-  There, the row of an empty set is dropped, and the group counts as unknown until its ids are claimed afresh, from epoch 0.
+- the last electable member of the SyncStateSet is not forgotten while others stay, because no member could be
+  elected any more. RocketMQ drops the row of an empty set; the group is then unknown until its ids are
+  claimed again, from epoch 0.
 
 Source: ReplicasInfoManager.java 5.4.0, cleanBrokerData; CleanBrokerDataEvent.java.
 """
@@ -32,7 +33,7 @@ _JAVA_LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 class _IdsFormatError(ValueError):
-    """The text is no list of ids."""
+    """The text is not a list of ids."""
 
 
 def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
@@ -63,7 +64,10 @@ def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
 
 
 def _liveness_refusal(group: Group | None, ids: tuple[int, ...], command: CleanBrokerData) -> str | None:
-    """Say why nobody may be forgotten who may live; None when all is well. The order is RocketMQ's."""
+    """Return why the request is refused, None if it is not: members that may live are not forgotten.
+
+    The order is RocketMQ's.
+    """
     name = command.broker_name
     if command.clean_living and ids:
         return (

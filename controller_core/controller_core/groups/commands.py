@@ -1,21 +1,23 @@
 """The writes of the state machine: what one entry of the Raft log holds.
 
-A command goes straight into the log, without a read before it, and is judged when it is *applied*: from the state and
-the entry alone. What a decision needs and the state cannot know is captured by the leader when it proposes: who is
-alive and how far each log goes, the time, why an election starts. So each node, and each replay, comes to the same end.
+A command goes straight into the log, without a read before it, and is judged when it is *applied*: from the
+state and the entry alone. The leader captures all other inputs of the decision when it proposes: the living
+members, the end of each log, the time, why an election starts. So each node, and each replay, comes to the
+same result.
 
-On the log a command is one version byte and a msgpack map with its kind under `kind`. Whatever does not decode is of
-one of two sorts, which follow from the bytes alone:
+On the log a command is one version byte and a msgpack map with its kind under `kind`. Whatever does not
+decode is of one of two sorts, which follow from the bytes alone:
 
-    a version byte up to `VERSION_RESERVED_MAX`, an unknown kind, field      a later release wrote it and applies it:
-    or cause in an otherwise readable map                                    `NewerCommandError`, and the node stops
-    more than `COMMAND_BYTES_MAX` bytes, another first byte, bytes that      no release applies it: `CommandDecodeError`,
-    are no map, a known field of a wrong type or out of its range            and every node passes over it
+    a version byte up to `VERSION_RESERVED_MAX`, or an unknown kind,   a later release wrote it and applies it:
+    field or cause in an otherwise readable map                        `NewerCommandError`, and the node stops
+    more than `COMMAND_BYTES_MAX` bytes, another first byte, not a     no release applies it: `CommandDecodeError`,
+    map, a known field of a wrong type or out of its range             and every node passes over it
 
-So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release that changes
-which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.
+So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release
+that changes which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.
 
-This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections`, `cleaning` and `write_guards`.
+This module knows no rule: what a command does is in `broker_ids`, `sync_state`, `elections`, `cleaning` and
+`write_guards`.
 """
 
 from enum import StrEnum
@@ -92,10 +94,13 @@ class Command(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """What every command carries; fields at their default are left out, so that older nodes can read the rest.
+    """What every command carries.
+
+    Fields at their default are left out, so that older nodes can read the rest.
 
     Attributes:
-        cluster: empty when the request did not say and the leader could not tell from the sender's heartbeats.
+        cluster: empty when the request did not say and the leader could not tell from the sender's
+            heartbeats.
         stamp: the leader's clocks when it proposed.
     """
 
@@ -121,8 +126,9 @@ class RegisterBroker(Command, frozen=True, kw_only=True, tag="RegisterBroker"):
     """Announce the address of a claimed id (request 1003).
 
     Attributes:
-        alive: ids of the group's members that are alive; the answer names the master only if it is one of them.
-        take_up: an id that is unknown here is to be recorded; its broker was given it by controllers of another life.
+        alive: ids of the group's members that are alive; the answer names the master only if it is one of
+            them.
+        take_up: record an id that is unknown here; earlier controllers gave it to the broker.
     """
 
     broker_id: JavaLong
@@ -152,10 +158,13 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     """Choose a master (request 1002, or the leader's own decision).
 
     Attributes:
-        requester_id: who asks, or with `designate` who shall be master; None when the leader itself asks.
-        unclean_allowed: a member outside the SyncStateSet may win if nobody inside can (enableElectUncleanMaster).
+        requester_id: the member that asks, or with `designate` the wanted master; None if the leader itself
+            asks.
+        unclean_allowed: a member outside the SyncStateSet may win if no member inside can
+            (enableElectUncleanMaster).
         suspicion: set when a master's death, seen or inferred, is the reason.
-        replaced_epoch: the master epoch that a guarded election is to end; it counts in no other. None for any.
+        replaced_epoch: the master epoch that a guarded election ends; an election of another epoch does
+            nothing. None for any epoch.
         told_epoch: the greatest master epoch that living members told, 0 if none is above the recorded one
             (`first_elections.told_epoch`).
         acting_id: the member that acts as master although none is recorded; None without one.
@@ -192,7 +201,7 @@ class RecordFailoverTimes(Command, frozen=True, kw_only=True, tag="RecordFailove
     Attributes:
         master_epoch: which election of the group is meant.
         committed: the election's entry was known to be committed.
-        noticed: the new master was told (1008, or the answer to its own 1002).
+        noticed: a notice (1008) or the answer to its own 1002 reached the new master.
         role_taken: the new master was first seen to act in the new epoch.
         first_beat: its first heartbeat after the election.
     """
@@ -208,7 +217,7 @@ class RaiseWriteGuard(Command, frozen=True, kw_only=True, tag="RaiseWriteGuard")
     """Note that a living master is about to be kept from taking writes.
 
     Attributes:
-        master_id: whose writes are stopped.
+        master_id: the master whose writes stop.
         master_epoch: in which epoch it is master.
         min_in_sync_replicas: its setting before, which it gets back.
     """
@@ -250,7 +259,8 @@ def encode(command: AnyCommand) -> bytes:
     """Write a command as the payload of one log entry.
 
     Raises:
-        CommandTooLargeError: it has more than `COMMAND_BYTES_MAX` bytes, or a value that no log entry can hold.
+        CommandTooLargeError: it has more than `COMMAND_BYTES_MAX` bytes, or a value that no log entry can
+            hold.
     """
     kind = type(command).__name__
     try:
@@ -286,7 +296,7 @@ def decode(data: bytes) -> AnyCommand:
 
 
 def _looks_newer(body: memoryview) -> bool:
-    """Say whether the bytes are a readable command with a kind, a field or a cause that this release does not know."""
+    """Return whether the bytes are a readable command with an unknown kind, field or cause."""
     try:
         fields = msgspec.msgpack.decode(body, type=dict[str, msgspec.Raw])
         kind = _text(fields.get("kind"))

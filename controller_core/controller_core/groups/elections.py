@@ -1,23 +1,24 @@
 """What an election does to a group (1002, and the leader's own decision when a master dies).
 
-    a suspicion of a master or epoch that is no longer recorded,
-    or a guarded election after the epoch that it was to end      ->  keep: 2011 with a master, 2004 without; no change
-    a group that never had a master, whose members have a past    ->  see `first_elections`
-    another group that never had a master                         ->  the requester, if registered, alive, electable
+    a suspicion of a master or epoch that has changed,
+    or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without; no change
+    a group that never had a master, members with a past   ->  see `first_elections`
+    another group that never had a master                  ->  the requester, if registered, alive, electable
     otherwise the policy (see `policy`) chooses:
-      the recorded master                                         ->  keep: 2011; no change
-      somebody                                                    ->  0: master, higher epoch, set := {winner}, set epoch + 1
-      nobody, a broker or a person asked                          ->  2012; no change of master or epoch
-      nobody, the controller asked, a master is recorded          ->  2004: master := none, epoch + 1; the set stays
-      nobody, the controller asked, no master is recorded         ->  2004; no change of epoch
+      the recorded master                                  ->  keep: 2011; no change
+      another member                                       ->  0: master, higher epoch, set := {winner}, set epoch + 1
+      no winner, a broker or a person asked                ->  2012; no change of master or epoch
+      no winner, the controller asked, with a master       ->  2004: master := none, epoch + 1; the set stays
+      no winner, the controller asked, without a master    ->  2004; no change of epoch
 
-The last line differs from RocketMQ, where each of three immediate retries raises the epoch again; and so does the
-first, which makes the repetition of a decision harmless. The epoch is raised above all that living members told
-(`first_elections.next_epoch`): by one, as a rule. An epoch is raised exactly when the master changes, to none included, and never for a master that stays: a broker whose epoch is raised while it is master misses an entry in its
-epoch file and transfer stalls (apache/rocketmq#9689).
+The last line differs from RocketMQ, where each of three immediate retries raises the epoch again; and so does
+the first, which makes the repetition of a decision harmless. The epoch is raised above all that living
+members told (`first_elections.next_epoch`): by one, as a rule. An epoch is raised exactly when the master
+changes, to none included, and never for a master that stays: a broker whose epoch is raised while it is
+master misses an entry in its epoch file and transfer stalls (apache/rocketmq#9689).
 
-A failed election of a group without a master is told once for each reason (`ElectionFailed`, `Group.failure_reason`),
-however often brokers ask.
+A failed election of a group without a master is reported once for each reason (`ElectionFailed`,
+`Group.failure_reason`), however often brokers ask.
 
 Source: ReplicasInfoManager.java 5.4.0, electMaster; ElectMasterEvent.java.
 """
@@ -43,7 +44,7 @@ from controller_core.remoting.codes import ResponseCode
 
 
 class FailureReason(StrEnum):
-    """Why nobody was elected, in one word."""
+    """Why an election failed, in one word."""
 
     NO_LIVE_REPLICA = "NoLiveReplica"
     NO_ELECTABLE_REPLICA = "NoElectableReplica"
@@ -56,7 +57,7 @@ class FailureReason(StrEnum):
 
 
 _EXPLAINED: Final = {
-    # RocketMQ knows neither log replicas nor this wait, so it has no words for them.
+    # RocketMQ knows neither log replicas nor this wait, so its remarks do not cover them.
     FailureReason.NO_ELECTABLE_REPLICA: "",
     FailureReason.DESIGNATED_NOT_ELECTABLE: "",
     FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: start all members, or designate one",
@@ -92,7 +93,7 @@ def elect_master(group: Group | None, command: ElectMaster, index: int, term: in
 
 
 def would_replace(group: Group | None, command: ElectMaster) -> bool:
-    """Say whether an election, judged now, would put somebody in the place of a recorded master that lives."""
+    """Return whether an election, judged now, would replace a recorded master that lives."""
     if group is None or group.master_id not in {broker.id for broker in command.alive}:
         return False
     after = elect_master(group, command, index=0, term=0).group
@@ -119,7 +120,7 @@ def _is_stale(group: Group, command: ElectMaster) -> bool:
 
 def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool) -> int | None:
     if first and command.requester_id is not None:
-        # No log is ahead of another before the first master, so whoever asks first will do.
+        # No log is ahead of another before the first master, so the first broker that asks wins.
         asked = command.requester_id
         return asked if asked in alive and is_electable(group, asked) else None
     preferred_id = command.requester_id if command.designate else None
@@ -157,10 +158,14 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
 
 
 def _preceding(group: Group, winner: int) -> tuple[int, ...]:
-    """Return who has all that was acknowledged before `winner` was elected; nobody is known to where it was not in the set itself."""
+    """Return the members that hold every message acknowledged before `winner` was elected.
+
+    Empty if `winner` was not in the set.
+    """
     if winner not in group.sync_state_set:
         return ()
-    # A set of one is the last winner's, whom nobody has joined: those before it count still.
+    # A set of one member is that of the last winner, and no slave has joined it yet: the previous set still
+    # counts.
     return group.sync_state_set if len(group.sync_state_set) > 1 else group.preceding_set
 
 
@@ -168,7 +173,7 @@ def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
     """Refuse an election; the controller's own attempt clears a recorded master, once."""
     reply = _nobody_reply(command.requester_id, reason)
     if command.designate:
-        # A person asked for what cannot be: the group itself is as well, or as ill, as before.
+        # A person designated a member that cannot win: the state of the group itself is unchanged.
         return Change(reply, facts=(failed(group, group, command, reason),))
     after = replace(group, failure_reason=reason)
     if group.master_id is not None:

@@ -1,7 +1,7 @@
-"""What can go wrong around the state machine, by whose fault it is.
+"""Errors around the state machine: misuse by our own code, or bytes that no version of ours wrote.
 
-A refusal that the protocol knows (a fenced epoch, an unknown id) is an answer with a code, not an exception: see
-`replies`. What is raised is either our own misuse or bytes that no version of ours wrote.
+A refusal that the protocol knows (a fenced epoch, an unknown id) is an answer with a code, not an exception:
+see `replies`. Exceptions mean our own misuse or foreign bytes.
 """
 
 
@@ -24,12 +24,16 @@ class CommandDecodeError(GroupsError):
 class NewerCommandError(CommandDecodeError):
     """A log entry's payload looks like a command of a later release.
 
-    A node that meets one must stop applying: nodes of that release apply the entry, so their states would differ.
+    A node that meets one must stop applying: nodes of that release apply the entry, so their states would
+    differ.
     """
 
 
 class CommandApplyError(GroupsError):
-    """A command cannot be applied to this state: every node passes over it, and the state is as it was before."""
+    """A command cannot be applied to this state.
+
+    Every node passes over it, and the state is as it was before.
+    """
 
 
 class SnapshotDecodeError(GroupsError):

@@ -1,8 +1,8 @@
 """What an election leaves in the history: its record, its events, and the times that are known only later.
 
-The cause of a failover is why the old master was lost. If elections failed before one succeeded, the cause, the old
-master and the time of suspicion are those of the loss, remembered in the group; what started the election that
-succeeded is its trigger.
+The cause of a failover is why the old master was lost. If elections failed before one succeeded, the cause,
+the old master and the time of suspicion are those of the loss, remembered in the group; what started the
+election that succeeded is its trigger.
 """
 
 from msgspec.structs import replace
@@ -18,7 +18,10 @@ from controller_core.remoting.codes import ResponseCode
 def elected(
     before: Group, after: Group, winner: int, command: ElectMaster, index: int, term: int
 ) -> tuple[FailoverRecord, Fact]:
-    """Return the record and the event of an election that `winner` won; `index` and `term` are its entry's."""
+    """Return the record and the event of an election that `winner` won.
+
+    `index` and `term` are its entry's.
+    """
     lost = lost_master(before, command.cause, command.suspicion)
     record = FailoverRecord(
         cluster=after.key.cluster,
@@ -68,12 +71,16 @@ def _elected_attrs(record: FailoverRecord) -> dict[str, str]:
         "suspected_ns": record.suspected_ns,
         "proposed_ns": record.proposed_ns,
     }
-    # What is not known is left out: an empty text would have to be told from a number by every reader.
+    # Unknown values are left out: otherwise every reader would have to distinguish an empty text from a
+    # number.
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def suspected(command: ElectMaster, epoch: int) -> tuple[Fact, ...]:
-    """Return the event of the suspicion that an election answers; `epoch` is the one that the election made."""
+    """Return the event of the suspicion that an election answers.
+
+    `epoch` is the one that the election made.
+    """
     suspicion = command.suspicion
     if suspicion is None:
         return ()
@@ -87,7 +94,7 @@ def suspected(command: ElectMaster, epoch: int) -> tuple[Fact, ...]:
 
 
 def failed(before: Group, after: Group, command: ElectMaster, reason: str) -> Fact:
-    """Return the event of an election that nobody won."""
+    """Return the event of a failed election."""
     attrs = {
         "reason": str(reason),
         "cause": str(command.cause),
@@ -111,7 +118,7 @@ def failed(before: Group, after: Group, command: ElectMaster, reason: str) -> Fa
 def record_times(record: FailoverRecord | None, command: RecordFailoverTimes) -> Change:
     """Add later times to a record; the first value of each stays, so repetitions do nothing.
 
-    An election that is no longer kept is answered with 2008 and leaves everything as it is.
+    If the history has dropped the election, the answer is 2008 and nothing changes.
     """
     if record is None:
         remark = f"No failover of {command.broker_name} to epoch {command.master_epoch} is kept"

@@ -1,34 +1,38 @@
 """The first master of a group whose members have a past: controllers lost their stores, or replace others.
 
-Such a group has no SyncStateSet here, so the controllers do not know which members hold every acknowledged message. Each
-heartbeat carries the last master epoch of the member's log, and the end of that log. The rules:
+Such a group does not have a SyncStateSet here, so the controllers do not know which members hold every
+acknowledged message. Each heartbeat carries the last master epoch of the member's log, and the end of that
+log. The rules:
 
-    no living member tells an epoch                   ->  it is a new group: the first broker that asks is elected (`elections`)
+    no living member tells an epoch                   ->  a new group: the first broker that asks wins (`elections`)
     a broker asks (1002)                              ->  no election: `WaitingForMembers`
     a person designates a member (1002, or HTTP)      ->  that member is elected, if it is alive and electable
-    the controller elects, when the wait is over      ->  the member that acts as master wins; without one, the longest log
+    the controller elects, when the wait is over      ->  the acting master wins; without one, the longest log
     a log replica holds more than the longest log     ->  no election: `LogReplicaAhead`
 
-The member with the greatest (epoch, end of log) holds every acknowledged message, provided that all members are compared. So
-the leader waits (`masters.first_elections`) until each registered member is alive and has told, and nobody new has come for
-`firstElectionWait`. A member that acts as master keeps writing meanwhile, and the last heartbeats of two members are of
-different moments; so an acting master stays master.
+The member with the greatest (epoch, end of log) holds every acknowledged message, provided that all members
+are compared. So the leader waits (`server.masters.first_elections`) until each registered member is alive and
+has sent a heartbeat, and no new member has come for `firstElectionWait`. Meantime a member that acts as
+master keeps writing, and the last heartbeats of two members are of different moments; so an acting master
+stays master.
 
-Every election raises the master epoch above the epochs that living members tell. A broker refuses an epoch below that of its
-own log and takes no writes: the group would show a master that serves no client.
+Every election raises the master epoch above the epochs that living members tell. A broker refuses an epoch
+below that of its own log and does not serve: the group would show a master that serves no client.
 
-The first election leaves a margin besides (`IDLE_EPOCHS_MAX`). A broker writes no entry for an epoch that begins where the last one begins:
-an epoch in which nothing was written hides the next one from the epoch file, and so from heartbeats. A running broker knows it all the same,
-and takes no master of an epoch that is not above.
+The first election leaves a margin besides (`IDLE_EPOCHS_MAX`). A broker writes no entry for an epoch that
+begins where the last one begins: an epoch without a write hides the next one from the epoch file, and so from
+heartbeats. A running broker knows that epoch all the same, and accepts only a master of a higher one.
 
-Epochs are 32-bit integers, and one member must not exhaust them. A told epoch counts up to `EPOCH_JUMP_MAX` above the
-recorded one; a higher one is ignored.
+Epochs are 32-bit integers, and one member must not exhaust them. A told epoch counts up to `EPOCH_JUMP_MAX`
+above the recorded one; a higher one is ignored.
 
-The same holds for the epoch of the SyncStateSet. A broker takes a set only if its epoch is above that of the set it knows, and knows
-that as long as its process lives. A master that kept running would keep the set of the earlier life, and take nobody into the new one. No
-member tells its set's epoch, so the first one here is the time in seconds (`next_set_epoch`).
+The same holds for the epoch of the SyncStateSet. A broker takes a set only if its epoch is above that of the
+set it knows, and knows that as long as its process lives. A master that kept running would keep the set of
+the earlier life, and would not add any slave to the new one. No member tells its set's epoch, so the first
+one here is the time in seconds (`next_set_epoch`).
 
-Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, EpochFileCache.appendEntry, ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
+Source: AutoSwitchHAService.changeToMaster, ReplicasManager.changeSyncStateSet, EpochFileCache.appendEntry,
+ReplicasManager.schedulingSyncBrokerMetadata of 5.5.0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,16 +43,23 @@ from controller_core.groups.group import Group
 from controller_core.groups.policy import is_electable, rank
 
 EPOCH_JUMP_MAX = 100_000
-"""How far above the recorded master epoch a told epoch counts. A group that changes its master hourly needs 11 years for it."""
+"""How far above the recorded master epoch a told epoch counts.
+
+A group that changes its master hourly needs 11 years for it.
+"""
 IDLE_EPOCHS_MAX = 1_000
-"""How many epochs, one after another, may have passed without a write before the controllers began anew."""
+"""How many epochs, one after another, may have passed without a write before the controllers lost their
+store."""
 UNHEARD_IDS_MAX = 1_000
 """How many unheard ids are named: a member's id must not decide how long the leader counts, or how much it logs."""
 
 SET_EPOCHS_SINCE_S = 1_735_689_600
 """The start of 2025, UTC: set epochs are 32-bit integers, and few seconds may be wasted."""
 SET_EPOCH_TIME_MAX = 1 << 30
-"""The highest set epoch that a clock makes; it is reached in 2059. One that is far ahead must not exhaust them."""
+"""The highest set epoch that a clock makes; it is reached in 2059.
+
+One that is far ahead must not exhaust them.
+"""
 _SECOND_NS = 1_000_000_000
 
 
@@ -58,9 +69,12 @@ def has_absurd_epoch(group: Group, member: LiveBroker) -> bool:
 
 
 def told_epoch(group: Group, alive: Iterable[LiveBroker]) -> int:
-    """Return the greatest epoch above the recorded one that living registered members tell; 0 if none is above it.
+    """Return the greatest epoch above the recorded one that living registered members tell.
 
-    For a group that never had a master here, epochs that are not above count too: its log may be of an earlier life.
+    0 if none is above it.
+
+    For a group that never had a master here, epochs that are not above count too: its log may be of an
+    earlier life.
     """
     told = [
         member.epoch
@@ -72,14 +86,19 @@ def told_epoch(group: Group, alive: Iterable[LiveBroker]) -> int:
 
 
 def next_epoch(group: Group, command: ElectMaster) -> int:
-    """Return the master epoch that an election makes: above the recorded one, above what members told, and above what they cannot tell."""
+    """Return the master epoch that an election makes.
+
+    Above the recorded one, above what members told, and above what they cannot tell.
+    """
     told = command.told_epoch if command.told_epoch - group.master_epoch <= EPOCH_JUMP_MAX else 0
     untold = IDLE_EPOCHS_MAX if told and is_first(group) else 0
     return max(group.master_epoch, told + untold) + 1
 
 
 def next_set_epoch(group: Group, command: ElectMaster) -> int:
-    """Return the epoch of the set that an election makes: the next one, and above those of an earlier life that members told of.
+    """Return the epoch of the set that an election makes.
+
+    The next one, and above those of an earlier life that members told of.
 
     A set changes less than once a second, so no life comes as far as the time at which the next one begins.
     """
@@ -97,8 +116,9 @@ def is_first(group: Group) -> bool:
 def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
     """Return the ids that must be heard before the first election of a group with a past: the lowest `UNHEARD_IDS_MAX`, ascending.
 
-    These are registered members that are not alive, or have not told where their log ends. They are also the unregistered
-    ids below the greatest one: controllers give ids in order, so such a member exists, or was removed once.
+    These are registered members that are not alive, or have not told where their log ends. They are also the
+    unregistered ids below the greatest one: controllers give ids in order, so such a member exists, or was
+    removed once.
 
     Args:
         group: it never had a master here.
@@ -109,7 +129,7 @@ def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:
-    """Return the member that acts as master, else the one with the longest log among those that may be elected."""
+    """Return the member that acts as master, else the electable member with the longest log."""
     candidates = [
         member
         for member in alive.values()
@@ -124,7 +144,9 @@ def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBrok
 def is_log_replica_ahead(
     group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
 ) -> bool:
-    """Say whether a living log replica holds more than the winner; not asked of an acting master, which has it all.
+    """Say whether a living log replica holds more than the winner.
+
+    Not asked of an acting master, which has it all.
 
     A log replica tells no epoch, so ends of logs are compared.
     """

@@ -1,10 +1,11 @@
 """One broker group as the controller knows it: an immutable value, and what a rule gives back.
 
-Rules (`broker_ids`, `sync_state`, `elections`, `cleaning`, `write_guards`) are functions of a group and a command to a `Change`; they
-never touch the group they were given. `state` puts changes in place and numbers their events.
+Rules (`broker_ids`, `sync_state`, `elections`, `cleaning`, `write_guards`) are functions of a group and a
+command to a `Change`; they never touch the group they were given. `state` puts changes in place and numbers
+their events.
 
-RocketMQ's own controller keeps two tables, one of ids and one of SyncStateSets, and a group can be in one of them only.
-Here it is one value, so such a half-known group cannot be.
+RocketMQ's own controller keeps two tables, one of ids and one of SyncStateSets, and a group can be in one of
+them only. Here it is one value, so such a half-known group cannot be.
 
 Source: BrokerReplicaInfo.java, SyncStateInfo.java of 5.4.0 for the fields.
 """
@@ -35,7 +36,10 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class LostMaster(msgspec.Struct, frozen=True):
-    """The master that a group had before an election failed; kept so that the record of the next one is whole."""
+    """The master that a group had before an election failed.
+
+    Kept so that the record of the next one is whole.
+    """
 
     master_id: int
     address: str | None
@@ -52,18 +56,19 @@ class Group(msgspec.Struct, frozen=True):
     Invariant: a recorded master is in the SyncStateSet.
     Invariant: once a master was elected, the SyncStateSet is never empty.
     Invariant: each member with a write guard is registered.
-    Invariant: each member of the preceding set is registered; there is none unless the SyncStateSet has one member.
-    Invariant: epochs never go down, also when a group is forgotten and claimed anew.
+    Invariant: each member of the preceding set is registered; it is empty unless the SyncStateSet has one
+    member. Invariant: epochs never go down, also when a group is forgotten and claimed again.
 
     Attributes:
         next_broker_id: higher than every id that was ever claimed.
         replicas: by ascending id, so that equal groups are equal bytes.
         sync_state_set: ascending.
-        preceding_set: the SyncStateSet that the last election found, until somebody joins the master that it made. Where a master alone
-            acknowledges nothing (minInSyncReplicas of 2), each of these has all that was acknowledged.
-        failure_reason: why the last election failed, one word; empty while there is a master.
-        write_guards: members whose writes were stopped and who have not got their setting back yet, by ascending id,
-            with what minInSyncReplicas was before.
+        preceding_set: the SyncStateSet that the last election found, until somebody joins the master that it
+            made. Where a master alone acknowledges nothing (minInSyncReplicas of 2), each of these has all
+            that was acknowledged.
+        failure_reason: why the last election failed, one word; empty while the group has a master.
+        write_guards: members whose writes are stopped until they get their setting back, by ascending id,
+            each with its earlier minInSyncReplicas.
     """
 
     key: GroupKey
@@ -84,7 +89,7 @@ class Group(msgspec.Struct, frozen=True):
         return None if self.master_id is None else self.address(self.master_id)
 
     def address(self, broker_id: int) -> str | None:
-        """Where a member listens; None for an id that nobody claimed."""
+        """The address at which a member listens; None for an unclaimed id."""
         replica = self.replicas.get(broker_id)
         return None if replica is None else replica.address
 
@@ -102,7 +107,10 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def lost_master(group: Group, cause: Cause, suspicion: Suspicion | None = None) -> LostMaster | None:
-    """Remember the recorded master before it is cleared; without one, what is remembered already stays."""
+    """Return the recorded master to remember before it is cleared.
+
+    Without one, the master that the group already remembers.
+    """
     if group.master_id is None:
         return group.lost_master
     return LostMaster(
@@ -128,7 +136,7 @@ class Change:
 
     Attributes:
         group: the group afterwards; None leaves it as it is.
-        forget: the whole group is to be forgotten.
+        forget: forget the whole group.
     """
 
     reply: GroupReply

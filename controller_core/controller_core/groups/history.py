@@ -1,11 +1,15 @@
-"""What happened to the groups, kept in the replicated state: a stream of events and a record of each failover.
+"""What happened to the groups, kept in the replicated state.
 
-Both come from applied entries only, so every controller node holds and serves the same stream with the same sequence
-numbers, and a reader may change nodes in mid-stream. What only the leader sees, after an election was committed (when
-the notice went out, when the new master acted), follows as commands of its own and is added here.
+A stream of events and a record of each failover.
 
-The stream is a ring: sequences have no gap, and a reader that asks for what has been dropped is told so and gets the
-oldest that is kept. Nothing here reads a clock; times are those that the leader captured.
+Both come from applied entries only, so every controller node holds and serves the same stream with the same
+sequence numbers, and a reader may change nodes in mid-stream. What only the leader sees, after an election
+was committed (when the notice went out, when the new master acted), follows as commands of its own and is
+added here.
+
+The stream is a ring: sequences have no gap, and a reader that asks for a dropped event learns how many it
+missed and gets the oldest event of the ring. Nothing here reads a clock; times are those that the leader
+captured.
 """
 
 from collections import OrderedDict, deque
@@ -47,7 +51,8 @@ class Event(msgspec.Struct, frozen=True):
         ts_ns: UTC.
         monotonic_ns: the same instant on the monotonic clock of `clock_id`.
         clock_id: the process that read both clocks.
-        namespace: left empty by the state, which must not depend on a node's settings; the server fills it in.
+        namespace: left empty by the state, which must not depend on a node's settings; the server fills it
+            in.
         group: the brokerName.
         epoch: the group's master epoch after the event.
         correlation_id: names the change of master that this belongs to.
@@ -85,7 +90,7 @@ class Fact(msgspec.Struct, frozen=True):
 class FailoverRecord(msgspec.Struct, frozen=True):
     """One change of master, the first election of a group included.
 
-    Times are UTC in nanoseconds, None while (or if) nobody has seen them.
+    Times are UTC in nanoseconds, None if not (yet) known.
 
     Attributes:
         cause: why the old master was lost, or why it was replaced.
@@ -129,7 +134,7 @@ class EventsPage(NamedTuple):
     """A piece of the stream.
 
     Attributes:
-        missed: how many events after the asked sequence are no longer kept; 0 for an unbroken stream.
+        missed: how many events after the requested sequence were dropped; 0 for an unbroken stream.
     """
 
     events: tuple[Event, ...]
@@ -187,7 +192,10 @@ class History:
         return EventsPage(tuple(islice(self._events, skip, skip + count_max)), max(0, oldest - sequence - 1))
 
     def add_failover(self, record: FailoverRecord) -> None:
-        """Keep a change of master, in the place of an older version of itself; drop the oldest beyond `FAILOVERS_MAX`."""
+        """Keep a change of master, in the place of an older version of itself.
+
+        Drop the oldest beyond `FAILOVERS_MAX`.
+        """
         self._failovers[_failover_key(record)] = record
         if len(self._failovers) > FAILOVERS_MAX:
             self._failovers.popitem(last=False)

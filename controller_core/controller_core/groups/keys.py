@@ -6,7 +6,8 @@ from typing import NamedTuple
 class GroupKey(NamedTuple):
     """One broker group: RocketMQ's brokerName inside its cluster.
 
-    RocketMQ's own controller uses the brokerName alone, so two clusters with equal names would share one group there.
+    RocketMQ's own controller uses the brokerName alone, so two clusters with equal names would share one
+    group there.
     """
 
     cluster: str
@@ -30,7 +31,10 @@ class ReplicaKey(NamedTuple):
 
 
 def correlation_id(key: GroupKey, master_epoch: int) -> str:
-    """Name one change of master, so that events of every source can be joined: `<cluster>/<group>/<epoch>`."""
+    """Name one change of master, so that events of every source can be joined.
+
+    `<cluster>/<group>/<epoch>`.
+    """
     return f"{key.cluster}/{key.broker_name}/{master_epoch}"
 
 

@@ -1,23 +1,26 @@
-"""Who is alive, as one controller node sees it: heartbeats, their connections, and silence.
+"""The liveness of brokers, as one controller node sees it: heartbeats, their connections, and silence.
 
-Each node keeps a table of its own from the heartbeats (904) that brokers send to every controller; nothing of it is
-replicated. A leader captures what it needs of it into its commands. To be in the table is to be alive. There are two
-ways out, and both name a cause:
+Each node keeps a table of its own from the heartbeats (904) that brokers send to every controller; nothing of
+it is replicated. A leader captures the parts it needs in its commands. A member in the table is alive. There
+are two ways out, and both name a cause:
 
-- the connection that carried the latest heartbeat closes: dead at once. Each beat rebinds its sender to the connection
-  it came by, so the late close of an older connection takes nobody along;
-- silence for longer than the sender announced: dead when `expire` is next called. A member that came alive less than
-  `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just started stands still
-  for seconds on a full machine, and to replace it costs clients more than to wait for it.
+- the connection that carried the latest heartbeat closes: dead at once. Each beat rebinds its sender to the
+  connection it came by, so the late close of an older connection kills no member;
+- silence for longer than the sender announced: dead when `expire` is next called. A member that came alive
+  less than `STARTING_MS` ago may be silent for `STARTING_SILENCE_MS_MIN` at least: a process that has just
+  started stands still for seconds on a full machine, and to replace it costs clients more than to wait for
+  it.
 
-A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline, this
-process was stopped or starved, and heartbeats wait unread in its sockets. Then whoever is overdue gets a short grace.
+A table that slept itself cannot judge silence: when `expire` is called far later than the earliest deadline,
+this process was stopped or starved, and heartbeats wait unread in its sockets. Then overdue members get a
+short grace.
 
-Epoch and offsets are those of the newest beat. RocketMQ's controller keeps the highest pair ever seen, so that a broker
-whose log was truncated keeps an offset that it no longer has, and may be elected for it.
+Epoch and offsets are those of the newest beat. RocketMQ's controller keeps the highest pair ever seen, so
+that a broker whose log was truncated keeps an offset that it no longer has, and may be elected for it.
 
-Deadlines are in a heap with one valid entry a member; a beat that moves a deadline later leaves the heap alone, and the
-entry is put back when it comes up. So a beat costs O(1), and the heap never outgrows the table by much.
+Deadlines are in a heap with one valid entry a member; a beat that moves a deadline later leaves the heap
+alone, and the entry returns to the heap when it comes up. So a beat costs O(1), and the heap never outgrows
+the table by much.
 
 Times are milliseconds of one monotonic clock, given by the caller. No clock is read here.
 
@@ -43,11 +46,15 @@ LIVE_BROKERS_MAX = 100_000
 EXPIRY_LATENESS_MS_MAX = 1_000
 """How late `expire` may be for the earliest deadline before the table takes itself to have slept."""
 STARTING_MS = 20_000
-"""How long a member that came alive is taken to be starting: class loading and the first collections of a Java process."""
+"""How long a member that came alive is taken to be starting: class loading and the first collections of a
+Java process."""
 STARTING_SILENCE_MS_MIN = 5_000
-"""How long such a member may be silent, however short a time-out it announced. A closed connection is a death at once all the same."""
+"""How long such a member may be silent, however short a time-out it announced.
+
+A closed connection is a death at once all the same.
+"""
 SLEEP_GRACE_MS = 1_000
-"""How long the overdue have to be heard after that: enough to read what waits in the sockets."""
+"""Time for overdue members after that: enough to read the heartbeats that wait in the sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,10 @@ class LiveEntry:
     heap_deadline_ms: int = 0
     heap_token: int = 0
     has_beaten: bool = False
-    """Whether a heartbeat has come; a member that only asked for something has not told how far its log goes."""
+    """Whether a heartbeat has come.
+
+    A member that only asked for something has not told how far its log goes.
+    """
 
     def as_live_broker(self) -> LiveBroker:
         """Return what an election needs to know."""
@@ -93,7 +103,7 @@ class LivenessTable:
     """The living members of all groups, as this node hears them."""
 
     def __init__(self, *, starting_ms: int = 0) -> None:
-        """Begin with nobody alive.
+        """Begin with an empty table.
 
         Args:
             starting_ms: how long a member that came alive is taken to be starting; 0 for not at all.
@@ -126,7 +136,8 @@ class LivenessTable:
             key: who beats.
             channel_id: the connection that it came by.
             now_ms: when.
-            timeout_ms: after how much silence the sender wants to be held for dead; 10,000 if absent or not positive.
+            timeout_ms: after how much silence the sender wants to be held for dead; 10,000 if absent or not
+                positive.
             epoch: last master epoch in the sender's epoch file.
             max_offset: end of its commit log, bytes.
             confirm_offset: its confirm offset, bytes.
@@ -134,8 +145,8 @@ class LivenessTable:
             address: where it listens.
 
         Returns:
-            Whether the member was not alive before, so that a group may now be able to elect. False also for one that
-            is not taken up because the table is full.
+            Whether the member was not alive before, so that a group may now be able to elect. False also for
+            one that is not taken up because the table is full.
         """
         known = self._members.get(key)
         entry = self._enter(key, channel_id, now_ms) if known is None else known
@@ -157,8 +168,9 @@ class LivenessTable:
     def touch(self, key: ReplicaKey, channel_id: int, now_ms: int, *, address: str = "") -> bool:
         """Take a member's own request (1002, 1003) over a live connection as proof of life.
 
-        It keeps what the last heartbeat said. Without it a broker that registers loses a race against its own first
-        heartbeat, which it sends on another thread. Not for requests that people send in a broker's name.
+        It keeps what the last heartbeat said. Without it a broker that registers loses a race against its own
+        first heartbeat, which it sends on another thread. Not for requests that people send in a broker's
+        name.
 
         Returns:
             As `beat`.
@@ -175,7 +187,10 @@ class LivenessTable:
         return False
 
     def _enter(self, key: ReplicaKey, channel_id: int, now_ms: int) -> LiveEntry | None:
-        """Take up a member that is not in the table, its fields still to be set; None if the table is full."""
+        """Take up a member that is not in the table, its fields still to be set.
+
+        None if the table is full.
+        """
         if len(self._members) >= LIVE_BROKERS_MAX:
             return None
         self._deaths.pop(key, None)
@@ -185,7 +200,7 @@ class LivenessTable:
         return entry
 
     def _announced(self, entry: LiveEntry, address: str) -> None:
-        """Note where a member says it listens; of two that say the same, the one that said it last is met there."""
+        """Note the address that a member announces; of two that announce the same, the last one owns it."""
         self._unannounced(entry)
         entry.address = address
         self._addresses[address] = entry
@@ -195,7 +210,10 @@ class LivenessTable:
             del self._addresses[entry.address]
 
     def _heard(self, entry: LiveEntry, channel_id: int, now_ms: int) -> None:
-        """Note when and where a member was heard; its deadline follows from its time-out, and from how long it has lived."""
+        """Note the time and connection of a heartbeat.
+
+        The deadline follows from its timeout and from the age of the member.
+        """
         entry.last_beat_ms = now_ms
         is_starting = now_ms < entry.starting_until_ms
         silence_ms = max(entry.timeout_ms, STARTING_SILENCE_MS_MIN) if is_starting else entry.timeout_ms
@@ -247,7 +265,8 @@ class LivenessTable:
     def expire(self, now_ms: int) -> list[Death]:
         """Bury all members that have been silent for too long, or spare them if this process has slept.
 
-        Call it at `next_deadline_ms` or a little later, and at least every few hundred milliseconds while it is past.
+        Call it at `next_deadline_ms` or a little later, and at least every few hundred milliseconds while it
+        is past.
         """
         first_ms = self.next_deadline_ms()
         slept = first_ms is not None and now_ms - first_ms > EXPIRY_LATENESS_MS_MAX
@@ -261,14 +280,17 @@ class LivenessTable:
         return deaths
 
     def _pop_overdue(self, now_ms: int) -> LiveEntry | None:
-        """Take the next member off the heap whose announced silence has passed (a beat *at* the deadline is in time)."""
+        """Take the next overdue member off the heap; a heartbeat *at* the deadline is in time."""
         while (top := self._valid_top()) is not None and top.deadline_ms < now_ms:
             heapq.heappop(self._heap)
             return top
         return None
 
     def _valid_top(self) -> LiveEntry | None:
-        """Bring the member with the earliest deadline to the heap's top; drop and correct what is stale on the way."""
+        """Bring the member with the earliest deadline to the heap's top.
+
+        Drop and correct stale entries on the way.
+        """
         while self._heap:
             _, token, key = self._heap[0]
             entry = self.get(key)
@@ -282,7 +304,7 @@ class LivenessTable:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """Return after which instant somebody is overdue, None with nobody alive."""
+        """Return the instant after which some member is overdue; None if the table is empty."""
         top = self._valid_top()
         return None if top is None else top.deadline_ms
 
@@ -301,7 +323,8 @@ class LivenessTable:
     def alive(self, key: GroupKey, ids: Iterable[int] | None = None) -> tuple[LiveBroker, ...]:
         """Return a group's living members as commands carry them, by ascending id.
 
-        With `ids`, only those: whoever decides gives the registered ids, since anybody may beat in any other name.
+        With `ids`, only those: whoever decides gives the registered ids, since anybody may beat in any other
+        name.
         """
         members = self._groups.get(key, {})
         wanted = members if ids is None else (broker_id for broker_id in ids if broker_id in members)
@@ -319,7 +342,8 @@ class LivenessTable:
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
         """Return the cluster of the members with this brokerName whose latest heartbeat came by a connection.
 
-        It tells the cluster of requests that carry none; empty if there is no such member, or of several clusters.
+        It gives requests without a cluster their cluster; empty without such a member, or with members of
+        several clusters.
         """
         names = self._channels.get(channel_id)
         keys = None if names is None else names.get(broker_name)

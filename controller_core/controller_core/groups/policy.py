@@ -1,16 +1,18 @@
 """Who wins an election: a pure choice among ids, apart from what it does to the group.
 
 The rule, over one pool of ids:
-1. candidates are those of the pool that are alive and electable; without any, nobody wins;
-2. the old master stays if it is a candidate and nobody else was asked for;
-3. who was asked for wins if it is a candidate, else nobody does;
+1. candidates are those of the pool that are alive and electable; without any, no member wins;
+2. the old master stays if it is a candidate and no other member was designated;
+3. the designated member wins if it is a candidate, else no member wins;
 4. else the best log wins: highest epoch, then highest max offset, then lowest priority, then lowest id.
 
-The first pool is the SyncStateSet, whose members hold every acknowledged message. Only when it gives nobody, and only
-if unclean elections are allowed, all registered ids are a second pool: what the winner lacks is then lost.
+The first pool is the SyncStateSet, whose members hold every acknowledged message. Only when it gives no
+winner, and only if unclean elections are allowed, all registered ids are a second pool: what the winner lacks
+is then lost.
 
-RocketMQ compares offsets and priorities by subtraction in 32 bits, so that a log 2 GiB longer may lose; here tuples are
-compared. There a log replica that keeps its group's set alive is elected, too; here it is no candidate in any pool.
+RocketMQ compares offsets and priorities by subtraction in 32 bits, so that a log 2 GiB longer may lose; here
+tuples are compared. RocketMQ also elects a log replica that is left alone in the set; here a log replica is
+never a candidate.
 
 Source: DefaultElectPolicy.java 5.4.0.
 """
@@ -24,7 +26,7 @@ from controller_core.groups.group import Group
 def elect(
     group: Group, alive: Mapping[int, LiveBroker], preferred_id: int | None, *, unclean_allowed: bool
 ) -> int | None:
-    """Return the id that shall be master, None if nobody may be."""
+    """Return the id of the new master; None if no member may be master."""
     winner = elect_from(group.sync_state_set, group, alive, preferred_id)
     if winner is None and unclean_allowed:
         winner = elect_from(group.replicas, group, alive, preferred_id)

@@ -1,7 +1,7 @@
 """Answers that change nothing: 1004, 1006, 1012, and a registration that brings nothing new (1003).
 
-They are given from the applied state, under a lease or after ReadIndex: that is the caller's duty, as is the liveness,
-which is no part of the state. Nothing here goes through the log.
+They are given from the applied state, under a lease or after ReadIndex: that is the duty of the caller, who
+also gives the liveness, because the state does not hold it. Nothing here goes through the log.
 
 Source: ReplicasInfoManager.java 5.4.0, getReplicaInfo, getSyncStateData, getNextBrokerId, registerBroker.
 """
@@ -69,9 +69,9 @@ def get_sync_state_data(
     is_alive: IsAlive,
     direct_address: Callable[[str], str] = str,
 ) -> GroupReply:
-    """Answer 1006 for groups by name; names that nobody has are left out.
+    """Answer 1006 for groups by name; unknown names are left out.
 
-    `direct_address` says where the member that announced an address is met; without it, there.
+    `direct_address` returns the address at which to reach the member that announced an address.
     """
     if not names:
         return GroupReply(ResponseCode.SYSTEM_ERROR, None, "not set any response code")
@@ -88,7 +88,7 @@ def get_sync_state_data(
 def registered_so(
     state: GroupsState, *, cluster: str, broker_name: str, broker_id: int, address: str, log_replica: bool
 ) -> Group | GroupReply | None:
-    """Return the group if a 1003 changes nothing of it, the refusal of one, or None if it must go through the log."""
+    """Return the group if a 1003 changes nothing, its refusal, or None if it must go through the log."""
     try:
         found = state.find(broker_name, cluster)
     except AmbiguousGroupError:

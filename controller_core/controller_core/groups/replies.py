@@ -1,8 +1,8 @@
 """What applying a command, or reading the state, gives back: values for the shell to turn into frames.
 
-A `GroupReply` names the code, the header's fields by their names on the wire with typed values, the remark and a typed body.
-`ext` None means "no header object", an empty mapping means "a header with nothing in it": RocketMQ's own controller
-makes that difference, and the recorded transcripts show it.
+A `GroupReply` names the code, the header's fields by their names on the wire with typed values, the remark
+and a typed body. `ext` None means "no header object", an empty mapping means "a header with nothing in it":
+RocketMQ's own controller makes that difference, and the recorded transcripts show it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,10 @@ class SyncStateSetView:
 
 @dataclass(frozen=True, slots=True)
 class ElectionView:
-    """The body of 1002; `addresses` holds every registered id, and is None when no master was changed (2011)."""
+    """The body of 1002.
+
+    `addresses` holds every registered id, and is None when the master did not change (2011).
+    """
 
     key: GroupKey
     sync_state_set: tuple[int, ...]
@@ -35,7 +38,10 @@ class ElectionView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One member in the body of 1006; `address` is what it announced, `direct_address` where its process is met."""
+    """One member in the body of 1006.
+
+    `address` is what it announced, `direct_address` leads to its own process.
+    """
 
     broker_name: str
     broker_id: int
@@ -47,7 +53,10 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class GroupSyncStateView:
-    """One group in the body of 1006; master fields are None when there is no master, and only then there may be a preceding set."""
+    """One group in the body of 1006.
+
+    Without a master, the master fields are None and a preceding set is possible.
+    """
 
     key: GroupKey
     master_id: int | None

@@ -1,8 +1,8 @@
 """The whole state as bytes: what a snapshot file holds and what a lagging node is sent.
 
-One magic word, one version, then a msgpack map in a canonical form (groups and members in order), so that equal states
-are equal bytes on every node and after every restart. Integrity on disk is the log's concern, which keeps a checksum;
-what is checked here is that the bytes are ours and of a version that we know.
+One magic word, one version, then a msgpack map in a canonical form (groups and members in order), so that
+equal states are equal bytes on every node and after every restart. Integrity on disk is the log's concern,
+which keeps a checksum; this module checks that the bytes are a snapshot of a version that it knows.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failovers: tuple[FailoverRecord, ...] = ()
 
 
-# msgspec cannot sort maps with integer keys; those here are kept in order by those who make them.
+# msgspec cannot sort maps with integer keys; the code that makes these maps keeps them in order.
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Image)
 
@@ -48,7 +48,7 @@ def decode_image(data: bytes) -> Image:
         SnapshotDecodeError: no snapshot, a damaged one, or one of a version that this code does not know.
     """
     if data[: len(SNAPSHOT_MAGIC)] != SNAPSHOT_MAGIC:
-        raise SnapshotDecodeError(f"{len(data)} bytes that begin {data[:8]!r} are no snapshot of groups")
+        raise SnapshotDecodeError(f"{len(data)} bytes that begin {data[:8]!r} are not a snapshot of groups")
     if data[: len(_HEADER)] != _HEADER:
         version = data[len(SNAPSHOT_MAGIC) : len(_HEADER)]
         raise SnapshotDecodeError(

@@ -1,13 +1,14 @@
-"""The replicated state of all groups: what is left of the log after applying it.
+"""The replicated state of all groups: the result of applying the log.
 
-Deterministic and pure: `apply` looks at the state, the command, and the position of its entry, and at nothing else. No
-clock, no liveness, no randomness, no order of a hash table: two nodes that applied the same log have the same bytes,
-and `digest` tells whether they do.
+Deterministic and pure: `apply` looks at the state, the command, and the position of its entry, and at nothing
+else. No clock, no liveness, no randomness, no order of a hash table: two nodes that applied the same log have
+the same bytes, and `digest` tells whether they do.
 
-Groups are keyed by cluster and brokerName. Some requests carry no cluster. Then the name alone decides if one cluster
-has it. If several have, the group that fits what the request says (the master and epochs of a 1001, the id of a 1002
-or 1003) is meant if exactly one does; else the answer is 2005, naming the clusters. The server tells the cluster
-whenever it knows it from the sender's heartbeats, so a broker's own requests never come to that.
+Groups are keyed by cluster and brokerName. Some requests carry no cluster. Then the name alone decides if one
+cluster has it. If several have, the group that fits what the request says (the master and epochs of a 1001,
+the id of a 1002 or 1003) is meant if exactly one does; else the answer is 2005, naming the clusters. The
+server tells the cluster whenever it knows it from the sender's heartbeats, so a broker's own requests never
+come to that.
 
 This module holds no rule of the protocol; it finds the group, asks the rule, puts the change in place.
 """
@@ -39,11 +40,15 @@ from controller_core.groups.sync_state import alter_sync_state_set
 from controller_core.groups.write_guards import lift_write_guard, raise_write_guard
 
 EPOCH_FLOORS_MAX = 10_000
-"""How many forgotten groups are remembered, so that a new group of the same name goes on from their epochs."""
+"""How many forgotten groups are remembered, so that a new group of the same name goes on from their
+epochs."""
 
 _NO_FLOOR = EpochFloor(0, 0)
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a pure function raises for its arguments alone. Not: MemoryError, RecursionError, OSError, which are of one process."""
+"""What a pure function raises for its arguments alone.
+
+Not: MemoryError, RecursionError, OSError, which are of one process.
+"""
 _REASON_CHARS_MAX = 200
 
 
@@ -153,7 +158,7 @@ class GroupsState:
     def find(
         self, broker_name: str, cluster: str = "", fits: Callable[[Group], bool] | None = None
     ) -> Group | None:
-        """Return the group of a name, None if there is none.
+        """Return the group of a name; None if it is unknown.
 
         Args:
             broker_name: the group's name.
@@ -185,7 +190,7 @@ class GroupsState:
         return self._groups.get(key)
 
     def groups(self) -> Iterator[Group]:
-        """Yield all groups; do not apply anything meanwhile."""
+        """Yield all groups; do not apply anything during the iteration."""
         return iter(self._groups.values())
 
     def __len__(self) -> int:
@@ -199,7 +204,8 @@ class GroupsState:
         """Replace the whole state by a snapshot's.
 
         Raises:
-            SnapshotDecodeError: the bytes are no snapshot of a version that this code knows; the state is unchanged.
+            SnapshotDecodeError: the bytes are not a snapshot of a version that this code knows; the state is
+                unchanged.
         """
         self._load(decode_image(data))
 
@@ -225,7 +231,7 @@ class GroupsState:
 
 
 def _fits(command: AnyCommand) -> Callable[[Group], bool] | None:
-    """Return the test that chooses among groups of one name in several clusters, None if the command tells nothing."""
+    """Return the test that chooses among groups of one name in several clusters; None without a hint."""
     match command:
         case AlterSyncStateSet(master_id=master_id, master_epoch=epoch, set_epoch=set_epoch):
             wanted = (master_id, epoch, set_epoch)

@@ -1,11 +1,11 @@
-"""Who is caught up: the master's request to replace the SyncStateSet (1001).
+"""The members that have caught up: the master's request to replace the SyncStateSet (1001).
 
-Only a member of the last committed set may be elected without loss, so this set is what zero loss rests on. The master
-proposes, the controller decides; both epochs fence a master, or a view of the set, that has been overtaken. A master
-whose answer got lost sees the new set in its next poll (1004), because the epoch went up.
+Only a member of the last committed set may be elected without loss, so this set is what zero loss rests on.
+The master proposes, the controller decides; both epochs fence a master, or a view of the set, that has been
+overtaken. A master whose answer got lost sees the new set in its next poll (1004), because the epoch went up.
 
-Checks are in RocketMQ's order, which shows in the codes: "equal" is answered before any fence, and of several unfit
-members the lowest id is named.
+Checks are in RocketMQ's order, which shows in the codes: "equal" is answered before any fence, and of several
+unfit members the lowest id is named.
 
 Source: ReplicasInfoManager.java 5.4.0, alterSyncStateSet.
 """

@@ -1,11 +1,12 @@
-"""Whose writes are stopped: what the state remembers of a write guard, so that no guard is ever forgotten.
+"""Write guards in the replicated state: which masters must refuse writes, so that no guard is ever forgotten.
 
-Before a master that lives is replaced on purpose, the leader keeps it from taking writes: it sets the broker's
-minInSyncReplicas so high that no write is let in. The broker keeps that setting in its file, through crashes and
-restarts. So it is noted here before it is set, with what it was before, and struck off after it was set back; a leader that
-finds a guard it does not know of sets it back (`masters.write_guard`).
+Before a master that lives is replaced on purpose, the leader stops its writes: it sets the broker's
+minInSyncReplicas so high that the broker refuses every write. The broker keeps that setting in its file,
+through crashes and restarts. So the leader records the guard with the earlier setting before it changes the
+broker, and removes the record after it restored the setting; a leader that finds a guard it does not know of
+sets it back (`server.masters.write_guard`).
 
-    raise, of the recorded master in its epoch     ->  noted; a setting that is noted already stays, it is the older one
+    raise, of the recorded master in its epoch     ->  noted; an earlier noted setting stays, as it is the original
     raise, of anybody else, or in another epoch    ->  refused: 2002 or 2000, as 1001 is
     lift                                           ->  struck off; if none is noted, nothing
 """

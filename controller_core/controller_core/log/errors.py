@@ -1,7 +1,8 @@
 """What the log refuses, each with its own class: our misuse, a damaged store, a full disk, a failed disk.
 
-A caller acts differently on each: misuse is a bug and ends the task that did it; damage refuses to start and names the
-place; a full disk is waited out; a failed write or fsync ends the node, because what the disk holds is then unknown.
+A caller acts differently on each: misuse is a bug and ends the task that did it; damage refuses to start and
+names the place; a full disk is waited out; a failed write or fsync ends the node, because what the disk holds
+is then unknown.
 """
 
 
@@ -12,13 +13,13 @@ class LogMisuseError(Exception):
 class LogFailedError(Exception):
     """A write or fsync failed: the store is unusable and stays so; it is never retried.
 
-    A second fsync after a failed one may answer success although the pages were dropped (Linux marks them clean), so
-    retrying would acknowledge what is not on disk.
+    A second fsync after a failed one may answer success although the pages were dropped (Linux marks them
+    clean), so a retry would acknowledge bytes that are not on disk.
     """
 
 
 class LogFullError(Exception):
-    """The disk has no space left; nothing of the batch is in the log, and the same batch may be written again."""
+    """The disk is full; nothing of the batch is in the log, and the same batch may be written again."""
 
 
 class LogLockedError(Exception):
@@ -26,13 +27,13 @@ class LogLockedError(Exception):
 
 
 class LogCorruptError(Exception):
-    """What is on disk is not what was written there.
+    """The bytes on disk differ from the bytes that were written.
 
     Attributes:
         path: the file.
         offset: where in the file, in bytes.
-        expected: what belongs there.
-        found: what is there.
+        expected: the right content.
+        found: the actual content.
     """
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
@@ -49,7 +50,7 @@ class LogBoundsError(LogCorruptError):
     Versions without bounds on peers' messages stored what a stranger on the peers' port sent.
 
     Attributes:
-        value: what is stored.
+        value: the stored value.
         value_max: the bound.
     """
 
@@ -57,9 +58,10 @@ class LogBoundsError(LogCorruptError):
         super().__init__(path, offset, f"a {what} of at most {value_max}", str(value))
         self.args = (
             f"{path} holds {what} {value} at byte {offset}, expected at most {value_max}: only a message that no "
-            "controller sends leads to it. Do not edit the file. If most of the other controllers are well: stop this "
-            "one, move its directory away, start it, then `controller-core members remove` and `members add` it; if "
-            "not, restore the directories of a majority from a backup (docs/reference/controllers.md)",
+            "controller sends leads to it. Do not edit the file. If most of the other controllers are well: "
+            "stop this one, move its directory away, start it, then `controller-core members remove` and "
+            "`members add` it; if not, restore the directories of a majority from a backup "
+            "(docs/reference/controllers.md)",
         )
         self.value = value
         self.value_max = value_max

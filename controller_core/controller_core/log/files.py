@@ -1,9 +1,9 @@
 """The few things the log asks of a file system, and nothing else, so that a test can stand in for the disk.
 
-Every call is one step at which a machine may lose power: `create`, `write`, `sync`, `rename`, `sync_directory` and so
-on. The crash tests replace this layer by one that counts steps, forgets what was not synced and fails on demand. The
-layer adds no policy: errors are `OSError` as the system gave them, and `durable_write` alone knows the one safe order
-for a whole file.
+Every call is one step at which a machine may lose power: `create`, `write`, `sync`, `rename`,
+`sync_directory` and so on. The crash tests replace this layer by one that counts steps, forgets unsynced
+bytes and fails on demand. The layer adds no policy: errors are `OSError` as the system gave them, and
+`durable_write` alone knows the one safe order for a whole file.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ class Files(Protocol):
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file its final name, replacing what has it."""
+        """Give a file its final name, replacing an existing file."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -176,7 +176,7 @@ class OsFiles:
 
 
 def is_full(error: OSError) -> bool:
-    """Say whether an error means that there is no space (or quota) left, which passes."""
+    """Return whether an error means that space or quota is exhausted, which may pass."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 

@@ -1,8 +1,8 @@
 """Reads the store of a stopped node for a person: what each file holds, also behind damage.
 
-Unlike recovery it never refuses: damage becomes a row of its own, and reading goes on at the next whole record. It takes
-no lock and changes nothing, so the files of a running node can be read too; the end of the last segment may then look
-torn.
+Unlike recovery it never refuses: damage becomes a row of its own, and reading goes on at the next whole
+record. It takes no lock and changes nothing, so the files of a running node can be read too; the end of the
+last segment may then look torn.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Inspected:
         file: the file's name.
         offset: where in the file, in bytes.
         size_bytes: the whole record, its header included.
-        index: log index; None where the kind has none.
+        index: log index; None if records of this kind do not carry one.
         term: Raft term; None for damage.
         text: what a person wants to know beside that.
         data: an entry's or snapshot's own bytes.

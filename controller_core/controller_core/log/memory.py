@@ -1,7 +1,7 @@
 """A store that keeps everything in memory, with the contract of the one on disk.
 
-For tests and simulation. A simulated crash keeps the object and drops the batches that were prepared but not yet
-committed: what `commit` has seen is what a disk would hold. It never fails and never blocks.
+For tests and simulation. A simulated crash keeps the object and drops the batches that were prepared but not
+yet committed: what `commit` has seen is what a disk would hold. It never fails and never blocks.
 """
 
 from collections.abc import Iterable
@@ -42,11 +42,11 @@ class MemoryStore:
         return self._view.last_index()
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; index 0 when there is none."""
+        """Return the newest snapshot; index 0 without one."""
         return self._view.snapshot()
 
     def prepare(self, ready: Ready) -> Batch:
-        """Take what must be durable out of a `Ready`; see `LogView.prepare`."""
+        """Take the durable part of a `Ready`; see `LogView.prepare`."""
         return self._view.prepare(ready)
 
     def write(self, batch: Batch) -> None:
@@ -87,7 +87,7 @@ class MemoryStore:
         self._closed = True
 
     def reopen(self) -> None:
-        """Take writes again after `close`, as a store on disk does when it is opened anew."""
+        """Take writes again after `close`, as a store on disk does when it is opened again."""
         self._closed = False
 
     def append(self, entries: Iterable[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of one record of the write-ahead log, and what is wrong with bytes that are none.
+"""The bytes of one record of the write-ahead log, and what is wrong with other bytes.
 
     field         bytes  meaning (little endian)
     magic             4  "RHL1"; a reader that lost its place looks for it
@@ -12,9 +12,9 @@
     checksum          4  CRC32C of everything above and of the body
     body           size  entry: its data; hard state: vote and commit; segment head: format, sequence, owner
 
-A record is checked by itself (checksum) and in its place (previous). The first tells damage from data, also for a
-reader who has to search on after damage; the second catches records that are whole but do not belong there: copied,
-dropped, or of another file. Pure: bytes in, values out; what a flaw means is for `recovery` to judge.
+A record is checked by itself (checksum) and in its place (previous). The first tells damage from data, also
+for a reader that searches on after damage; the second catches records that are whole but do not belong there:
+copied, dropped, or of another file. Pure: bytes in, values out; `recovery` judges what a flaw means.
 """
 
 import struct
@@ -49,7 +49,7 @@ class RecordType(IntEnum):
     RESET = 4
     """A snapshot from the leader replaced the whole log; entries continue after its index."""
     DURABLE = 5
-    """Everything before this record was synced: damage there is no torn write."""
+    """Everything before this record was synced: damage before it is not a torn write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Why there is no record at `offset`, in words for a person."""
+    """Why the bytes at `offset` are not a record, for people."""
 
     offset: int
     expected: str
@@ -135,7 +135,7 @@ def decode_segment_head(record: Record) -> SegmentHead:
 
 
 def decode_record(data: bytes, offset: int) -> Record | Flaw:
-    """Return the record at `offset`, or what is wrong there; the place in the chain is not checked here."""
+    """Return the record at `offset` or its flaw; this does not check its place in the chain."""
     if offset + HEADER_BYTES > len(data):
         return Flaw(
             offset, f"a header of {HEADER_BYTES} bytes", f"{len(data) - offset} bytes to the end of the file"
@@ -172,8 +172,8 @@ def decode_record(data: bytes, offset: int) -> Record | Flaw:
 def find_records(data: bytes, start: int) -> list[Record]:
     """Return every record at or after `start` that is whole by itself, wherever it stands.
 
-    For a reader that met damage and asks what lies behind it. Not: a walk by sizes, since a damaged size would hide
-    everything after it.
+    For a reader that met damage and asks what lies behind it. Not: a walk by sizes, since a damaged size
+    would hide everything after it.
     """
     found: list[Record] = []
     position = data.find(MAGIC, start)
@@ -188,7 +188,7 @@ def find_records(data: bytes, start: int) -> list[Record]:
 
 
 def _is_known(kind: int, entry_type: int, reserved: int, body: bytes) -> bool:
-    """Say whether the fields fit a record of this format (a valid checksum on others means a newer writer)."""
+    """Return whether the fields fit this format (with a valid checksum, others mean a newer writer)."""
     if reserved != 0 or entry_type > EntryType.CONF_CHANGE_V2:
         return False
     match kind:

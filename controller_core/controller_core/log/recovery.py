@@ -1,8 +1,8 @@
 """Reading a store back: which records count, where a torn tail is cut, and when to refuse.
 
-The files of a store are snapshots and segments. Segments are numbered without a gap and chained by checksums. Only the
-last one was being written when the process ended, so only its end may be torn. There, and at nothing else, recovery
-cuts. The rule for bytes at offset `o` of the last segment that are no record:
+The files of a store are snapshots and segments. Segments are numbered without a gap and chained by checksums.
+Only the last one was being written when the process ended, so only its end may be torn. There, and at nothing
+else, recovery cuts. The rule for bytes at offset `o` of the last segment that are not a record:
 
     behind `o` there is ...              what it means                                          recovery
     no whole record                      the write under way when the machine stopped           cuts at `o`
@@ -10,12 +10,12 @@ cuts. The rule for bytes at offset `o` of the last segment that are no record:
     other records, a sector lost at `o`  one unsynced write reached the disk in parts           cuts at `o`
     other records, no sector lost        bits changed; a disk tears by whole sectors            refuses
 
-A record that is whole but does not continue the chain is never cut: power loss does not make such a thing. What is cut
-was not synced, so no message that revealed it ever left this node.
+A record that is whole but does not continue the chain is never cut: power loss does not cause that. Bytes
+that are cut were not synced, so no message that revealed them ever left this node.
 
-A snapshot received from the leader replaces the whole log. Its file comes first, the RESET record second; a crash
-between leaves a newer snapshot over a log that does not fit it. `Replay.finish` finds that (the log ends before the
-snapshot, or has another term there) and says that the reset is still to be written.
+A snapshot received from the leader replaces the whole log. Its file comes first, the RESET record second; a
+crash between leaves a newer snapshot over a log that does not fit it. `Replay.finish` finds that (the log
+ends before the snapshot, or has another term there) and says that the reset is still to be written.
 
 Not: falling back to older snapshots, skipping damaged records, repairing. Tests: tests/unit/log/.
 """
@@ -102,8 +102,9 @@ def segment_names(names: list[str]) -> list[str]:
 def last_run(names: list[str]) -> list[str]:
     """Return the segments after the last gap in the numbers.
 
-    Old segments are removed oldest first, but a file system may make the removals durable in another order. What stands
-    before such a gap is not needed, and if it were, the log would begin after the snapshot, which is refused.
+    Old segments are removed oldest first, but a file system may make the removals durable in another order.
+    Segments before such a gap are not needed; if they were, the log would begin after the snapshot, which
+    recovery refuses.
     """
     start = len(names)
     while start > 0 and (start == len(names) or _sequence(names[start - 1]) + 1 == _sequence(names[start])):
@@ -138,7 +139,7 @@ class Replay:
         """Take one record.
 
         Raises:
-            LogCorruptError: an entry leaves a gap after the one before it, or a number is over its bound.
+            LogCorruptError: an entry leaves a gap after its predecessor, or a number is over its bound.
         """
         _check_bounds(self._path, record)
         match record.type:
@@ -162,7 +163,9 @@ class Replay:
         return self._base_index, self._base_term or 0
 
     def finish(self, snapshot: Snapshot, end_offset: int) -> tuple[StoredState, bool]:
-        """Join log and snapshot; the second value says whether the snapshot replaced a log that does not fit it.
+        """Join log and snapshot.
+
+        The second value says whether the snapshot replaced a log that does not fit it.
 
         Raises:
             LogCorruptError: entries between the snapshot and the log, or committed ones, are missing.
@@ -198,8 +201,9 @@ class Replay:
     def _raised(self, snapshot: Snapshot, entries: tuple[Entry, ...]) -> HardState:
         """Return the hard state, no older than snapshot and entries.
 
-        Entries stand before the hard state of their batch, so a torn batch can leave an entry of a term whose hard
-        state was cut. No vote in that term can have left this node, since the vote would have been synced.
+        Entries stand before the hard state of their batch, so a torn batch can leave an entry of a term whose
+        hard state was cut. No vote in that term can have left this node, since the vote would have been
+        synced.
         """
         found = self._hard_state
         term = max(found.term, snapshot.term, *(entry.term for entry in entries[-1:]))
@@ -208,7 +212,7 @@ class Replay:
 
 
 def recover(files: Files, directory: Path, names: list[str]) -> Recovered | None:
-    """Read a store; None when there is no segment, which is a new store.
+    """Read a store; None for a new store, which is without segments.
 
     Raises:
         LogCorruptError: something that was durable is damaged or missing; the text names file and offset.
@@ -261,7 +265,7 @@ def walk(data: bytes, path: str, previous: int | None) -> tuple[list[Record], Fl
 
 
 def judge_flaw(data: bytes, path: str, flaw: Flaw, *, is_last: bool) -> Cut:
-    """Decide whether bytes that are no record are a torn tail, by the table on top.
+    """Decide whether bytes that are not a record are a torn tail, by the table on top.
 
     Raises:
         LogCorruptError: they are damage.

@@ -9,9 +9,9 @@
     conf, data         as above
     checksum        4  CRC32C of everything above
 
-A file gets its name only after its bytes are synced (`files.durable_write`), so a bad checksum is never a torn write:
-it is damage, and the store refuses to start. Falling back to an older snapshot would lose entries, because the log
-before the newest snapshot may be gone.
+A file gets its name only after its bytes are synced (`files.durable_write`), so a bad checksum is never a
+torn write: it is damage, and the store refuses to start. Falling back to an older snapshot would lose
+entries, because the log before the newest snapshot may be gone.
 """
 
 import re
@@ -92,10 +92,11 @@ def write_snapshot(files: Files, directory: Path, snapshot: Snapshot) -> None:
 
 
 def read_newest(files: Files, directory: Path, names: list[str]) -> Snapshot:
-    """Return the newest snapshot among `names`; index 0 when there is none.
+    """Return the newest snapshot among `names`; index 0 without one.
 
     Raises:
-        LogCorruptError: the newest file is damaged, its name and content disagree, or a number is over its bound.
+        LogCorruptError: the newest file is damaged, its name and content disagree, or a number is over its
+            bound.
     """
     found = snapshot_names(names)
     if not found:

@@ -1,11 +1,12 @@
 """The log of one node on disk: a view in memory, a write-ahead log and snapshot files below it.
 
-The work is split by thread. `prepare`, `commit`, `publish_snapshot`, `compact` and all reads run on the thread of the
-core and touch memory only (`compact` also unlinks files). `write` and `write_snapshot` block on the disk, run on one
-writer thread at a time, and touch nothing that the reads see. A batch counts for the core only after `commit`.
+The work is split by thread. `prepare`, `commit`, `publish_snapshot`, `compact` and all reads run on the
+thread of the core and touch memory only (`compact` also unlinks files). `write` and `write_snapshot` block on
+the disk, run on one writer thread at a time, and touch nothing that the reads see. A batch counts for the
+core only after `commit`.
 
-A store that failed once stays failed: every later write raises `LogFailedError`. A store without space does not fail:
-`write` raises `LogFullError` and may be called again with the same batch.
+A store that failed once stays failed: every later write raises `LogFailedError`. A store without space does
+not fail: `write` raises `LogFullError` and may be called again with the same batch.
 """
 
 import contextlib
@@ -47,7 +48,7 @@ class DiskStore:
         self._failure: OSError | None = None
         self._closed = False
         self.cut = cut
-        """The torn tail that opening cut off, for the node to report; None when there was none."""
+        """The torn tail that opening cut off, for the node to report; None without one."""
         self.incarnation = incarnation
         """Which store this is: chosen when it was made, and lost with it; empty if none was chosen."""
 
@@ -66,8 +67,8 @@ class DiskStore:
 
         Args:
             directory: created when missing.
-            initial: the first snapshot of a new store, with the membership; ignored by a store that exists. Without
-                one a new store is empty until `found` or a leader fills it.
+            initial: the first snapshot of a new store, with the membership; ignored by a store that exists.
+                Without one a new store is empty until `found` or a leader fills it.
             owner: whose store this is, as any text; a store of another owner is refused.
             new_incarnation: a text that no other store has; kept by a new store, ignored by one that exists.
             files: the file system; the operating system's when None.
@@ -164,11 +165,11 @@ class DiskStore:
         return self._view.last_index()
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; index 0 when there is none."""
+        """Return the newest snapshot; index 0 without one."""
         return self._view.snapshot()
 
     def prepare(self, ready: Ready) -> Batch:
-        """Take what must be durable out of a `Ready`; see `LogView.prepare`."""
+        """Take the durable part of a `Ready`; see `LogView.prepare`."""
         return self._view.prepare(ready)
 
     def write(self, batch: Batch) -> None:

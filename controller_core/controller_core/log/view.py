@@ -1,12 +1,12 @@
 """The part of the log that is in memory: entries after the last compaction, snapshot, hard state, membership.
 
-Both stores answer every read of the core from here, so a read never touches the disk. The controller's log is small (a
-failover is a handful of entries), and compaction bounds it. The view changes only in `apply`, `publish_snapshot` and
-`compact`, on the thread that runs the core; the writer thread never looks at it.
+Both stores answer every read of the core from here, so a read never touches the disk. The controller's log is
+small (a failover is a handful of entries), and compaction bounds it. The view changes only in `apply`,
+`publish_snapshot` and `compact`, on the thread that runs the core; the writer thread never looks at it.
 
-It keeps, as etcd's MemoryStorage does, the index and term of the entry just before the first one, so that the core can
-ask for the term there. That boundary lies at or before the snapshot's index: entries kept behind the snapshot feed
-followers that are a little late without sending them everything.
+It keeps, as etcd's MemoryStorage does, the index and term of the entry just before the first one, so that the
+core can ask for the term there. That boundary lies at or before the snapshot's index: entries kept behind the
+snapshot feed followers that are a little late without sending them everything.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,10 @@ from controller_core.raft.storage import CompactedError, UnavailableError
 from controller_core.raft.types import ConfState, Entry, HardState, LogIndex, Ready, Snapshot, Term
 
 ENTRY_OVERHEAD_BYTES = 16
-"""Counted for each entry beside its data when a read is bounded by bytes; about what its header costs on the wire."""
+"""Counted for each entry beside its data when a read is bounded by bytes.
+
+About what its header costs on the wire.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there is nothing to write."""
+        """Return whether the batch is empty."""
         return self.hard_state is None and not self.entries and self.snapshot is None
 
 
@@ -65,7 +68,7 @@ class LogView:
         return LogIndex(self._boundary_index + 1)
 
     def last_index(self) -> LogIndex:
-        """Return the index of the last entry, or the boundary's when there is none."""
+        """Return the index of the last entry, or the boundary's if the log is empty."""
         return LogIndex(self._boundary_index + len(self._entries))
 
     def snapshot(self) -> Snapshot:
@@ -104,11 +107,11 @@ class LogView:
         return tuple(found if bytes_max is None else _within(found, bytes_max))
 
     def prepare(self, ready: Ready) -> Batch:
-        """Take what must be durable out of a `Ready`, checked against the log as it is now.
+        """Take the durable part of a `Ready`, checked against the log as it is now.
 
         Raises:
-            LogMisuseError: the entries would leave a gap or overwrite what a snapshot replaced, or a term or index is over
-                the bound up to which this log can be opened again.
+            LogMisuseError: the entries would leave a gap or overwrite what a snapshot replaced, or a term or
+                index is over the bound up to which this log can be opened again.
         """
         _check_bounds(ready)
         last: int = self.last_index()

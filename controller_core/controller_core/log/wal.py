@@ -1,12 +1,12 @@
 """The writing end of the write-ahead log: appends batches, starts new segments, drops old ones.
 
-One thread writes; only `drop_through` comes from another. A batch is one `write` call and, when it must be durable, one
-sync, after which a DURABLE record follows unsynced: it reaches the disk with the next batch at the latest and tells
-recovery that damage before it is no torn write. A segment that is full is synced whole before the next one appears
-under its name, so only the last segment of a store can be torn.
+One thread writes; only `drop_through` comes from another. A batch is one `write` call and, when it must be
+durable, one sync, after which a DURABLE record follows unsynced: it reaches the disk with the next batch at
+the latest and tells recovery that damage before it is not a torn write. A segment that is full is synced
+whole before the next one appears under its name, so only the last segment of a store can be torn.
 
-Running out of space leaves the log as it was before the batch: the part that was written is cut off, and the same batch
-may come again. Any other failure leaves this object unusable; `store` sees to that.
+Running out of space leaves the log as it was before the batch: the part that was written is cut off, and the
+same batch may come again. Any other failure leaves this object unusable; `store` sees to that.
 """
 
 import contextlib
@@ -67,9 +67,9 @@ class WalWriter:
     ) -> "WalWriter":
         """Continue a log where recovery found its end.
 
-        The last segment is written anew, without what was cut. Why: bytes that a dead process left in the page cache
-        were perhaps never synced, or a sync of them failed and the kernel took them for clean; reading them proves
-        nothing about the disk, and from here on they count.
+        The last segment is rewritten without the part that was cut. Why: bytes that a dead process left in
+        the page cache were perhaps never synced, or a sync of them failed and the kernel marked them clean;
+        reading them proves nothing about the disk, and from here on they count.
         """
         mark, checksum = encode_record(RecordType.DURABLE, recovered.tail.checksum)
         whole = recovered.tail_bytes + mark
@@ -100,14 +100,17 @@ class WalWriter:
             self._mark_durable()
 
     def drop_through(self, index: int) -> None:
-        """Remove segments whose entries all lie at or before `index`; one that will not go is tried the next time."""
+        """Remove segments whose entries all lie at or before `index`.
+
+        One that will not go is tried the next time.
+        """
         with self._segments_lock, contextlib.suppress(OSError):
             while len(self._segments) > 1 and self._segments[1].previous_index <= index:
                 self._files.remove(self._directory / self._segments[0].name)
                 del self._segments[0]
 
     def close(self) -> None:
-        """Close the file; what was not synced stays unsynced."""
+        """Close the file without another sync."""
         self._file.close()
 
     def _write(self, data: bytes) -> None:
@@ -170,7 +173,7 @@ def encode_reset(snapshot: Snapshot, previous: int) -> tuple[bytes, int]:
 def _start_segment(
     files: Files, directory: Path, owner: str, sequence: int, tail: Tail
 ) -> tuple[Segment, Tail]:
-    """Put a new segment in place: its head, and the hard state, so that older segments are not needed for it."""
+    """Put a new segment in place, with its head and the hard state, so that it does not need older segments."""
     head, checksum = encode_segment_head(
         SegmentHead(FORMAT_VERSION, sequence, owner), tail.checksum, tail.last_index, tail.last_term
     )

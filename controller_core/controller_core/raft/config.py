@@ -1,7 +1,7 @@
 """Every setting of Raft's core in one place: meaning, unit, range, and what breaks when it is wrong.
 
-Time is counted in ticks; what a tick is in milliseconds is the shell's choice. Rules between settings are checked
-once, when the node is made.
+Time is counted in ticks; what a tick is in milliseconds is the shell's choice. Rules between settings are
+checked once, when the node is made.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,10 @@ class ReadOnlyOption(IntEnum):
     SAFE = 0
     """Ask a quorum each time: right whatever the clocks do."""
     LEASE_BASED = 1
-    """Trust a quorum's answer to a recent heartbeat: right while no clock runs away from another's; needs check-quorum."""
+    """Trust a quorum's answer to a recent heartbeat: right while no clock runs away from another's.
+
+    Needs check-quorum.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,10 @@ class Config:
     """This node's id, from 1; never reused in a cluster."""
 
     election_ticks: int = ELECTION_TICKS_DEFAULT
-    """Ticks without a leader before a node campaigns; the actual wait is drawn from [n, 2n). More than `heartbeat_ticks`,
-    better ten times as much: a lost heartbeat must not cost a leader its office."""
+    """Ticks without a leader before a node campaigns; the actual wait is drawn from [n, 2n).
+
+    More than `heartbeat_ticks`, better ten times as much: a lost heartbeat must not cost a leader its
+    office."""
 
     heartbeat_ticks: int = HEARTBEAT_TICKS_DEFAULT
     """Ticks between a leader's heartbeats; at least 1."""
@@ -71,14 +76,18 @@ class Config:
     """Encoded bytes of committed entries handed out and not yet applied; 0 takes `message_bytes_max`."""
 
     uncommitted_bytes_max: int = UNCOMMITTED_BYTES_MAX_DEFAULT
-    """Payload bytes a leader accepts before a quorum has any of them; over it, proposals are dropped. 0 for no limit."""
+    """Payload bytes a leader accepts before a quorum has any of them; over it, proposals are dropped.
+
+    0 for no limit.
+    """
 
     inflight_messages_max: int = INFLIGHT_MESSAGES_MAX_DEFAULT
     """Append messages sent to a follower and not yet acknowledged; at least 1."""
 
     inflight_bytes_max: int = 0
-    """The same in payload bytes; 0 for no limit, else at least `message_bytes_max`. With 1 MiB messages, 1 Gbit/s and
-    100 ms there and back, 12 MiB keep the pipe full."""
+    """The same in payload bytes; 0 for no limit, else at least `message_bytes_max`.
+
+    With 1 MiB messages, 1 Gbit/s and 100 ms there and back, 12 MiB keep the pipe full."""
 
     pending_reads_max: int = PENDING_READS_MAX_DEFAULT
     """Reads a leader holds until a quorum confirms it; over it, reads are dropped."""
@@ -87,8 +96,10 @@ class Config:
     """A follower drops proposals instead of passing them to the leader."""
 
     disable_conf_change_validation: bool = False
-    """Accept changes of membership that seem not to fit the configuration active now. Only for a caller that serialises
-    and checks them itself; one that does not fit when applied is an error then."""
+    """Accept changes of membership that seem not to fit the configuration active now.
+
+    Only for a caller that serialises and checks them itself; one that does not fit when applied is an error
+    then."""
 
     step_down_on_removal: bool = False
     """A leader that is removed or demoted becomes a follower when it applies that change."""
@@ -97,8 +108,10 @@ class Config:
     """Not offered: storage is written between `ready` and `advance`, perhaps on another thread."""
 
     jitter: Callable[[int], int] | None = None
-    """Returns a number of [0, n) for n: the random part of the election timeout. None takes a fixed sequence of
-    numbers that differs from id to id: reproducible, and as good while no two clusters matter to each other."""
+    """Returns a number of [0, n) for n: the random part of the election timeout.
+
+    None takes a fixed sequence of numbers that differs from id to id: reproducible, and as good while no two
+    clusters matter to each other."""
 
     def validate(self) -> None:
         """Raise ConfigError, naming the setting, if any is out of range or two do not fit together."""

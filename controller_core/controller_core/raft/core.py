@@ -9,13 +9,13 @@ Roles and the moves between them:
        +-- a leader of this term -----+---+----------------------+--- higher term, quorum not active
 
 Without pre-vote a follower becomes a candidate at once. The rules that move messages and terms are in `step`,
-`election`, `follower`, `leader`, `replication`, `membership` and `reads`; they are functions over this state, so that
-each file holds one idea. This file decides nothing by itself and, like them, does no I/O: time comes as `tick`,
-randomness as `Config.jitter`, and output leaves as `messages` and `messages_after_append`.
+`election`, `follower`, `leader`, `replication`, `membership` and `reads`; they are functions over this state,
+so that each file holds one idea. This file decides nothing by itself and, like them, does no I/O: time comes
+as `tick`, randomness as `Config.jitter`, and output leaves as `messages` and `messages_after_append`.
 
-Two queues of output, because some messages are promises. A vote or an acknowledgement of entries says "this is on my
-disk"; it waits in `messages_after_append` until the Ready that holds the vote or the entries has been persisted. The
-node's own vote and its own acknowledgement wait there too, addressed to itself.
+Two queues of output, because some messages are promises. A vote or an acknowledgement of entries says "this
+is on my disk"; it waits in `messages_after_append` until the Ready that holds the vote or the entries has
+been persisted. The node's own vote and its own acknowledgement wait there too, addressed to itself.
 
 Source: Raft thesis 3; etcd raft 3.6.
 """
@@ -94,9 +94,10 @@ class Raft:
         self.lead = NONE
         self.role = StateType.FOLLOWER
         self.is_learner = False
-        # Who is being made leader in our place, at our own wish.
+        # The transferee: the node to which this leader hands leadership over.
         self.lead_transferee = NONE
-        # Highest index that may hold a change of membership not applied yet; the next waits until it is applied.
+        # Highest index that may hold a change of membership not applied yet; the next waits until it is
+        # applied.
         self.pending_conf_index = 0
         # Payload bytes of our proposals that are not known to be committed (an estimate, see `replication`).
         self.uncommitted_bytes = 0
@@ -120,8 +121,8 @@ class Raft:
     def load(self, hard_state: HardState) -> None:
         """Take over the hard state of storage and the caller's applied index.
 
-        The stored commit index may be behind: it is not worth an fsync. What a snapshot holds, and what the caller has
-        applied, is committed whatever it says.
+        The stored commit index may be behind: it is not worth an fsync. What a snapshot holds, and what the
+        caller has applied, is committed whatever it says.
         """
         last = self.log.last_index()
         committed = max(hard_state.commit, self.log.committed, self.config.applied)
@@ -137,14 +138,14 @@ class Raft:
         if self.has_lease_option() and self.term > 0:
             self.vote_refused_until_tick = self.config.election_ticks
 
-    # -- what observers and the Ready are told
+    # -- state for observers and the Ready
 
     def soft_state(self) -> SoftState:
         """Return role and leader."""
         return SoftState(lead=NodeId(self.lead), state=self.role)
 
     def hard_state(self) -> HardState:
-        """Return what must be on stable storage."""
+        """Return the state that must be on stable storage."""
         return HardState(term=Term(self.term), vote=NodeId(self.vote), commit=LogIndex(self.log.committed))
 
     # -- output
@@ -183,7 +184,7 @@ class Raft:
         self.enqueue(message)
 
     def forward(self, message: Message, to: int, *, term: int = 0) -> None:
-        """Queue a request for the leader on behalf of whoever it is from (this node if nobody is named)."""
+        """Queue a request for the leader on behalf of its sender (this node if the sender is not set)."""
         self.enqueue(replace(message, to=NodeId(to), from_=NodeId(message.from_ or self.id), term=Term(term)))
 
     def enqueue(self, message: Message) -> None:
@@ -215,7 +216,7 @@ class Raft:
         self.pending_read_requests.clear()
 
     def become_follower(self, term: int, lead: int) -> None:
-        """Follow `lead` (0: nobody known) at `term`."""
+        """Follow `lead` (0: unknown) at `term`."""
         self.reset(term)
         self.lead = lead
         self.role = StateType.FOLLOWER
@@ -243,7 +244,8 @@ class Raft:
         own = self.tracker.progress[self.id]
         own.become_replicate()
         own.recent_active = True
-        # There may be an unapplied change of membership in the log; finding out could be slow, assuming so is safe.
+        # There may be an unapplied change of membership in the log; finding out could be slow, assuming so is
+        # safe.
         self.pending_conf_index = self.log.last_index()
 
     def promotable(self) -> bool:
@@ -260,7 +262,10 @@ class Raft:
         return self.config.read_only == ReadOnlyOption.LEASE_BASED
 
     def promise_leader(self) -> None:
-        """Under leases: vote for nobody else for an election timeout, counted from now, when a leader is heard."""
+        """Under leases.
+
+        After a message from a leader, do not vote for another node for one election timeout.
+        """
         if self.has_lease_option():
             self.vote_refused_until_tick = self.tick_count + self.config.election_ticks
 

@@ -1,10 +1,11 @@
 """How a leader comes to be: campaigning, asking for votes, giving them, counting them.
 
-A campaign is a pre-vote (would you vote for me at the next term?), a vote, or a vote in a transfer of leadership, which
-the voters grant even though they hear from a leader, since that leader asked for it.
+A campaign is a pre-vote (would you vote for me at the next term?), a vote, or a vote in a transfer of
+leadership, which the voters grant even though they hear from a leader, since that leader asked for it.
 
-A vote is given when it was not given to another at this term, no leader of this term is known, and the candidate's log
-is at least as up to date as ours. Learners vote too when asked: they may have become voters without knowing it yet.
+A vote is given when it was not given to another at this term, no leader of this term is known, and the
+candidate's log is at least as up to date as ours. Learners vote too when asked: they may have become voters
+without knowing it yet.
 
 Source: Raft thesis 3.4, 3.6, 3.10, 9.6; etcd raft 3.6.
 """
@@ -23,11 +24,15 @@ _CONF_CHANGES = (EntryType.CONF_CHANGE, EntryType.CONF_CHANGE_V2)
 
 
 def hup(raft: Raft, *, transfer: bool = False) -> None:
-    """Campaign if that makes sense: not as leader, not as non-voter, not with a change of membership to be applied."""
+    """Campaign if that makes sense.
+
+    Not as leader, not as non-voter, not with a change of membership to be applied.
+    """
     if raft.role == StateType.LEADER or not raft.promotable() or _has_unapplied_conf_change(raft):
         return
     if transfer:
-        # We were asked to, so this is no return from a partition: no pre-vote.
+        # The leader asked for this campaign, so this node does not return from a partition: skip the
+        # pre-vote.
         campaign(raft, context=TRANSFER_CONTEXT)
     elif raft.config.pre_vote:
         campaign_pre_vote(raft)
@@ -48,10 +53,11 @@ def campaign(raft: Raft, *, context: bytes = b"") -> None:
 
 
 def refuses_for_lease(raft: Raft, message: Message) -> bool:
-    """Return whether a request for a vote is ignored, since a leader was heard from lately.
+    """Return whether a request for a vote is ignored, because a leader sent a message lately.
 
-    Ignored, not answered: our term, and with it that leader, must not be disturbed. Under leases the promise made to a
-    leader by answering its heartbeat is kept even if something has since made us forget who that leader was.
+    Ignored, not answered: our term, and with it that leader, must not be disturbed. Under leases, the answer
+    to a heartbeat promised the leader not to vote; the promise holds even if this node has forgotten that
+    leader since.
 
     Source: Raft thesis 4.2.3, 6.4.1.
     """

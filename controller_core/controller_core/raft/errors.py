@@ -1,9 +1,9 @@
 """The ways Raft's core can refuse, told apart by whose fault it is.
 
-Three families. `LocalError`: this process called the core wrongly, a bug to fix. `PeerMessageError`: a peer sent what
-no correct peer sends, to be counted and dropped. `ProposalDroppedError`: nobody's fault, the request cannot be taken
-now and the caller may try again, here or at the leader. `InvariantError` stands apart: the state contradicts itself,
-and the node must end rather than go on (crash over corruption).
+Three families. `LocalError`: this process called the core wrongly, a bug to fix. `PeerMessageError`: a peer
+sent a message that no correct peer sends; count it and drop it. `ProposalDroppedError`: neither side is
+wrong, the request cannot be taken now and the caller may try again, here or at the leader. `InvariantError`
+stands apart: the state contradicts itself, and the node must end rather than go on (crash over corruption).
 """
 
 

@@ -27,7 +27,7 @@ Handler = Callable[[Raft, Message], None]
 
 
 def _follow(handle: Handler) -> Handler:
-    """Return `handle` for a follower: first note that the leader was heard."""
+    """Return `handle` for a follower: first note the sign of life of the leader."""
 
     def heard(raft: Raft, message: Message) -> None:
         raft.election_elapsed = 0
@@ -74,7 +74,10 @@ def _take_read_index(raft: Raft, message: Message) -> None:
 
 
 def _forget_leader(raft: Raft, _message: Message) -> None:
-    """Know no leader, so that a vote may be given at once; refused under leases, which rely on its being withheld."""
+    """Know no leader, so that a vote may be given at once.
+
+    Refused under leases, which rely on its being withheld.
+    """
     if not raft.has_lease_option():
         raft.lead = NONE
 
@@ -90,8 +93,8 @@ def _drop_proposal(_raft: Raft, _message: Message) -> None:
 def _handle_append(raft: Raft, message: Message) -> None:
     """Append what fits our log and acknowledge it, or refuse with a hint where the logs may meet.
 
-    The hint is our last (index, term) at or before the one refused whose term is not above the leader's there: one
-    refusal then skips a whole term of ours that the leader cannot have.
+    The hint is our last (index, term) at or before the one refused whose term is not above the leader's
+    there: one refusal then skips a whole term of ours that the leader cannot have.
     """
     log = raft.log
     if message.index < log.committed:

@@ -2,7 +2,7 @@
 
     message            leader
     BEAT               send heartbeats (our own timer)
-    CHECK_QUORUM       step down unless a quorum was heard from (our own timer)
+    CHECK_QUORUM       step down unless a quorum has answered (our own timer)
     PROP               append and replicate
     READ_INDEX         see `reads`
     APP_RESP           move the follower's progress, commit, send on
@@ -71,14 +71,18 @@ def _append_response(raft: Raft, message: Message) -> None:
     if message.reject:
         _append_rejected(raft, message, progress)
         return
-    # A repeated acknowledgement still brings a probed follower back to replication; one that waits for a snapshot not.
+    # A repeated acknowledgement still brings a probed follower back to replication; one that waits for a
+    # snapshot not.
     news = progress.maybe_update(message.index)
     if news or (progress.match == message.index and progress.state == ProgressState.PROBE):
         _append_accepted(raft, message, progress)
 
 
 def _append_rejected(raft: Raft, message: Message, progress: Progress) -> None:
-    """Place the next probe: not above our own last entry whose term is not above the follower's at its hint."""
+    """Place the next probe.
+
+    Not above our own last entry whose term is not above the follower's at its hint.
+    """
     hint: int = message.reject_hint
     if message.log_term > 0:
         hint, _ = raft.log.find_conflict_by_term(hint, message.log_term)
@@ -118,7 +122,8 @@ def _heartbeat_response(raft: Raft, message: Message) -> None:
         return
     progress.recent_active = True
     progress.flow_paused = False
-    # It lacks entries, or a probe may have been lost: an append, even an empty one, brings an answer that tells.
+    # It lacks entries, or a probe may have been lost: an append, even an empty one, brings an answer that
+    # tells.
     if progress.match < raft.log.last_index() or progress.state == ProgressState.PROBE:
         maybe_send_append(raft, message.from_, progress, send_if_empty=True)
     context = take_heartbeat_context(raft, progress, message.context)

@@ -1,12 +1,12 @@
 """How the membership changes in a running cluster.
 
-A change is an entry. It takes effect on a node when the node *applies* it, so at most one may be between proposal and
-application; the leader keeps the index of the last one (`pending_conf_index`) and replaces any further proposal by an
-empty entry until that is applied. The check is made against the configuration active at the leader when the change is
-proposed, which is why it is called validation and not safety, and why a caller that orders changes itself may turn it
-off.
+A change is an entry. It takes effect on a node when the node *applies* it, so at most one may be between
+proposal and application; the leader keeps the index of the last one (`pending_conf_index`) and replaces any
+further proposal by an empty entry until that is applied. The check is made against the configuration active
+at the leader when the change is proposed, which is why it is called validation and not safety, and why a
+caller that orders changes itself may turn it off.
 
-A joint configuration that is to be left by itself is left by the leader, as soon as it has applied the entry that
+If a joint configuration is left automatically, the leader does so as soon as it has applied the entry that
 entered it.
 
 Source: Raft thesis 4; etcd raft 3.6.
@@ -27,10 +27,12 @@ from controller_core.raft.types import NO_INDEX, NO_TERM, ConfState, Entry, Entr
 
 
 def filter_conf_changes(raft: Raft, entries: tuple[Entry, ...]) -> list[tuple[EntryType, bytes]]:
-    """Return what a leader appends for proposed `entries`: a change that may not be made now becomes an empty entry.
+    """Return what a leader appends for proposed `entries`.
+
+    A change that may not be made now becomes an empty entry.
 
     Raises:
-        ProposalDroppedError: an entry said to be a change of membership is none.
+        ProposalDroppedError: an entry of a membership change cannot be decoded.
     """
     proposals: list[tuple[EntryType, bytes]] = []
     for entry in entries:
@@ -69,10 +71,13 @@ def restore_membership(raft: Raft, conf_state: ConfState) -> None:
 
 
 def restore_snapshot(raft: Raft, snapshot: Snapshot) -> bool:
-    """Replace log and membership by `snapshot` unless we are past it or know its last entry; return whether we did."""
+    """Replace log and membership by `snapshot` unless we are past it or know its last entry.
+
+    Return whether we did.
+    """
     if snapshot.index <= raft.log.committed:
         return False
-    invariant(raft.role == StateType.FOLLOWER, "a snapshot for a node that is no follower", role=raft.role)
+    invariant(raft.role == StateType.FOLLOWER, "a snapshot for a node that is not a follower", role=raft.role)
     members = snapshot.conf_state
     if raft.id not in {*members.voters, *members.learners, *members.voters_outgoing}:
         return False  # A misrouted snapshot: in the place it describes, we do not exist.
@@ -87,8 +92,8 @@ def restore_snapshot(raft: Raft, snapshot: Snapshot) -> bool:
 def note_applied(raft: Raft, index: int, size_bytes: int) -> None:
     """Note that the state machine has applied up to `index`; leave a joint configuration if it is time.
 
-    Leaving is a proposal like any other and may be dropped, during a transfer of leadership; it is tried again with each
-    entry applied, here or at the next leader.
+    Leaving is a proposal like any other and may be dropped, during a transfer of leadership; it is tried
+    again with each entry applied, here or at the next leader.
     """
     raft.log.applied_to(max(index, raft.log.applied), size_bytes)
     due = raft.tracker.membership.auto_leave and raft.log.applied >= raft.pending_conf_index
@@ -129,7 +134,7 @@ def _switch_to(raft: Raft, changed: Changed) -> ConfState:
         return conf_state
     if not conf_state.voters:
         return conf_state
-    # A smaller quorum may have committed more by now; else at least begin to catch up whoever is new.
+    # A smaller quorum may have committed more by now; otherwise at least begin to send to new members.
     if not commit_and_broadcast(raft):
         broadcast_new(raft)
     if raft.lead_transferee not in (NONE, *tracker.membership.all_voters):

@@ -1,22 +1,24 @@
 """Which messages of another node reach the core: the checks between the transport and `RawNode.step`.
 
-Raft trusts its members. A message that no member can send shows that the sender is not one, or that it is broken; it must
-change nothing here, least of all the term on disk. Each check has a reason of its own, which the transport counts:
+Raft trusts its members. A message that no member can send shows that the sender is not one, or that it is
+broken; it must change nothing here, least of all the term on disk. Each check has a reason of its own, which
+the transport counts:
 
-    type       never sent by a node of this cluster: a node's own timers and reports, proposals, a wish for a transfer
+    type       never sent between nodes: a node's own timers and reports, proposals, a request for a transfer
     sender     from this node itself, or from or to no valid id
     term       none, over `TERM_MAX`, or more than `TERM_AHEAD_MAX` past ours
-    index      over `INDEX_MAX`, more than `INDEX_AHEAD_MAX` past our log, or an acknowledgement of what we do not have
+    index      over `INDEX_MAX`, more than `INDEX_AHEAD_MAX` past our log, or an acknowledgement beyond our log
     entries    not consecutive, with terms that decrease or are above the message's, or where none belong
-    leader     a snapshot, or a call to campaign, from a node that this node does not follow in its present term
+    leader     a snapshot, or a call to campaign, from a node that does not lead us in this term
     snapshot   the membership is not a valid one, or the state would go backwards or cannot be read
 
-An honest leader sends a snapshot only to a follower that has answered it in its term, so that follower follows it (or
-voted for it) already. A follower that restarted in between refuses that one snapshot; the leader's next probe leads to
-another. A message of a lower term than ours passes: the core drops or answers it, and it changes nothing.
+An honest leader sends a snapshot only to a follower that has answered it in its term, so that follower
+follows it (or voted for it) already. A follower that restarted in between refuses that one snapshot; the
+leader's next probe leads to another. A message of a lower term than ours passes: the core drops or answers
+it, and it changes nothing.
 
-A node without a log has no term or index to compare with. It takes any within the absolute bounds: only a member that
-knows its store reaches it (`peers.greeting_rules`).
+A node without a log cannot compare terms or indices. It takes any within the absolute bounds: only a member
+that knows its store reaches it (`server.peers.greeting_rules`).
 
 Pure, like the core.
 """
@@ -72,7 +74,10 @@ class PeerChecks:
     def __init__(
         self, raw: RawNode, node_id: int, snapshot_problem: Callable[[Snapshot], str | None] = _no_problem
     ) -> None:
-        """Judge by what `raw` knows; `snapshot_problem` says why the state in a snapshot cannot replace ours, None if it can."""
+        """Judge by what `raw` knows.
+
+        `snapshot_problem` says why the state in a snapshot cannot replace ours, None if it can.
+        """
         self._raw = raw
         self._node_id = node_id
         self._snapshot_problem = snapshot_problem
@@ -133,12 +138,14 @@ class PeerChecks:
         if message.log_term > message.term:
             text = f"an entry of term {message.log_term} in a message of term {message.term}"
             raise RefusedMessageError("term", text)
-        # A leader that restarted may hear of entries that it sent and lost; it leads no more, and ignores that.
+        # A leader that restarted may hear of entries that it sent and lost; it leads no more, and ignores
+        # that.
         leads = self._raw.is_leader and message.term == self._raw.term
         if message.type is MessageType.APP_RESP and leads and message.index > last:
             text = f"an acknowledgement of index {message.index}, the log ends at {last}"
             raise RefusedMessageError("index", text)
-        # From our leader it means that this node lost entries that it had acknowledged: the core ends the node.
+        # From our leader it means that this node lost entries that it had acknowledged: the core ends the
+        # node.
         if message.type is MessageType.HEARTBEAT and message.commit > last and not self._follows(message):
             text = f"commit index {message.commit} in a heartbeat, the log ends at {last}"
             raise RefusedMessageError("index", text)
@@ -170,7 +177,7 @@ def membership_problem(state: ConfState) -> str | None:
     lists = (state.voters, state.voters_outgoing, state.learners, state.learners_next)
     members = {node for ids in lists for node in ids}
     if not state.voters:
-        return "its membership has no voters"
+        return "its membership is without voters"
     if len(members) > MEMBERS_MAX or any(len(set(ids)) != len(ids) for ids in lists):
         return f"its membership names a node twice or has more than {MEMBERS_MAX} members"
     if not all(1 <= node <= NODE_ID_MAX for node in members):

@@ -1,13 +1,15 @@
-"""The whole log as the core sees it: stable storage below, the unstable part above, and three positions in it.
+"""The whole log as the core sees it.
+
+Stable storage below, the unstable part above, and three positions in it.
 
     applied <= applying <= committed <= last index
 
-`committed` is the highest index known to be on a quorum. `applying` is the highest handed out to be applied, and
-`applied` the highest known to be. Entries handed out and not yet applied are bounded in bytes, so that a fast log does
-not bury a slow state machine.
+`committed` is the highest index known to be on a quorum. `applying` is the highest handed out to be applied,
+and `applied` the highest known to be. Entries handed out and not yet applied are bounded in bytes, so that a
+fast log does not bury a slow state machine.
 
-The log never forgets a committed entry and never lets one change: a conflict there means that a member lost what it
-had promised to keep, and ends the node.
+The log never forgets a committed entry and never lets one change: a conflict there means that a member lost
+what it had promised to keep, and ends the node.
 """
 
 from collections.abc import Iterator, Sequence
@@ -98,7 +100,10 @@ class RaftLog:
         return term > last_term or (term == last_term and index >= last)
 
     def maybe_append(self, index: int, term: int, entries: Sequence[Entry], leader_commit: int) -> int | None:
-        """Append a leader's entries after (index, term) if our log has that; return the last new index or None."""
+        """Append a leader's entries after (index, term) if our log has that.
+
+        Return the last new index or None.
+        """
         if not self.matches(index, term):
             return None
         last_new = index + len(entries)
@@ -112,7 +117,7 @@ class RaftLog:
         return last_new
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Append `entries`, replacing what was there, and return the last index."""
+        """Append `entries`, replacing entries of the same indices, and return the last index."""
         if entries:
             invariant(entries[0].index > self.committed, "append below the commit index", at=entries[0].index)
             self.unstable.truncate_and_append(entries)
@@ -121,8 +126,8 @@ class RaftLog:
     def find_conflict_by_term(self, index: int, term: int) -> tuple[int, int]:
         """Return the last (index', term') with index' <= `index` and term' <= `term`.
 
-        Where the two logs agree cannot lie above it: terms never decrease along a log. Term 0 means that the term at
-        that index is not known any more, and the logs may agree there.
+        Where the two logs agree cannot lie above it: terms never decrease along a log. Term 0 means that the
+        term at that index is not known any more, and the logs may agree there.
         """
         while index > 0:
             try:
@@ -216,7 +221,7 @@ class RaftLog:
         return self.unstable.snapshot or self.storage.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin anew after `snapshot`."""
+        """Restart the log after `snapshot`."""
         self.committed = snapshot.index
         self.unstable.restore(snapshot)
 
@@ -230,7 +235,7 @@ class RaftLog:
             low += len(page)
 
     def _find_conflict(self, entries: Sequence[Entry]) -> int:
-        """Return the index of the first entry that is new or has another term than ours, 0 if there is none."""
+        """Return the index of the first entry that is new or has another term than ours; 0 without one."""
         last = self.last_index()
         for entry in entries:
             if entry.index > last or not self.matches(entry.index, entry.term):

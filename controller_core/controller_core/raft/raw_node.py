@@ -9,8 +9,8 @@ The loop of a caller:
             persist, send, apply                                       in the order that `Ready` states
             node.advance()
 
-Between `ready` and `advance` messages, ticks and proposals may come in; they show in the next Ready. So the write may be
-done on another thread while this one goes on listening.
+Between `ready` and `advance` messages, ticks and proposals may come in; they show in the next Ready. So the
+write may be done on another thread while this one goes on listening.
 
 Not safe for use by several threads at once.
 """
@@ -132,8 +132,8 @@ class RawNode:
 
         Raises:
             LocalMessageError: its type never travels between nodes.
-            PeerNotFoundError: it is a response from a node that is no member.
-            ProposalDroppedError: it is a forwarded proposal or read that cannot be taken now.
+            PeerNotFoundError: it is a response from a node that is not a member.
+            ProposalDroppedError: it is a forwarded proposal or read, and this node cannot take it now.
         """
         if message.type in _LOCAL:
             raise LocalMessageError
@@ -148,7 +148,7 @@ class RawNode:
     def propose_many(self, commands: Iterable[bytes]) -> None:
         """Propose commands to be appended as consecutive entries: all or none, in one message a follower.
 
-        A follower passes them to the leader; nobody tells it then whether they were taken.
+        A follower passes them to the leader; it does not learn whether the leader took them.
 
         Raises:
             ProposalDroppedError: no leader, or it cannot take them now; nothing was appended here.
@@ -167,10 +167,10 @@ class RawNode:
         self._propose((Entry(NO_TERM, NO_INDEX, kind, data),))
 
     def apply_conf_change(self, change: ConfChange | ConfChangeV2) -> ConfState:
-        """Make a committed change take effect; to be called for each when it is applied. Return the new membership.
+        """Make a committed change take effect when it is applied, and return the new membership.
 
         Raises:
-            ConfChangeError: it does not fit; nothing changed. It is the same on every node, so treat it as no change.
+            ConfChangeError: it does not fit; nothing changed. Every node gets this error.
         """
         return apply_conf_change(self._raft, change.as_v2())
 
@@ -179,10 +179,12 @@ class RawNode:
         self._step_own(MessageType.HUP)
 
     def read_index(self, context: bytes) -> None:
-        """Ask for the index at which a linearizable read is good; it comes in `Ready.read_states` with `context`.
+        """Ask for the index at which a linearizable read is good.
 
-        It may never come (no leader, messages lost): ask again with a new context. Contexts must be unique, also across
-        nodes and restarts.
+        It comes in `Ready.read_states` with `context`.
+
+        It may never come (no leader, messages lost): ask again with a new context. Contexts must be unique,
+        also across nodes and restarts.
 
         Raises:
             ProposalDroppedError: no leader is known, or too many reads are waiting.
@@ -205,7 +207,10 @@ class RawNode:
         step(self._raft, Message(MessageType.UNREACHABLE, from_=NodeId(node)))
 
     def report_snapshot(self, node: int, ok: bool) -> None:
-        """Tell whether the snapshot sent to `node` arrived there; must be called, or nothing else is ever sent to it."""
+        """Tell whether the snapshot sent to `node` arrived.
+
+        Without this call, `node` gets no more messages.
+        """
         step(self._raft, Message(MessageType.SNAP_STATUS, from_=NodeId(node), reject=not ok))
 
     # -- output
@@ -225,7 +230,7 @@ class RawNode:
         )
 
     def ready(self) -> Ready:
-        """Return what is to be done now; `advance` must follow before the next call.
+        """Return the work to do now; `advance` must follow before the next call.
 
         Raises:
             LocalError: the Ready before was not advanced.
@@ -265,7 +270,7 @@ class RawNode:
         raft = self._raft
         for message in accepted.to_self:
             step(raft, message)
-        # What was written under a lower term may have been replaced since; only its last term would not tell.
+        # Entries written under a lower term may have been replaced since; their term does not show that.
         if accepted.last_index and accepted.term == raft.term:
             raft.log.unstable.stable_to(accepted.last_index, accepted.last_term)
         if accepted.snapshot is not None:
@@ -319,7 +324,7 @@ class RawNode:
 
     @property
     def commit_term(self) -> Term:
-        """The term of the entry at the commit index; 0 where there is none."""
+        """The term of the entry at the commit index; 0 without one."""
         return Term(self._raft.log.term_or_zero(self._raft.log.committed))
 
     @property
@@ -329,14 +334,14 @@ class RawNode:
 
     @property
     def vote(self) -> NodeId:
-        """Whom this node voted for in the present term, 0 for nobody."""
+        """The node for which this node voted in the present term; 0 for none."""
         return NodeId(self._raft.vote)
 
     @property
     def hears_leader(self) -> bool:
         """Whether the leader that is known has shown itself lately, or is this node.
 
-        A voter that hears nothing forgets its leader and campaigns; a learner, or who was removed, does neither.
+        A voter that hears nothing forgets its leader and campaigns; others do neither.
         """
         raft = self._raft
         patience_ticks = 2 * raft.config.election_ticks
@@ -344,15 +349,15 @@ class RawNode:
 
     @property
     def conf_change_pending(self) -> bool:
-        """Whether a change of membership proposed now would be replaced by an empty entry: one is not applied yet."""
+        """Whether an unapplied membership change would turn another one proposed now into an empty entry."""
         raft = self._raft
         return raft.pending_conf_index > raft.log.applied or raft.tracker.membership.is_joint()
 
     def has_valid_lease(self) -> bool:
         """Return whether this leader may answer a read at its own commit index, without asking anybody.
 
-        Needs `Config.read_only` LEASE_BASED. Ticks are the clock: if the process was stopped, tick for the time it missed
-        before asking.
+        Needs `Config.read_only` LEASE_BASED. Ticks are the clock: if the process was stopped, tick for the
+        time it missed before asking.
         """
         return lease_ticks_left(self._raft) > 0
 
@@ -361,7 +366,7 @@ class RawNode:
         self._raft.randomized_election_ticks = ticks
 
     def _state_changed(self) -> bool:
-        """Compare soft and hard state with those told last, field by field: this is asked after every message."""
+        """Return whether soft or hard state differs from the last reported ones. Runs after every message."""
         raft, soft, hard = self._raft, self._previous_soft, self._previous_hard
         return (
             raft.log.committed != hard.commit

@@ -1,8 +1,8 @@
 """Reads that wait until a quorum has confirmed that this node still leads.
 
-Each request is noted with the commit index of its moment and goes out as the context of a heartbeat. When a quorum has
-answered that heartbeat, no newer leader can have committed anything before the request came in, so the noted index is
-good for it and for all requests before it.
+Each request is noted with the commit index of its moment and goes out as the context of a heartbeat. When a
+quorum has answered that heartbeat, no newer leader can have committed anything before the request came in, so
+the noted index is good for it and for all requests before it.
 
 A context names its request: two requests of the same context are one. The caller makes them unique.
 
@@ -16,7 +16,7 @@ from controller_core.raft.types import Message
 
 @dataclass(slots=True)
 class PendingRead:
-    """One request, the commit index when it came, and who has confirmed since."""
+    """One request, the commit index at its arrival, and the nodes that confirmed since."""
 
     request: Message
     index: int
@@ -41,7 +41,10 @@ class ReadOnly:
             self._pending[context] = PendingRead(request, index)
 
     def record_ack(self, node: int, context: bytes) -> dict[int, bool]:
-        """Note that `node` answered the heartbeat of `context`; return who has, {} for an unknown context."""
+        """Note that `node` answered the heartbeat of `context`.
+
+        Return the nodes that did; {} for an unknown context.
+        """
         pending = self._pending.get(context)
         if pending is None:
             return {}
@@ -59,5 +62,5 @@ class ReadOnly:
         return confirmed
 
     def last_context(self) -> bytes:
-        """Return the context of the newest request, b"" if there is none: its confirmation confirms all."""
+        """Return the context of the newest request, b"" without one: its confirmation confirms all."""
         return next(reversed(self._pending), b"")

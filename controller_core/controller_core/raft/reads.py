@@ -1,18 +1,21 @@
 """Linearizable reads without a log entry: by a quorum's confirmation, or by a lease.
 
-ReadIndex. The leader notes its commit index, makes sure that it still leads, and hands out the index: once the state
-machine has applied that much, it holds everything acknowledged before the read began. A fresh leader first waits for
-the commit of an entry of its own term, since before that its commit index may be behind.
+ReadIndex. The leader notes its commit index, makes sure that it still leads, and hands out the index: once
+the state machine has applied that much, it holds everything acknowledged before the read began. A fresh
+leader first waits for the commit of an entry of its own term, since before that its commit index may be
+behind.
 
-Lease. With check-quorum on everywhere, a follower that heard a heartbeat refuses to vote for `election_ticks` of its
-own ticks. So from the moment a heartbeat *left* (not: was answered), and if a quorum answers it, no other leader can
-exist for nearly as long. Each heartbeat therefore carries the leader's tick count, the answers bring it back, and the
-lease holds while the tick that a quorum has answered is younger than `election_ticks - lease_margin_ticks`. Not: the
-interval of check-quorum itself, which only tells that a quorum answered within the last two election timeouts.
-Three things would break the promise and are excluded: a transfer of leadership (its votes ignore the promise) voids the
-lease for the rest of the term; forget-leader is refused; a restarted voter waits before it votes.
+Lease. With check-quorum on everywhere, a follower that heard a heartbeat refuses to vote for `election_ticks`
+of its own ticks. So from the moment a heartbeat *left* (not: was answered), and if a quorum answers it, no
+other leader can exist for nearly as long. Each heartbeat therefore carries the leader's tick count, the
+answers bring it back, and the lease holds while the tick that a quorum has answered is younger than
+`election_ticks - lease_margin_ticks`. Not: the interval of check-quorum itself, which only tells that a
+quorum answered within the last two election timeouts. Three things would break the promise and are excluded:
+a transfer of leadership (its votes ignore the promise) voids the lease for the rest of the term;
+forget-leader is refused; a restarted voter waits before it votes.
 
-The leader's ticks are its clock. A process that was stopped must first catch up the ticks it missed, then ask.
+The leader's ticks are its clock. A process that was stopped must first catch up the ticks it missed, then
+ask.
 
 Source: Raft thesis 6.4, 6.4.1; etcd raft 3.6 read_only.go.
 """
@@ -33,7 +36,7 @@ def committed_in_term(raft: Raft) -> bool:
 
 
 def lease_ticks_left(raft: Raft) -> int:
-    """Return for how many more ticks this leader's lease holds; 0 or less: there is none."""
+    """Return for how many more ticks this leader's lease holds; 0 or less without one."""
     leads = raft.role == StateType.LEADER and raft.has_lease_option() and not raft.lease_void
     if not leads or raft.id not in raft.tracker.progress or not committed_in_term(raft):
         return 0
@@ -59,7 +62,8 @@ def take_heartbeat_context(raft: Raft, progress: Progress, context: bytes) -> by
     if not raft.has_lease_option():
         return context
     if len(context) >= STAMP_BYTES:
-        # No answer can be to a heartbeat that has not left yet: a later tick would make a lease out of nothing.
+        # No answer can be to a heartbeat that has not left yet: a later tick would make a lease out of
+        # nothing.
         tick = min(int.from_bytes(context[:STAMP_BYTES], "big"), raft.tick_count)
         progress.lease_tick = max(progress.lease_tick, tick)
     return context[STAMP_BYTES:]
@@ -89,7 +93,10 @@ def lead_read_index(raft: Raft, request: Message) -> bytes | None:
 
 
 def release_pending(raft: Raft) -> bytes:
-    """Start the reads that waited for the first commit of the term; return the context that confirms them, or b""."""
+    """Start the reads that waited for the first commit of the term.
+
+    Return the context that confirms them, or b"".
+    """
     if not raft.pending_read_requests or not committed_in_term(raft):
         return b""
     requests, raft.pending_read_requests = raft.pending_read_requests, []

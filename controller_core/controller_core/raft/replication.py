@@ -1,12 +1,14 @@
 """How entries travel: a leader's appends, snapshots and heartbeats, and the commit index that follows.
 
-A leader keeps one `Progress` a follower and sends what that allows. An append names the entry before its first; when
-the follower's log differs there, it refuses with a hint, and the leader tries earlier. When what is needed is compacted
-already, a snapshot goes instead. Heartbeats carry no entries and never wait: they keep the office and, as a side
-effect, tell a follower the commit index as far as the follower is known to have it.
+A leader keeps one `Progress` a follower and sends what that allows. An append names the entry before its
+first; when the follower's log differs there, it refuses with a hint, and the leader tries earlier. If the
+needed entries are compacted already, the leader sends a snapshot instead. Heartbeats carry no entries and
+never wait: they keep the office and, as a side effect, tell a follower the commit index as far as the
+follower is known to have it.
 
-Proposals are bounded: payload bytes that are not known to be committed are counted, and new ones are dropped over the
-limit. The count is an estimate (entries of former leaders are not in it), and never refuses when nothing is pending.
+Proposals are bounded: payload bytes that are not known to be committed are counted, and new ones are dropped
+over the limit. The count is an estimate (entries of former leaders are not in it), and never refuses when
+nothing is pending.
 
 Source: Raft thesis 3.5, 10.2; etcd raft 3.6.
 """
@@ -23,7 +25,10 @@ from controller_core.raft.types import Entry, EntryType, LogIndex, MessageType, 
 
 
 def append_proposals(raft: Raft, proposals: Sequence[tuple[EntryType, bytes]]) -> bool:
-    """Append proposals to the leader's own log; return False, changing nothing, if that exceeds the byte limit."""
+    """Append proposals to the leader's own log.
+
+    Return False, changing nothing, if that exceeds the byte limit.
+    """
     term = Term(raft.term)
     first = raft.log.last_index() + 1
     entries = tuple(
@@ -75,7 +80,8 @@ def maybe_send_append(raft: Raft, to: int, progress: Progress, *, send_if_empty:
     previous = progress.next - 1
     try:
         previous_term = log.term(previous)
-        # With a full window an empty append still goes: if all in flight was lost, only its rejection gets us on.
+        # With a full window an empty append still goes: if all in flight was lost, only its rejection gets us
+        # on.
         full = progress.state == ProgressState.REPLICATE and progress.inflights.full()
         entries = () if full else log.entries(progress.next, raft.config.message_bytes_max)
     except (CompactedError, UnavailableError):
@@ -114,14 +120,17 @@ def _maybe_send_snapshot(raft: Raft, to: int, progress: Progress) -> bool:
         snapshot = raft.log.snapshot()
     except SnapshotTemporarilyUnavailableError:
         return False
-    invariant(snapshot.index > 0, "entries are compacted and there is no snapshot", to=to)
+    invariant(snapshot.index > 0, "entries are compacted and the snapshot is missing", to=to)
     progress.become_snapshot(snapshot.index)
     raft.send(MessageType.SNAP, to, snapshot=snapshot)
     return True
 
 
 def _count_uncommitted(raft: Raft, size_bytes: int) -> bool:
-    """Add to the count of uncommitted payload unless that exceeds the limit; empty entries are never refused."""
+    """Add to the count of uncommitted payload unless that exceeds the limit.
+
+    Empty entries are never refused.
+    """
     over = raft.uncommitted_bytes + size_bytes > raft.config.uncommitted_limit_bytes()
     if raft.uncommitted_bytes > 0 and size_bytes > 0 and over:
         return False

@@ -1,7 +1,7 @@
 """How many bytes an entry counts for, wherever a limit in bytes is applied.
 
-The measure is the length of the entry in raftpb's encoding, whatever the log on disk really writes: limits then cut
-at the same entry on every node and for every storage.
+The measure is the length of the entry in raftpb's encoding, whatever the log on disk really writes: limits
+then cut at the same entry on every node and for every storage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def payload_size_bytes(entries: Iterable[Entry]) -> int:
 
 
 def limit_size(entries: Sequence[Entry], bytes_max: int) -> tuple[Entry, ...]:
-    """Return the longest prefix of at most `bytes_max` encoded bytes, but never none of a non-empty sequence."""
+    """Return the longest prefix of at most `bytes_max` encoded bytes, with at least one entry if there is any."""
     if len(entries) <= 1 or bytes_max >= UNLIMITED_BYTES:
         return tuple(entries)
     size = 0

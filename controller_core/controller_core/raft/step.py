@@ -1,11 +1,12 @@
 """The two ways in: a message, and a tick of the clock.
 
-A message is first judged by its term. A higher one makes us a follower, except where somebody only asks or would only
-disturb (pre-votes; votes while a leader is heard). A lower one is dropped, except where silence would leave its sender
-stuck at its old term. What remains is at our term and goes to the table of our role.
+A message is first judged by its term. A higher one makes us a follower, except pre-votes, which only ask, and
+votes while a leader is alive, which would only disturb. A lower one is dropped, except where silence would
+leave its sender stuck at its old term. All other messages are of our term and go to the table of our role.
 
-A tick counts. A follower or candidate whose patience is over campaigns; a leader sends heartbeats and, once an election
-timeout, checks that a quorum still answers and gives up a transfer of leadership that has not come about.
+A tick counts. A follower or candidate whose patience is over campaigns; a leader sends heartbeats and, once
+an election timeout, checks that a quorum still answers and gives up a transfer of leadership that has not
+come about.
 
 Source: Raft thesis 3.3, 3.4, 4.2.3, 6.2, 9.6; etcd raft 3.6.
 """
@@ -86,8 +87,8 @@ def _enter_term(raft: Raft, message: Message) -> None:
 def _answer_stale(raft: Raft, message: Message) -> None:
     """Answer a message of a lower term where its sender would otherwise never learn of ours.
 
-    With check-quorum or pre-vote our own campaigns may be ignored while an old leader is heard; telling that leader of
-    our term deposes it and sets us free. A pre-candidate of a lower term is told so that it catches up.
+    With check-quorum or pre-vote other nodes may ignore our campaigns while an old leader is alive. An answer
+    with our term deposes that leader. An answer to a pre-candidate of a lower term lets it catch up.
     """
     if message.type == MessageType.PRE_VOTE:
         raft.send(MessageType.PRE_VOTE_RESP, message.from_, reject=True)

@@ -25,7 +25,7 @@ class Storage(Protocol):
     """The read side of the log, as the core sees it."""
 
     def initial_state(self) -> tuple[HardState, ConfState]:
-        """Return what was saved last; zero values for a new store."""
+        """Return the last saved state; zero values for a new store."""
         ...
 
     def entries(self, low: LogIndex, high: LogIndex, bytes_max: int | None = None) -> tuple[Entry, ...]:
@@ -51,7 +51,7 @@ class Storage(Protocol):
         ...
 
     def last_index(self) -> LogIndex:
-        """Return the index of the last entry, or of the snapshot when there is none after it."""
+        """Return the index of the last entry, or of the snapshot if no entry follows it."""
         ...
 
     def snapshot(self) -> Snapshot:

@@ -1,8 +1,9 @@
 """The values that Raft's core takes and returns: entries, messages, hard state, snapshots, Ready.
 
-Everything here is frozen data without behaviour beyond construction, so that the core (`raw_node`), the log on disk
-(`controller_core.log`), the transport between peers and the text scenarios speak about the same things. Names and
-meanings are those of etcd's raft (raftpb); ids are integers from 1, and 0 means "none" everywhere.
+Everything here is frozen data without behaviour beyond construction, so that the core (`raw_node`), the log
+on disk (`controller_core.log`), the transport between peers and the text scenarios speak about the same
+things. Names and meanings are those of etcd's raft (raftpb); ids are integers from 1, and 0 means "none"
+everywhere.
 
 This module never does I/O and never validates: a message from a peer is checked where it is decoded.
 """
@@ -78,7 +79,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must be on disk before a message that reveals it leaves: term, vote, and the commit index known."""
+    """The state that must be on disk before a message reveals it: term, vote, and the known commit index."""
 
     term: Term = NO_TERM
     vote: NodeId = NO_NODE
@@ -87,7 +88,7 @@ class HardState:
 
 @dataclass(frozen=True, slots=True)
 class SoftState:
-    """What observers want to know and nobody persists: who leads, and our own role."""
+    """State for observers that is not persisted: the leader, and our own role."""
 
     lead: NodeId = NO_NODE
     state: StateType = StateType.FOLLOWER
@@ -106,7 +107,10 @@ class ConfState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state machine's bytes after applying `index`, with the membership of that moment; index 0 is "none"."""
+    """The state machine's bytes after applying `index`, with the membership of that moment.
+
+    Index 0 is "none".
+    """
 
     index: LogIndex = NO_INDEX
     term: Term = NO_TERM

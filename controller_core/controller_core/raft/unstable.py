@@ -1,9 +1,9 @@
 """The part of the log that is not yet known to be on stable storage: a snapshot, entries, or both.
 
-Three positions matter. Before `offset` everything is on stable storage. From `offset` to `offset_in_progress` the
-entries were handed out in a Ready and are being written. From there on they wait for the next Ready. Writing is
-confirmed by (index, term), because meanwhile a new leader may have replaced what was being written: a confirmation of
-the old entries must not pass for one of the new.
+Three positions matter. Before `offset` everything is on stable storage. From `offset` to `offset_in_progress`
+the entries were handed out in a Ready and are being written. From there on they wait for the next Ready.
+Writing is confirmed by (index, term), because a new leader may have replaced these entries during the write:
+a confirmation of the old entries must not pass for one of the new.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Unstable:
             self.snapshot_in_progress = False
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin anew after `snapshot`."""
+        """Restart after `snapshot`."""
         self.offset = snapshot.index + 1
         self.offset_in_progress = self.offset
         self.entries = []

@@ -1,14 +1,14 @@
 """The bodies of controller and HA messages: sets, elections, replica tables, epochs, properties.
 
-Each class reads and writes one body. What is written must suit every Java reader from 5.1.1 on, so:
+Each class reads and writes one body. Every Java reader from 5.1.1 on must accept the output, so:
 
 - `syncStateSet` is always an array: Java's class throws on null or absence.
 - map keys are quoted: every version reads them, `mqadmin electMaster` of 5.4.0 and later fails on bare ones.
 - an elect body repeats the group's members at its top level, where mqadmin looks for them and brokers do not.
 - both lists of a group in BrokerReplicasInfo are present, even when empty.
 
-What is read may come from Java with bare keys, ids as texts, and fields it does not know: all are taken. Ids of a set
-are unique and ascending on both ways, so that equal sets are equal bytes.
+Input from Java may have bare keys, ids as texts, and unknown fields: the readers accept all of these. Ids of
+a set are unique and ascending on both ways, so that equal sets are equal bytes.
 
 Source: org.apache.rocketmq.remoting.protocol.body.* of 5.1.1 to 5.5.0.
 """
@@ -32,7 +32,8 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
         """Write this body as Java would: keys in alphabetical order, without those that are null."""
         members = msgspec.to_builtins(self, str_keys=True)
         text = _ENCODER.encode(members)
-        # Nearly always there is none to leave out. A text may hold the word too: then there is nothing to leave out.
+        # Nearly always no field is null. A text may contain the word `null` as well; then no field is left
+        # out.
         return _ENCODER.encode(_without_null(members)) if b"null" in text else text
 
     @classmethod
@@ -81,7 +82,7 @@ class SyncStateSet(Body, frozen=True):
         """Read this body; the ids come out ascending and unique.
 
         Raises:
-            BodyError: it is empty, not JSON, or has no list of ids.
+            BodyError: it is empty, not JSON, or lacks the list of ids.
         """
         read = super().decode(body)
         return cls(_ids(read.sync_state_set), read.sync_state_set_epoch)
@@ -96,7 +97,10 @@ class BrokerMemberGroup(Body, frozen=True):
 
 
 class ElectMasterResponseBody(Body, frozen=True):
-    """Body of the answer to 1002; the group's members are absent when nobody new was elected (code 2011)."""
+    """Body of the answer to 1002.
+
+    The group's members are absent when the master did not change (code 2011).
+    """
 
     sync_state_set: tuple[JavaLong, ...]
     broker_member_group: BrokerMemberGroup | None = None
@@ -128,7 +132,8 @@ class ElectMasterResponseBody(Body, frozen=True):
 class ReplicaIdentity(Body, frozen=True):
     """One replica in BrokerReplicasInfo.
 
-    `direct_address` is ours, RocketMQ's readers skip it: where the replica's own process is met, if not at `broker_address`.
+    `direct_address` is ours, RocketMQ's readers skip it: the address of the replica's own process, if it is
+    not `broker_address`.
     """
 
     alive: bool = False
@@ -139,7 +144,7 @@ class ReplicaIdentity(Body, frozen=True):
 
 
 class ReplicasInfo(Body, frozen=True):
-    """One group in BrokerReplicasInfo; the master's fields are absent when there is none.
+    """One group in BrokerReplicasInfo; the master's fields are absent without a master.
 
     `preceding_sync_state_set` is ours, RocketMQ's readers skip it: see `groups.group.Group`.
     """

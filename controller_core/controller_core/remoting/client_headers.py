@@ -1,6 +1,7 @@
 """The headers that a client of brokers and name servers needs: send, pull, offsets, routes, topics.
 
-Not the whole client protocol: only what the canary, the log replica and the tests speak. Declared as in `headers.py`.
+Not the whole client protocol: only what the canary, the log replica and the tests speak. Declared as in
+`headers.py`.
 
 Source: org.apache.rocketmq.remoting.protocol.header.* of 5.2.0 to 5.5.0.
 """
@@ -225,6 +226,9 @@ class DeleteSubscriptionGroupRequestHeader(Header, frozen=True):
 
 
 class WritePermOfBrokerRequestHeader(Header, frozen=True):
-    """205 WIPE_WRITE_PERM_OF_BROKER and 327 ADD_WRITE_PERM_OF_BROKER at a name server: of all topics of one group."""
+    """205 WIPE_WRITE_PERM_OF_BROKER and 327 ADD_WRITE_PERM_OF_BROKER at a name server.
+
+    Of all topics of one group.
+    """
 
     broker_name: str

@@ -1,9 +1,10 @@
 """The numbers of RocketMQ's requests, answers and languages that this system speaks or shows.
 
-Only numbers that some part uses or that a person may meet in a log are listed; a peer may send any other, so a
-command carries a plain int and these enums are compared with it. The numbers never change once released.
+Only numbers that some part uses or that a person may meet in a log are listed; a peer may send any other, so
+a command carries a plain int and these enums are compared with it. The numbers never change once released.
 
-Source: RequestCode.java, ResponseCode.java, RemotingSysResponseCode.java, LanguageCode.java of 5.1.1 to 5.5.0.
+Source: RequestCode.java, ResponseCode.java, RemotingSysResponseCode.java, LanguageCode.java of 5.1.1 to
+5.5.0.
 """
 
 from enum import IntEnum

@@ -1,10 +1,10 @@
 """One remoting frame as a value: a request, a oneway request, or the answer to a request.
 
-RocketMQ uses one shape in both directions. What tells them apart are two bits of `flag`; what joins an answer to its
-request is `opaque` alone, a number the asker chose. All arguments but the payload travel as `ext`, a flat map of
-strings; `headers` and `bodies` give them types.
+RocketMQ uses one shape in both directions. What tells them apart are two bits of `flag`; what joins an answer
+to its request is `opaque` alone, a number the asker chose. All arguments but the payload travel as `ext`, a
+flat map of strings; `headers` and `bodies` give them types.
 
-A command is frozen: whoever needs another opaque makes another command. It is a msgspec Struct and not a dataclass
+A command is frozen: another opaque needs another command. It is a msgspec Struct and not a dataclass
 because one is made for every frame, and a Struct is made five times faster.
 
 Source: RemotingCommand.java (5.1.1 to 5.5.0).
@@ -27,9 +27,9 @@ class RemotingCommand(msgspec.Struct, frozen=True):
         code: a request's `RequestCode`, an answer's `ResponseCode`; any int32 may come from a peer.
         opaque: int32 chosen by the asker and repeated in the answer; the channel sets it on calls.
         flag: bit 0 set in answers, bit 1 in requests that want none.
-        remark: words for a person; None if absent.
-        ext: header fields; None if the frame has no such map, which Java tells from an empty one. A field that is
-            null on the wire is absent here.
+        remark: text for people; None if absent.
+        ext: header fields; None if the frame lacks this map, which Java distinguishes from an empty one. A
+            field that is null on the wire is absent here.
         body: payload bytes; empty if absent (Java does not tell the two apart).
         language: who wrote it.
         version: ordinal of the writer's MQVersion; Java's controller sends 0.

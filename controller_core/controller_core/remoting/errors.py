@@ -1,9 +1,9 @@
 """The two ways remoting can fail: rubbish from a peer, and misuse by us.
 
-`RemotingProtocolError` and its children say that bytes, a header or a body from a peer cannot be what RocketMQ's
-protocol allows; the connection that brought them is closed or the request refused, and the process goes on.
-`RemotingUsageError` says that our own code asked for something that cannot be put on the wire; it is a bug here and
-is never caused by what a peer sends.
+`RemotingProtocolError` and its children say that bytes, a header or a body from a peer cannot be what
+RocketMQ's protocol allows; the connection that brought them is closed or the request refused, and the process
+goes on. `RemotingUsageError` says that our own code asked for something that cannot be put on the wire; it is
+a bug here and is never caused by what a peer sends.
 
 Nothing in this package raises anything else for any input.
 """
@@ -43,7 +43,8 @@ class FrameError(RemotingProtocolError):
     Attributes:
         offset: where the damaged frame begins, in bytes from the first byte ever fed to the decoder.
         length: what the frame's length word says, in bytes after that word.
-        commands: whole frames of the same feed that came before the damage, in order; they are as good as any.
+        commands: whole frames of the same feed that came before the damage, in order; they are as good as
+            any.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class HeaderError(RemotingProtocolError):
     Attributes:
         header: the header's name, as RocketMQ's class is called.
         field: the field's name on the wire.
-        value: what was sent; None if the field is missing.
+        value: the received text; None if the field is missing.
     """
 
     def __init__(self, header: str, field: str, value: str | None, problem: str) -> None:

@@ -10,11 +10,13 @@ A frame on the wire (big-endian):
 | n | header |
 | rest | body, possibly empty |
 
-`FrameDecoder` keeps at most one incomplete frame, so its memory is O(bytes of the largest frame) whatever the peer
-does, and a frame whose length word is too large is refused before a byte of it is kept. It may be fed any cut of the
-stream, one byte at a time too. After a `FrameError` the stream has no known place any more: the owner closes it.
+`FrameDecoder` keeps at most one incomplete frame, so its memory is O(bytes of the largest frame) whatever the
+peer does, and a frame whose length word is too large is refused before any byte of it is stored. It may be
+fed any cut of the stream, one byte at a time too. After a `FrameError` the position in the stream is unknown:
+the owner closes it.
 
-TLS and the HAProxy preamble are not spoken: a stream that begins with either fails as a frame of absurd length.
+TLS and the HAProxy preamble are not spoken: a stream that begins with either fails as a frame of absurd
+length.
 
 Source: RemotingCommand.java encodeHeader and decode, NettyDecoder.java, Netty's LengthFieldBasedFrameDecoder.
 """
@@ -60,7 +62,9 @@ def encode(command: RemotingCommand) -> bytes:
 
 
 class PreparedAnswer:
-    """An answer whose frame is written but for the opaque: to say the same thing to many requests costs one copy.
+    """An answer whose frame is written but for the opaque.
+
+    To say the same thing to many requests costs one copy.
 
     Attributes:
         command: the answer; its opaque means nothing.
@@ -80,7 +84,7 @@ class PreparedAnswer:
         # Inside a text each quote has a backslash before it, so this is the header's own field and no other.
         before, found, rest = frame[_WORDS.size :].partition(b',"opaque":0,')
         if not found:
-            raise RemotingUsageError(f"the header of code {command.code} has no opaque")
+            raise RemotingUsageError(f"the header of code {command.code} is without an opaque")
         self.command = command
         self._before = before + b',"opaque":'
         self._rest = b"," + rest
@@ -117,8 +121,8 @@ class FrameDecoder:
         """Take the next bytes of the stream and give the commands that are now whole, in order.
 
         Raises:
-            FrameError: the stream is damaged; whole frames before the damage in `data` are in its `commands`. The
-                decoder must not be fed again.
+            FrameError: the stream is damaged; whole frames before the damage in `data` are in its `commands`.
+                The decoder must not be fed again.
         """
         if not self._held:
             commands: list[RemotingCommand] = []
@@ -177,7 +181,7 @@ def decode_frame(frame: bytes) -> RemotingCommand:
 def _decode(data: bytes, begin: int, end: int) -> RemotingCommand:
     """Read the frame that lies in `data` from `begin` to `end`, without its length word."""
     if end - begin < _LENGTH_BYTES:
-        raise RemotingProtocolError(f"frame of {end - begin} bytes has no room for its header length")
+        raise RemotingProtocolError(f"frame of {end - begin} bytes is too short for its header length")
     (word,) = _LENGTH.unpack_from(data, begin)
     begin_header = begin + _LENGTH_BYTES
     end_header = begin_header + (word & HEADER_BYTES_MAX)

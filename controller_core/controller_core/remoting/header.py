@@ -1,7 +1,7 @@
 """How a typed header and the flat map of texts on the wire become one another.
 
-A header is declared once, as a class with typed fields; the wire name of `broker_name` is `brokerName`. `from_ext` and
-`to_ext` follow from the declaration:
+A header is declared once, as a class with typed fields; the wire name of `broker_name` is `brokerName`.
+`from_ext` and `to_ext` follow from the declaration:
 
 | declared | on the wire | absent |
 |---|---|---|
@@ -10,9 +10,9 @@ A header is declared once, as a class with typed fields; the wire name of `broke
 | `bool` | `true` in any case is true, all else false, as Boolean.valueOf says | `HeaderError` |
 | any of them with `| None = None`, or with a default | the same | the default |
 
-Why absence matters: Java enforces nothing (a missing field is logged and stays null), so what a handler cannot do
-without is required here and everything else is optional. Fields that a header does not declare are ignored; whoever
-needs one reads `command.ext`.
+Why absence matters: Java enforces nothing (a missing field is logged and stays null), so a field is required
+here if a handler needs it; all others are optional. Fields that a header does not declare are ignored; code
+that needs one reads `command.ext`.
 
 Not: dataclasses. One header is parsed for every request, and msgspec does it in one pass of C code.
 
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
             raise _explain(cls.__name__, ext or _EMPTY, str(error)) from error
 
     def to_ext(self) -> dict[str, str]:
-        """Write this header as a command's `ext`; fields that are None are left out."""
+        """Write this header as a command's `ext`; fields of value None are left out."""
         ext: dict[str, str] = {}
         for attribute, name in _wire_names(type(self)):
             value = getattr(self, attribute)

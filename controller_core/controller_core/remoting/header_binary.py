@@ -7,8 +7,9 @@
 | 4, n | remark length and UTF-8; 0 is null |
 | 4, n | length of all ext fields, then each: 2, key, 4, value; a key or value of length 0 is null |
 
-Clients write it only when told to (`rocketmq.serialize.type`), servers must read it. A null value is an absent field
-here, and a field without a key is dropped. The Java ordinal of the language is unsigned by meaning; unknown is OTHER.
+Clients write it only when told to (`rocketmq.serialize.type`), servers must read it. A null value is an
+absent field here, and a field without a key is dropped. The Java ordinal of the language is unsigned by
+meaning; unknown is OTHER.
 
 Source: RocketMQSerializable.java (5.1.1 to 5.5.0).
 """

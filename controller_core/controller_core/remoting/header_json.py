@@ -1,10 +1,12 @@
 """The JSON form of a frame's header, as Java's fastjson writes and reads it.
 
-Java writes its keys in alphabetical order and leaves out what is null; so does `encode`, byte for byte. Java reads
-loosely: numbers as strings, header fields as numbers or booleans, a language by name or ordinal, unknown keys. A
-strict decoder takes what clients really send in one pass of C code; only what it refuses goes the tolerant way.
+Java writes its keys in alphabetical order and leaves out null values; `encode` does the same, byte for byte.
+Java reads loosely: numbers as strings, header fields as numbers or booleans, a language by name or ordinal,
+unknown keys. A strict decoder takes what clients really send in one pass of C code; only what it refuses goes
+the tolerant way.
 
-Source: RemotingCommand.java headerEncode/headerDecode; what is tolerated was tried on 5.1.4, 5.3.3, 5.4.0 and 5.5.0.
+Source: RemotingCommand.java headerEncode/headerDecode; the tolerance was tested on 5.1.4, 5.3.3, 5.4.0 and
+5.5.0.
 """
 
 from typing import Annotated, Any, Final
@@ -24,7 +26,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 class _Header(msgspec.Struct, omit_defaults=True):
     """The keys of RemotingCommand's JSON in the order that Java writes them.
 
-    `code` to `version` have no default where Java always writes them, so that omit_defaults keeps them.
+    `code` to `version` lack a default where Java always writes them, so that omit_defaults keeps them.
     """
 
     code: _Int32
@@ -38,7 +40,7 @@ class _Header(msgspec.Struct, omit_defaults=True):
 
 
 class _Read(msgspec.Struct):
-    """The same keys as they are read; what is absent has Java's default, what is not here is skipped."""
+    """The same keys for reading; absent keys have Java's default, unknown keys are skipped."""
 
     code: _Int32
     extFields: dict[str, str] | None = None
@@ -59,7 +61,8 @@ def encode(command: RemotingCommand) -> bytes:
     """Write a command's header as Java's fastjson would.
 
     Raises:
-        RemotingUsageError: a text is not valid Unicode, a number is not an int32 or an ext value is not a str.
+        RemotingUsageError: a text is not valid Unicode, a number is not an int32 or an ext value is not a
+            str.
     """
     for name, value in (("code", command.code), ("opaque", command.opaque), ("flag", command.flag)):
         if not INT32_MIN <= value <= INT32_MAX:

@@ -1,12 +1,14 @@
-"""The headers of the controller's requests and answers, of the role notice, and of the HA requests between brokers.
+"""Headers of the controller's requests and answers, the role notice, and the HA requests between brokers.
 
-One class a message, called as in RocketMQ's source so that both can be read side by side; `header.py` says how a
-class becomes text. Lists and sets do not fit in a header and travel as bodies (`bodies.py`).
+One class a message, called as in RocketMQ's source so that both can be read side by side; `header.py` says
+how a class becomes text. Lists and sets do not fit in a header and travel as bodies (`bodies.py`).
 
-`invoke_time` is the sender's clock in ms, written by 5.2 and later; a controller must not use it. `replica_kind` is
-ours: `log` marks a replica that keeps the log and can never be master; Java's controller ignores it.
+`invoke_time` is the sender's clock in ms, written by 5.2 and later; a controller must not use it.
+`replica_kind` is ours: `log` marks a replica that keeps the log and can never be master; Java's controller
+ignores it.
 
-Source: org.apache.rocketmq.remoting.protocol.header.* of 5.1.1 to 5.5.0, whose field sets differ only in invokeTime.
+Source: org.apache.rocketmq.remoting.protocol.header.* of 5.1.1 to 5.5.0, whose field sets differ only in
+invokeTime.
 """
 
 from typing import Final
@@ -16,7 +18,7 @@ from controller_core.remoting.header import Header, JavaInt, JavaLong
 REPLICA_KIND_LOG: Final = "log"
 """Value of `replica_kind` for a replica that can never be elected."""
 BROKER_ID_NONE: Final = -1
-"""What ELECT_MASTER carries as broker id when nobody in particular asks."""
+"""The broker id of an ELECT_MASTER that does not name a broker."""
 
 
 class AlterSyncStateSetRequestHeader(Header, frozen=True):
@@ -31,7 +33,8 @@ class AlterSyncStateSetRequestHeader(Header, frozen=True):
 class ElectMasterRequestHeader(Header, frozen=True):
     """1002 ELECT_MASTER.
 
-    A broker asks with its own id, `mqadmin electMaster` designates one, and the controller itself asks with none.
+    A broker asks with its own id, `mqadmin electMaster` designates one, and the controller itself asks with
+    none.
     """
 
     broker_name: str
@@ -42,7 +45,7 @@ class ElectMasterRequestHeader(Header, frozen=True):
 
 
 class ElectMasterResponseHeader(Header, frozen=True):
-    """Answer to 1002; all absent when nobody was elected."""
+    """Answer to 1002; all fields are absent after a failed election."""
 
     master_broker_id: JavaLong | None = None
     master_address: str | None = None
@@ -87,9 +90,10 @@ class GetReplicaInfoResponseHeader(Header, frozen=True):
 
 
 class GetMetaDataResponseHeader(Header, frozen=True):
-    """Answer to 1005 GET_METADATA_INFO, which has no header of its own.
+    """Answer to 1005 GET_METADATA_INFO, whose request does not have a header.
 
-    `peers` is `n0:host:port;n1:host:port;`, with the last semicolon. Leader fields are absent without a leader.
+    `peers` is `n0:host:port;n1:host:port;`, with the last semicolon. Leader fields are absent without a
+    leader.
     """
 
     group: str | None = None
@@ -102,8 +106,8 @@ class GetMetaDataResponseHeader(Header, frozen=True):
 class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
     """1008 NOTIFY_BROKER_ROLE_CHANGED, oneway from controller to broker; the SyncStateSet is the body.
 
-    Ours: with an epoch and no master, and not oneway, it asks a log replica to part from the master of that epoch, which is
-    about to be replaced. It is answered when no ack can reach that master any more.
+    Ours: with an epoch and no master, and not oneway, it asks a log replica to part from the master of that
+    epoch, which is about to be replaced. It is answered when no ack can reach that master any more.
     """
 
     master_address: str | None = None
@@ -148,7 +152,10 @@ class ApplyBrokerIdRequestHeader(Header, frozen=True):
 
 
 class BrokerHeartbeatRequestHeader(Header, frozen=True):
-    """904 BROKER_HEARTBEAT, oneway to every controller. `heartbeat_timeout_mills` is spelled as on the wire."""
+    """904 BROKER_HEARTBEAT, oneway to every controller.
+
+    `heartbeat_timeout_mills` is spelled as on the wire.
+    """
 
     cluster_name: str
     broker_addr: str

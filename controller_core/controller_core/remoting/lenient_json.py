@@ -1,10 +1,10 @@
 """JSON as Java writes it: standard JSON, except that map keys which are numbers stand without quotes.
 
-fastjson writes `{"brokerAddrs":{0:"10.0.0.1:10911"}}` for a `Map<Long, String>`. `decode` reads that and all standard
-JSON, in time linear in the text. Quoting the bare keys first and then reading strictly keeps one JSON parser in the
-house; texts that are already standard take no second pass.
+fastjson writes `{"brokerAddrs":{0:"10.0.0.1:10911"}}` for a `Map<Long, String>`. `decode` reads that and all
+standard JSON, in time linear in the text. Quoting the bare keys first and then reading strictly needs only
+one JSON parser; texts that are already standard take no second pass.
 
-What is not read: single quotes, comments, NaN, `$ref`. None of them occurs in the bodies this system asks for.
+Not supported: single quotes, comments, NaN, `$ref`. None of them occurs in the bodies this system asks for.
 """
 
 import re
@@ -16,7 +16,8 @@ from controller_core.remoting.errors import RemotingProtocolError
 
 T = TypeVar("T")
 
-# A text is consumed whole, even without its end, so that nothing inside it looks like a key and the work stays linear.
+# A text is consumed whole, even without its end, so that nothing inside it looks like a key and the work
+# stays linear.
 _BARE_KEY: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|([{,]\s*+)(-?[A-Za-z0-9_.$]++)(?=\s*+:)', re.DOTALL)
 
 

@@ -2,7 +2,8 @@
 
 Read only, and only the parts that this system uses; Java writes these bodies with bare map keys.
 
-Source: TopicRouteData.java, BrokerData.java, QueueData.java, ClusterInfo.java, KVTable.java of 5.1.1 to 5.5.0.
+Source: TopicRouteData.java, BrokerData.java, QueueData.java, ClusterInfo.java, KVTable.java of 5.1.1 to
+5.5.0.
 """
 
 import msgspec
@@ -23,7 +24,7 @@ class BrokerData(Body, frozen=True):
 
     @property
     def master_address(self) -> str | None:
-        """Address of the member listed as master; None if there is none."""
+        """Address of the member listed as master; None without one."""
         return self.broker_addrs.get(MASTER_ID)
 
 

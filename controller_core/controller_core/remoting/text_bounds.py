@@ -1,19 +1,19 @@
 """How long the texts of a request may be, and which characters they may hold.
 
-A text that passes here can reach a command of the replicated log, a table in memory, an event or a log line. So a peer
-must not choose its size. RocketMQ's own controller checks nothing here. These bounds leave room for every broker that
-RocketMQ can run:
+A text that passes here can reach a command of the replicated log, a table in memory, an event or a log line.
+So a peer must not choose its size. RocketMQ's own controller checks nothing here. These bounds leave room for
+every broker that RocketMQ can run:
 
 | text | what RocketMQ puts there |
 |---|---|
-| a name | a host name by default (at most 253 bytes), and the name of a topic that each broker makes for itself |
+| a name | a host name by default (at most 253 bytes), and the name of a topic that each broker makes |
 | an address | `host:port`; a host name has at most 253 bytes |
 | a check code | `<address>;<milliseconds>` |
 | a list of ids | `1;2;3`, from an administrator |
 
-Control characters, line separators and halves of a surrogate pair are refused everywhere: no topic name, host name or
-address has them, and one of them would split a line of what people read. `/` and `.` are allowed, as in RocketMQ; who
-writes a name into a URL quotes it.
+Control characters, line separators and halves of a surrogate pair are refused everywhere: no topic name, host
+name or address has them, and one of them would split a line that people read. `/` and `.` are allowed, as in
+RocketMQ; code that writes a name into a URL quotes it.
 """
 
 import unicodedata
@@ -54,7 +54,10 @@ _REORDERING: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e
 
 
 def text_problem(text: str, bytes_max: int) -> str | None:
-    """Return why a text is refused; None if it has at most `bytes_max` bytes of UTF-8 and no control character."""
+    """Return why a text is refused.
+
+    None if it has at most `bytes_max` bytes of UTF-8 and no control character.
+    """
     if len(text) <= _SURELY_SHORT_CHARS and text.isprintable():
         return None
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
@@ -75,7 +78,7 @@ def field_problems(ext: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def is_control(char: str) -> bool:
-    """Say whether a character is a control character, a line or paragraph separator, or half of a surrogate pair."""
+    """Return whether a character is a control, a line or paragraph separator, or half of a surrogate pair."""
     return not char.isprintable() and unicodedata.category(char) in _REFUSED_CATEGORIES
 
 

@@ -1,7 +1,7 @@
 """The shell's clocks: one place that reads them, so that everything else takes times as values.
 
-UTC goes to people and files, the monotonic clock measures; `Stamp` carries both readings and the process they were
-read in, because monotonic readings of two processes must never be compared.
+UTC goes to people and files, the monotonic clock measures; `Stamp` carries both readings and the process they
+were read in, because monotonic readings of two processes must never be compared.
 """
 
 import os
@@ -14,7 +14,10 @@ _NS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Reads this process's clocks; `clock_id` tells them from those of any other process or an earlier run."""
+    """Reads this process's clocks.
+
+    `clock_id` tells them from those of any other process or an earlier run.
+    """
 
     def __init__(self, name: str) -> None:
         self.clock_id = f"{name}@{socket.gethostname()}:{os.getpid()}:{time.time_ns() // _NS_PER_MS}"

@@ -1,4 +1,4 @@
-"""One controller node, put together: log, Raft, state, ears, voice, and the ports.
+"""Build one controller node from its parts: log, Raft, state machine, heartbeats, notices, ports.
 
     brokers, mqadmin -> remoting_server -> handlers -> leader_rule -> here, or forwarding -> the leader
                                               |            |
@@ -7,9 +7,9 @@
                                            failover ---->--+-> notifier -> brokers
     people, operator -> http
 
-Parts are made here and know each other only through what they were given. Starting goes from the inside out (a port is
-open only when what it needs runs), stopping from the outside in: leadership is handed over first, so that brokers find
-a leader before this node's port closes.
+Parts are made here and know each other only through their arguments. Starting goes from the inside out (a
+port is open only when what it needs runs), stopping from the outside in: leadership is handed over first, so
+that brokers find a leader before this node's port closes.
 """
 
 import asyncio
@@ -49,9 +49,10 @@ class Controller:
     """One node.
 
     Attributes:
-        failed: done, with the reason, when the node must end by itself: its log failed, or holds an entry of a later release.
-        heartbeats: who is alive, as this node hears it.
-        failover: the elections that this node holds while it leads.
+        failed: done, with the reason, if the node must end: its log failed, or holds an entry of a later
+            release.
+        heartbeats: which brokers are alive, as this node hears it.
+        leader_elections: the elections that this node holds while it leads.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Controller:
         )
 
     def _direct_address(self, announced: str) -> str:
-        """Return where a broker is told and asked."""
+        """Return the address at which this node connects to a broker."""
         is_direct = self._config.settings.direct_addresses
         return self.heartbeats.direct_address(announced) if is_direct else announced
 
@@ -200,7 +201,7 @@ class Controller:
         """Join the others and open the ports.
 
         Raises:
-            OSError: a port cannot be had.
+            OSError: a port cannot be opened.
         """
         settings = self._config.settings
         self.heartbeats.on_deaths = self.leader_elections.on_deaths
@@ -249,11 +250,11 @@ class Controller:
     async def _hand_over(self) -> None:
         with contextlib.suppress(NotLeaderError):
             if not await self._node.transfer_leadership():
-                _log.warning("leadership was not handed over; the others elect after their time-out")
+                _log.warning("leadership was not handed over; the others elect after their timeout")
 
     def leadership_changed(self, leads: bool, term: int) -> None:
-        """Make up for what the leader before left undone, if this node leads now."""
-        _log.info("this node leads" if leads else "this node leads no more", extra=bind(term=term))
+        """If this node leads now, finish the work of its predecessor."""
+        _log.info("this node leads" if leads else "this node does not lead any more", extra=bind(term=term))
         if leads:
             self.leader_elections.wake()
             self._submitter.guards.lift_all()

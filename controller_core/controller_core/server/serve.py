@@ -1,10 +1,10 @@
 """`controller-core serve`: read the settings, open the log, run until a signal, stop in good order.
 
-SIGTERM and SIGINT hand leadership over and end with 0; a second one ends at once. A bad setting ends with 2, a log that
-is damaged, locked or another node's with 3: restarting helps in none of these. A disk that fails or is full is waited
-out (`supervisor`).
+SIGTERM and SIGINT hand leadership over and end with 0; a second one ends at once. A bad setting ends with 2,
+a log that is damaged, locked or another node's with 3: restarting helps in none of these. A disk that fails
+or is full is waited out (`supervisor`).
 
-The loop is uvloop's: the same promises as asyncio's own, and a third less of a processor for each request.
+The loop is uvloop's: it keeps asyncio's promises and needs a third less CPU for each request.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ GARBAGE_YOUNG_ROUNDS: Final = 20
 GARBAGE_MIDDLE_ROUNDS: Final = 50
 """When Python looks for cyclic garbage: of new objects after so many, of all so seldom.
 
-Why not its own 700, 10, 10: each command in flight is a dozen objects that nothing but time connects, and the search took a
-tenth of the leader's processor. What is garbage here is freed by its count of references.
+Why not its own 700, 10, 10: each command in flight is a dozen unconnected objects, and the search took a
+tenth of the leader's CPU. Reference counts free nearly all garbage here.
 """
 
 _LOG_ERRORS: Final = (LogCorruptError, LogFailedError, LogFullError, LogLockedError, LogMisuseError)
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
-    """Run a node until it is told to stop; return the exit status.
+    """Run a node until a signal stops it; return the exit status.
 
     Raises:
         ConfigError: a setting is missing or bad.
@@ -70,13 +70,13 @@ def serve_until_signalled(path: Path | None, overrides: Sequence[str]) -> int:
         sys.stderr.write(f"controller-core: {error}\n")
         return EXIT_LOG
     except OSError as error:
-        _log.critical("a port cannot be had", extra=bind(error=str(error)))
+        _log.critical("a port cannot be opened", extra=bind(error=str(error)))
         sys.stderr.write(f"controller-core: {error}\n")
         return EXIT_FAILED
 
 
 def _search_garbage_seldom() -> None:
-    gc.freeze()  # What was imported stays, and is not searched again.
+    gc.freeze()  # Imported objects stay for ever, so do not search them again.
     gc.set_threshold(GARBAGE_OBJECTS, GARBAGE_YOUNG_ROUNDS, GARBAGE_MIDDLE_ROUNDS)
 
 
@@ -101,7 +101,7 @@ async def _serve(live: LiveConfig) -> int:
 def _on_signal(stop: asyncio.Event, number: signal.Signals) -> None:
     _log.info("told to stop", extra=bind(signal=number.name))
     if stop.is_set():
-        # Why: whoever asks twice does not want to wait for an orderly end.
+        # Why: a second signal means that an orderly end takes too long.
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     stop.set()

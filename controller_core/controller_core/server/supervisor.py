@@ -1,16 +1,16 @@
 """Runs a node for as long as the process lives, over disks that fail and logs that begin empty.
 
-    open the log --ok--> run the node --told to stop--------------------> end, 0
-         ^  |                 |--nobody has a log: this node founds-----> again, with the first snapshot
-         |  |                 |--the log failed: serve what is known----> again, when the disk works
+    open the log --ok--> run the node --stop signal---------------------> end, 0
+         ^  |                 |--no node has a log: this one founds-----> again, with the first snapshot
+         |  |                 |--the log failed: serve the known state--> again, when the disk works
          |  |                 +--anything else--------------------------> end, 3
-         |  +--the disk fails: say so on the HTTP port, wait, open anew
+         |  +--the disk fails: say so on the HTTP port, wait, open again
          +--damaged, locked, or another node's: end, 3
 
-A supervisor outside that restarts a process whose disk fails only adds noise. So this one stays, says what is wrong (the
-log, `/readyz`, `/v1/status`), answers reads from what it has applied, and goes on by itself when the disk is back. That
-is safe after a failed fsync too: nothing is written to what was open then; the log is read anew and its last segment is
-rewritten before it counts (`log.wal`).
+A supervisor outside that restarts a process whose disk fails only adds noise. So this one stays, reports the
+error (the log, `/readyz`, `/v1/status`), answers reads from its applied state, and goes on when the disk is
+back. That is safe after a failed fsync too: the open files get no more writes; the log is read again and its
+last segment is rewritten before it counts (`log.wal`).
 """
 
 import asyncio
@@ -49,7 +49,8 @@ EXIT_LOG: Final = 3
 DISK_PAUSE_MIN_S: Final = 0.5
 DISK_PAUSE_S_MAX: Final = 10.0
 INCARNATION_BYTES: Final = 16
-"""A store's incarnation is what a member proves itself by: too long to be guessed, or found from its fingerprint."""
+"""A store's incarnation is what a member proves itself by: too long to be guessed, or found from its
+fingerprint."""
 _PROBE_BYTES: Final = 4_096
 _PASSING: Final = frozenset(
     {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ETIMEDOUT, errno.ESTALE}
@@ -69,7 +70,7 @@ class _Run:
 
 
 class Supervisor:
-    """Runs one node again and again until it is told to stop, or cannot go on."""
+    """Runs one node again and again until a signal stops it, or it cannot go on."""
 
     def __init__(self, live: LiveConfig, files: Files | None = None) -> None:
         """Take the settings; `files` is the file system of the log, the operating system's when None.
@@ -233,7 +234,7 @@ class Supervisor:
             except OSError as error:
                 _log.error("the disk still fails", extra=bind(error=str(error)))
             else:
-                _log.warning("the disk works again; the log is opened anew")
+                _log.warning("the disk works again; the log is opened again")
                 return
 
     def _probe(self) -> None:

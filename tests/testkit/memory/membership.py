@@ -108,7 +108,7 @@ class MemoryMembership:
 
     def _remove(self, name: str) -> None:
         if name not in self.voters and name not in self.learners:
-            raise RefusedError(f"{name} is none of the members")
+            raise RefusedError(f"{name} is not a member")
         left = [voter for voter in self.voters if voter != name]
         if not left:
             raise RefusedError(f"{name} is the last voter")

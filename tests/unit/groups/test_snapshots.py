@@ -85,8 +85,8 @@ def test_different_states_have_different_digests() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        pytest.param(b"", "no snapshot", id="empty"),
-        pytest.param(b"something else", "no snapshot", id="foreign"),
+        pytest.param(b"", "not a snapshot", id="empty"),
+        pytest.param(b"something else", "not a snapshot", id="foreign"),
         pytest.param(SNAPSHOT_MAGIC + b"\x02", "version 02", id="newer"),
         pytest.param(GroupsState().snapshot()[:-1], "cannot be read", id="cut"),
         pytest.param(GroupsState().snapshot() + b"x", "cannot be read", id="tail"),

@@ -1,1 +1,4 @@
-"""Change of membership: what a change is, how it alters the membership, how one is rebuilt from a snapshot."""
+"""Change of membership.
+
+What a change is, how it alters the membership, how one is rebuilt from a snapshot.
+"""

@@ -2,13 +2,13 @@
 
 Three moves, each from one valid configuration to another:
 
-    simple       at most one voter is added or removed: any old and any new majority share a member, so no joint
+    simple       at most one voter changes: any old and any new majority share a member, so no joint
                  configuration is needed
     enter joint  the voters of now become the outgoing half, the changes are made in the incoming half
     leave joint  the outgoing half goes; voters that were to become learners do
 
-Every move works on a draft, checks the invariants before and after, and returns new values: a refused change has no
-effect. Nothing here knows the log or sends a message.
+Every move works on a draft, checks the invariants before and after, and returns new values: a refused change
+is without effect. Nothing here knows the log or sends a message.
 
 Source: Raft thesis 4.2 and 4.3; etcd raft 3.6, confchange package.
 """
@@ -39,7 +39,8 @@ class Changer:
         """Return the membership after `changes`, which alter at most one voter.
 
         Raises:
-            ConfChangeError: a joint configuration is active, or more than one voter would change, or none be left.
+            ConfChangeError: a joint configuration is active, or more than one voter would change, or none be
+                left.
         """
         draft = _Draft(self)
         before = frozenset(draft.voters)
@@ -54,7 +55,7 @@ class Changer:
         """Return the joint of the present voters and those after `changes`.
 
         Raises:
-            ConfChangeError: already joint, or there are no voters before or after.
+            ConfChangeError: already joint, or no voter exists before or after.
         """
         draft = _Draft(self)
         if draft.outgoing:
@@ -154,7 +155,10 @@ class _Draft:
         self.voters.add(node)
 
     def _make_learner(self, node: int) -> None:
-        """Demote or add `node`; a voter of the outgoing half stays a voter there until the joint is left."""
+        """Demote or add `node`.
+
+        A voter of the outgoing half stays a voter there until the cluster leaves the joint configuration.
+        """
         progress = self.progress.get(node)
         if progress is None:
             self._start_progress(node, is_learner=True)
@@ -182,8 +186,9 @@ class _Draft:
     def _start_progress(self, node: int, *, is_learner: bool) -> None:
         """Begin to track `node`.
 
-        The first probe is placed at the end of the log, where most likely a snapshot brought or will bring the node.
-        It counts as recently active, lest a check of the quorum depose the leader before the node could answer.
+        The first probe is placed at the end of the log, where most likely a snapshot brought or will bring
+        the node. It counts as recently active, lest a check of the quorum depose the leader before the node
+        could answer.
         """
         self.progress[node] = Progress(
             match=0,

@@ -1,11 +1,12 @@
 """Changes of the membership as values, and the bytes they have in the log.
 
-Two kinds travel as entries. `ConfChange` (entry type CONF_CHANGE) alters one member. `ConfChangeV2` (CONF_CHANGE_V2)
-alters any number; more than one, or an explicit wish, goes through a joint configuration. An empty ConfChangeV2 says
-"leave the joint configuration", and its encoding is no bytes at all, so that no limit on sizes can refuse it.
+Two kinds travel as entries. `ConfChange` (entry type CONF_CHANGE) alters one member. `ConfChangeV2`
+(CONF_CHANGE_V2) alters any number; more than one, or an explicit wish, goes through a joint configuration. An
+empty ConfChangeV2 says "leave the joint configuration", and its encoding is empty, so that no limit on sizes
+can refuse it.
 
-Layout, big-endian. ConfChange: type u8, node u64, context. ConfChangeV2: transition u8, count u16, count times (type
-u8, node u64), context.
+Layout, big-endian. ConfChange: type u8, node u64, context. ConfChangeV2: transition u8, count u16, count
+times (type u8, node u64), context.
 """
 
 import struct
@@ -29,10 +30,10 @@ class ConfChangeType(IntEnum):
 
 
 class ConfChangeTransition(IntEnum):
-    """Whether a joint configuration is used, and who leaves it."""
+    """Whether a change uses a joint configuration, and whether the leader leaves it automatically."""
 
     AUTO = 0
-    """Only when more than one change is asked for; left by itself."""
+    """Only for more than one change; left automatically."""
     JOINT_IMPLICIT = 1
     """Always; left by itself."""
     JOINT_EXPLICIT = 2
@@ -40,7 +41,7 @@ class ConfChangeTransition(IntEnum):
 
 
 class ConfChangeDecodeError(PeerMessageError):
-    """An entry said to be a change of membership is none."""
+    """An entry of a membership change cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)

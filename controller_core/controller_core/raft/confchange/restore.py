@@ -1,8 +1,8 @@
 """Rebuild a membership from the ConfState of a snapshot, by the same moves that made it.
 
-A plain configuration is built by adding its members one at a time. A joint one is built in two steps: first its
-outgoing voters are added one at a time, as if they were the configuration; then the joint is entered with a change
-that removes them all and adds the incoming voters and the learners.
+A plain configuration is built by adding its members one at a time. A joint one is built in two steps: first
+its outgoing voters are added one at a time, as if they were the configuration; then the joint is entered with
+a change that removes them all and adds the incoming voters and the learners.
 """
 
 from controller_core.raft.confchange.changer import Changed, Changer

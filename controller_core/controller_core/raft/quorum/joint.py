@@ -1,4 +1,6 @@
-"""Two majorities that must both agree: the quorum while the membership changes from one set of voters to another.
+"""Two majorities that must both agree.
+
+The quorum while the membership changes from one set of voters to another.
 
 Outside a change the second set is empty and, by the rule of the empty majority, never objects.
 
@@ -11,7 +13,10 @@ from controller_core.raft.quorum.majority import VoteResult, quorum_index, vote_
 
 
 def joint_index(incoming: Collection[int], outgoing: Collection[int], index_of: Callable[[int], int]) -> int:
-    """Return the largest index that both majorities have reached; `index_of` gives a voter's, 0 when unknown."""
+    """Return the largest index that both majorities have reached.
+
+    `index_of` gives a voter's, 0 when unknown.
+    """
     index = quorum_index([index_of(voter) for voter in incoming])
     if not outgoing:
         return index

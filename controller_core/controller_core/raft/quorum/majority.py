@@ -1,7 +1,8 @@
 """One majority: which index more than half of the voters have, and how a vote stands.
 
-An empty set of voters decides everything in favour (infinite index, vote won). That is what makes it the neutral
-element of a joint quorum, where the other half then decides alone. Nothing here knows logs, terms or messages.
+An empty set of voters decides everything in favour (infinite index, vote won). That is what makes it the
+neutral element of a joint quorum, where the other half then decides alone. Nothing here knows logs, terms or
+messages.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +20,9 @@ class VoteResult(IntEnum):
 
 
 def quorum_index(indexes: Collection[int]) -> int:
-    """Return the largest index that a majority has reached; `indexes` holds one number a voter, 0 when unknown.
+    """Return the largest index that a majority has reached.
+
+    `indexes` holds one number a voter, 0 when unknown.
 
     Sorted upwards, the number at position n - (n // 2 + 1) is reached by exactly the last n // 2 + 1 voters.
     """
@@ -30,7 +33,10 @@ def quorum_index(indexes: Collection[int]) -> int:
 
 
 def vote_result(voters: Collection[int], votes: Mapping[int, bool]) -> VoteResult:
-    """Return how the vote stands; a voter absent from `votes` has not answered, others' ballots do not count."""
+    """Return how the vote stands.
+
+    A voter absent from `votes` has not answered, others' ballots do not count.
+    """
     if not voters:
         return VoteResult.WON
     granted = 0

@@ -1,1 +1,4 @@
-"""What a leader knows about each member: progress of its log, messages in flight, votes, and the membership itself."""
+"""What a leader knows about each member.
+
+Progress of its log, messages in flight, votes, and the membership itself.
+"""

@@ -1,7 +1,7 @@
 """The window of append messages a follower has not yet acknowledged, bounded by count and by bytes.
 
-Each message is remembered by the index of its last entry; an acknowledgement of an index frees every message up to
-it. The bound keeps a slow follower from piling up messages in memory and on the wire.
+Each message is remembered by the index of its last entry; an acknowledgement of an index frees every message
+up to it. The bound keeps a slow follower from piling up messages in memory and on the wire.
 """
 
 from collections import deque

@@ -4,13 +4,13 @@ A follower is in one of three states:
 
     PROBE      where the logs meet is unknown; one append message with entries at a time, then wait
     REPLICATE  `match` is known and moves; entries are streamed optimistically, as far as the window allows
-    SNAPSHOT   the entries it needs are compacted; it was sent a snapshot, and nothing else is sent until that ends
+    SNAPSHOT   the entries it needs are compacted; the leader sends a snapshot, and nothing else until it ends
 
     PROBE --acknowledged--> REPLICATE --rejected or unreachable--> PROBE
     PROBE or REPLICATE --entries compacted--> SNAPSHOT --acknowledged--> REPLICATE, --reported--> PROBE
 
-Indexes: `match` is the highest index known to be on the follower, `next` the next one to send. Everything in between
-is in flight.
+Indexes: `match` is the highest index known to be on the follower, `next` the next one to send. Everything in
+between is in flight.
 
 Source: etcd raft 3.6, design.md "Progress".
 """
@@ -103,7 +103,7 @@ class Progress:
         return copy
 
     def become_probe(self) -> None:
-        """Find out anew where the logs meet, starting after `match` or after a snapshot that was taken."""
+        """Search again for the point where the logs meet, from `match` or from the accepted snapshot."""
         taken = self.pending_snapshot if self.state == ProgressState.SNAPSHOT else 0
         self._reset(ProgressState.PROBE)
         self.next = max(self.match, taken) + 1
@@ -140,7 +140,7 @@ class Progress:
     def can_bump_commit(self, commit: int) -> bool:
         """Return whether sending `commit` now could raise the follower's commit index.
 
-        Up to `next` - 1 it can; what is already on its way need not be sent twice.
+        Up to `next` - 1 it can; entries that are on their way need not be sent twice.
         """
         return commit > self.sent_commit and self.sent_commit < self.next - 1
 
@@ -156,8 +156,8 @@ class Progress:
     def maybe_decrease_to(self, rejected: int, match_hint: int) -> bool:
         """Take a rejection of the append after `rejected`; return False if it is stale.
 
-        In REPLICATE everything after `match` may be lost: go back to it. Otherwise the rejection is of the one probe
-        in flight, and the next is placed by the follower's hint.
+        In REPLICATE everything after `match` may be lost: go back to it. Otherwise the rejection is of the
+        one probe in flight, and the next is placed by the follower's hint.
         """
         if self.state == ProgressState.REPLICATE:
             if rejected <= self.match:

@@ -1,6 +1,6 @@
 """The members of the cluster as one node sees them: who they are, how far each is, and how it voted.
 
-`Membership` is a value: a change of membership makes a new one (see `confchange`). The progress map is kept in the
+`Membership` is a value: a change of membership makes a new one (see `confchange`). The progress map is in the
 order of ids, so that a walk over it sends messages in the same order on every run.
 """
 
@@ -20,8 +20,8 @@ NOBODY: frozenset[int] = frozenset()
 class Membership:
     """Who votes and who learns.
 
-    Invariant: `outgoing` is not empty only in a joint configuration; `learners_next`, voters of the outgoing half that
-    become learners when it is left, and `auto_leave` exist only then.
+    Invariant: `outgoing` is not empty only in a joint configuration; `learners_next`, voters of the outgoing
+    half that become learners when it is left, and `auto_leave` exist only then.
     """
 
     voters: frozenset[int] = NOBODY
@@ -71,7 +71,7 @@ class ProgressTracker:
         return joint_index(membership.voters, membership.outgoing, self._match)
 
     def quorum_active(self) -> bool:
-        """Return whether a quorum was heard from since `recent_active` was last cleared."""
+        """Return whether a quorum sent messages since `recent_active` was last cleared."""
         active = {
             node: progress.recent_active
             for node, progress in self.progress.items()

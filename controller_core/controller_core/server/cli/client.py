@@ -1,7 +1,7 @@
 """The commands that ask running nodes over HTTP: status, groups, failovers, watch, elect, transfer, snapshot.
 
-Each takes `--http HOST:PORT[,HOST:PORT...]` and asks the first that answers. Changes follow the 307 of a node that does
-not lead, with the token. Output is for people; `--output json` gives what the node sent.
+Each takes `--http HOST:PORT[,HOST:PORT...]` and asks the first that answers. Changes follow the 307 of a node
+that does not lead, with the token. Output is for people; `--output json` gives what the node sent.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class ClientError(Exception):
     """A node could not be asked, or refused; the text is for the person at the terminal.
 
     Attributes:
-        status: of the HTTP answer; 0 if there was none.
+        status: of the HTTP answer; 0 without an answer.
     """
 
     def __init__(self, text: str, status: int = 0) -> None:

@@ -1,9 +1,11 @@
-"""One connection of the load generator: frames out as they are, and of each answer only its opaque and its code.
+"""One connection of the load generator.
 
-A generator that decodes all that it is answered, and keeps a future and a task for each request, costs as much as the
-controller that it measures. Here a request is a frame made once, and an answer two numbers.
+Frames out as they are, and of each answer only its opaque and its code.
 
-Never here: what is sent, and when. For anything but measuring there is `channel.Connection`.
+A generator that decodes all that it is answered, and keeps a future and a task for each request, costs as
+much as the controller that it measures. Here a request is a frame made once, and an answer two numbers.
+
+Never here: the choice of requests and their times. For anything but measuring there is `channel.Connection`.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ _WORDS: Final = struct.Struct(">II")
 
 
 class _Answer(msgspec.Struct):
-    """What is read of an answer's header, which controllers write as JSON."""
+    """The fields of an answer's header that this reads; controllers write it as JSON."""
 
     code: int
     opaque: int

@@ -1,13 +1,15 @@
-"""A load generator against running controllers: how many requests a second, and how long each takes.
+"""A load generator against running controllers: how many requests per second, and how long each takes.
 
-Closed loop: `in_flight` workers share some connections, each sends its next request when the last one was answered. So
-the numbers tell capacity at that concurrency, not behaviour under an arrival rate; latencies are those of the client's
-own clock, its event loop included. `bench_lane` keeps a request cheap for the generator; `client_share` says how busy its
-one processor was, so that a reader sees whether the figure is the controllers' or the generator's.
+Closed loop: `in_flight` workers share some connections, each sends its next request when the last one was
+answered. So the numbers tell capacity at that concurrency, not behaviour under an arrival rate; latencies are
+those of the client's own clock, its event loop included. `cli.load_connection` keeps a request cheap for the
+generator; `client_share` says how busy its one processor was, so that a reader sees whether the figure is the
+controllers' or the generator's.
 
-It registers groups of its own (`bench-<run>-<i>`, three brokers each, alive for as long as it runs, all in the
-SyncStateSet) and cleans them up afterwards. What controllers tell these brokers goes to a port that it listens on, at
-addresses 127.x.y.z; on another host it reaches nobody. Run it against controllers that serve nothing else.
+It registers groups of its own (`bench-<run>-<i>`, three brokers each, alive for as long as it runs, all in
+the SyncStateSet) and cleans them up afterwards. What controllers tell these brokers goes to a port that it
+listens on, at addresses 127.x.y.z; on another host it reaches no listener. Run it against controllers that
+serve nothing else.
 """
 
 import asyncio
@@ -55,7 +57,7 @@ class BenchPlan:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """What came out; latencies in milliseconds."""
+    """The result of a run; latencies in milliseconds."""
 
     workload: str
     requests: int
@@ -143,7 +145,7 @@ async def _prepare(connection: Connection, place: _LoadedGroup) -> _GroupState:
     answer = await _must(connection, RequestCode.CONTROLLER_ELECT_MASTER, elect.to_ext())
     header = headers.ElectMasterResponseHeader.from_ext(answer.ext)
     epoch, set_epoch = header.master_epoch or 0, header.sync_state_set_epoch or 0
-    for member in members:  # They show that they know: nobody is told any more.
+    for member in members:  # They report the new epoch, so the controllers stop sending notices.
         await _must(connection, RequestCode.BROKER_HEARTBEAT, _beat(place, member, epoch))
     alter = headers.AlterSyncStateSetRequestHeader(place.name, 1, epoch)
     wanted = SyncStateSet.of(tuple(members), set_epoch).encode()
@@ -197,7 +199,7 @@ class _Run:
         self._deadline_ns = 0
 
     async def measure(self, warm_up_s: float, duration_s: float) -> BenchResult:
-        """Run for so long, and until the last answer, and return what was seen after the warm-up."""
+        """Run until the time is over and the last answer came; return the measurements after the warm-up."""
         begun_ns = time.monotonic_ns()
         self._deadline_ns = begun_ns + int((warm_up_s + duration_s) * 1_000 * _NS_PER_MS)
         for worker in range(len(self._makers)):

@@ -1,7 +1,7 @@
 """The command `controller-core`: serve a node, ask running nodes, look into a stopped one, measure.
 
-Exit status: 0 well; 1 the thing asked for failed; 2 the arguments or the configuration are wrong (one clear line);
-3 the node's log failed or is damaged. Errors go to standard error as one line.
+Exit status: 0 well; 1 the thing asked for failed; 2 the arguments or the configuration are wrong (one clear
+line); 3 the node's log failed or is damaged. Errors go to standard error as one line.
 """
 
 import argparse
@@ -87,24 +87,24 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
         command.add_argument(
             "--cacert", default="", help="authorities of the nodes' certificates; with it, HTTPS"
         )
-        command.add_argument("--cert", default="", help="our own certificate, where nodes ask for one")
+        command.add_argument("--cert", default="", help="certificate of this client, if nodes require one")
         command.add_argument("--key", default="", help="its private key, if it is not in the same file")
         if changes:
             command.add_argument("--token", default="", help="the nodes' httpToken")
         command.set_defaults(run=lambda parsed: asyncio.run(_awaited(run(parsed))))
         return command
 
-    add("status", client.status, "print what each node says of itself")
+    add("status", client.status, "print the status that each node reports")
     add("groups", client.groups, "print the broker groups")
     add("failovers", client.failovers, "print the last changes of master, newest first")
-    watch = add("watch", client.watch, "print events as they come")
+    watch = add("watch", client.watch, "print new events as they happen")
     watch.add_argument("--after", type=int, default=0, metavar="N", help="begin after this sequence")
     watch.add_argument("--no-follow", dest="follow", action="store_false", help="end after what is there")
     elect = add("elect", client.elect, "designate a group's master", changes=True)
     elect.add_argument("cluster")
     elect.add_argument("group")
     elect.add_argument("broker_id", type=int)
-    transfer = add("transfer", client.transfer, "hand Raft's leadership to a node", changes=True)
+    transfer = add("transfer", client.transfer, "transfer Raft leadership to a node", changes=True)
     transfer.add_argument("to", metavar="NAME", help="the node, as n1")
     add("snapshot", client.snapshot, "have one node write a snapshot now", changes=True)
     membership = add(
@@ -115,10 +115,16 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
         "member", nargs="?", default="", help="to add: n3-host:port, started with an empty store; else: n3"
     )
     comma = "with replace, comma separated: "
-    membership.add_argument("--add", default="", metavar="NODES", help=comma + "who comes, as n3-host:port")
-    membership.add_argument("--remove", default="", metavar="NAMES", help=comma + "who goes, as n0")
     membership.add_argument(
-        "--within", type=float, default=60.0, metavar="S", help="seconds to wait for those who come (60)"
+        "--add", default="", metavar="NODES", help=comma + "members to add, as n3-host:port"
+    )
+    membership.add_argument("--remove", default="", metavar="NAMES", help=comma + "members to remove, as n0")
+    membership.add_argument(
+        "--within",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds to wait for added members to catch up (60)",
     )
 
 
@@ -161,7 +167,7 @@ def _inspect(parsed: argparse.Namespace) -> int:
     from controller_core.server.cli.store_inspection import rows
 
     if not parsed.store.is_dir():
-        return _fail(f"{parsed.store} is no directory", EXIT_USAGE)
+        return _fail(f"{parsed.store} is not a directory", EXIT_USAGE)
     damaged = False
     for row in rows(parsed.store):
         damaged = damaged or row["kind"] == "DAMAGE"

@@ -1,11 +1,11 @@
 """The command `members`: list the controllers, add one, promote it, remove one, replace some by others.
 
-A controller is added in three steps, each of which can be repeated: start it with an empty store and a list of peers that
-names it and the others; `members add n3-host:port`; `members promote n3` once it has caught up.
+A controller is added in three steps, each of which can be repeated: start it with an empty store and a list
+of peers that names it and the others; `members add n3-host:port`; `members promote n3` once it has caught up.
 
-`members replace --add n3-host:port,... --remove n0,...` does all of that for many: those who come are added as learners one
-by one, and once they have caught up, one joint change makes them voters and takes the others out. Given again after it was
-broken off, at whatever point, it goes on from there.
+`members replace --add n3-host:port,... --remove n0,...` does all of that for many: it adds the new members as
+learners one by one. Once they have caught up, one joint change makes them voters and removes the others.
+After an interruption, the same command continues where it stopped.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from controller_core.server.cli.client import ClientError, first, request, show,
 from controller_core.server.settings.peer_list import Peer, PeerListError, parse_peers
 
 _NOT_YET: Final = 503
-"""Status of what may pass by itself: somebody is behind, an election is under way, the end of the change is not known."""
+"""Status of a temporary refusal: a member is behind, an election is under way, or the result of the change
+is unknown."""
 _RETRY_S: Final = 0.3
 
 
@@ -29,9 +30,9 @@ async def members(arguments: Namespace) -> None:
         ClientError: no node answers, or the change was refused.
     """
     if (arguments.action in ("list", "replace")) == bool(arguments.member):
-        raise ClientError("members list and replace take no member, add, promote and remove take one")
+        raise ClientError("list and replace do not take a member name; add, promote and remove need one")
     if (arguments.action == "replace") != bool(arguments.add or arguments.remove):
-        raise ClientError("members replace takes --add or --remove or both, the others take neither")
+        raise ClientError("replace needs --add or --remove or both; the other actions take neither")
     if arguments.action == "list":
         value = await _list(arguments)
     elif arguments.action == "replace":
@@ -46,7 +47,10 @@ async def members(arguments: Namespace) -> None:
 
 
 async def _replace(arguments: Namespace) -> dict[str, Any]:
-    """Add who is missing, then ask for the one change until it is made; what passes by itself is waited for."""
+    """Add missing members, then request the joint change until it is made.
+
+    Wait while a refusal is temporary.
+    """
     try:
         coming = {
             peer.name: peer
@@ -56,7 +60,7 @@ async def _replace(arguments: Namespace) -> dict[str, Any]:
         raise ClientError(f"{error} (--add: {arguments.add})") from error
     going = [name for name in arguments.remove.split(",") if name]
     give_up_s = time.monotonic() + arguments.within
-    # With nobody to come, names that nobody has are a slip, unless they were there when this began.
+    # If no member is added, unknown names are a typing error, unless they were members when this began.
     may_be_done = bool(coming)
     while True:
         try:
@@ -68,7 +72,9 @@ async def _replace(arguments: Namespace) -> dict[str, Any]:
                 raise
             may_be_done = True
         if time.monotonic() > give_up_s:
-            raise ClientError(f"not done within {arguments.within:g} s; give it again to go on")
+            raise ClientError(
+                f"not done within {arguments.within:g} s; run the same command again to continue"
+            )
         await asyncio.sleep(_RETRY_S)
 
 
@@ -82,7 +88,7 @@ async def _replaced(
     if done and may_be_done:
         return await _confirmed(arguments, value)
     if unknown := [name for name in going if name not in roles]:
-        raise ClientError(f"is none of the members (remove: {','.join(unknown)})")
+        raise ClientError(f"is not a member (remove: {','.join(unknown)})")
     for name, peer in coming.items():
         if name not in roles:
             await first("POST", "/v1/members", arguments, {"add": f"{name}-{peer.address}"})
@@ -92,7 +98,7 @@ async def _replaced(
 
 
 async def _confirmed(arguments: Namespace, value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Ask the members themselves; None while none of them hears a leader. Who was removed hears no news."""
+    """Ask the remaining members; None while none of them knows a leader. A removed member gets no updates."""
     for member in value["members"]:
         try:
             told = await request("GET", member["http_address"], "/v1/members", arguments)
@@ -121,5 +127,5 @@ def _line(member: Mapping[str, Any]) -> str:
     if member["active"] is not None:
         parts.append("heard  " if member["active"] else "silent ")
         parts.append(f"{member['lag_entries']} entries behind")
-    parts.append(f"store {member['incarnation'] or 'not seen yet'}")
+    parts.append(f"store {member['incarnation'] or 'unknown'}")
     return "  ".join(parts)

@@ -1,8 +1,9 @@
 """A stopped node's store as rows for people: what the log holds, with commands spelt out.
 
-An entry that is not a command of this release says so: `NO EFFECT` for one that every node passes over, `LATER RELEASE`
-for one at which this release stops (`machine`). A command that decodes and does not fit the state is found by the index
-that the node's log names. A store is named by its fingerprint, as in `GET /v1/status`: its incarnation is a secret (`peer_rules`).
+An entry that is not a command of this release says so: `NO EFFECT` for one that every node passes over,
+`LATER RELEASE` for one at which this release stops (`node.state_machine`). A command that decodes and does
+not fit the state is found by the index that the node's log names. A store is named by its fingerprint, as in
+`GET /v1/status`: its incarnation is a secret (`peers.greeting_rules`).
 """
 
 from collections.abc import Iterator

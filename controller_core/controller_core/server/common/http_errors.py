@@ -1,7 +1,7 @@
 """Errors of the HTTP interface: always JSON `{error, field, value}`, whatever went wrong.
 
-`error` is a sentence, `field` the part of the request that is meant (null if it is not about one), `value` what was
-found there.
+`error` is a sentence, `field` the wrong part of the request (null if the error is not about one), `value` its
+content.
 """
 
 import json

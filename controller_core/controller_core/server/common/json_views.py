@@ -1,7 +1,9 @@
-"""The JSON that people and programs read over HTTP: plain values made from the state, the liveness and the node.
+"""The JSON that people and programs read over HTTP.
 
-Field names are snake_case with the unit as suffix; times are UTC in nanoseconds. Sets are ascending lists. What is not
-known is null, so that a reader can tell it from an empty value.
+Plain values made from the state, the liveness and the node.
+
+Field names are snake_case with the unit as suffix; times are UTC in nanoseconds. Sets are ascending lists.
+Unknown values are null, so that a reader can distinguish them from empty ones.
 """
 
 from collections.abc import Callable
@@ -63,7 +65,10 @@ def group_json(group: Group, beat_of: BeatOf) -> Json:
 
 
 def _waits_for_members(group: Group, beat_of: BeatOf) -> str | None:
-    """Return why a group has no master although nobody asked for one: its members have logs of an earlier life."""
+    """Return why the first election of a group waits.
+
+    Its members have logs that earlier controllers managed.
+    """
     beats = (beat_of(ReplicaKey(*group.key, broker_id)) for broker_id in group.replicas)
     has_past = is_first(group) and any(beat is not None and beat.epoch > 0 for beat in beats)
     return str(FailureReason.WAITING_FOR_MEMBERS) if has_past else None
@@ -94,10 +99,10 @@ def event_json(event: Event, namespace: str) -> Json:
 
 
 def missed_json(page: EventsPage, template: Json) -> Json:
-    """Return the marker that stands in the stream for events that are no longer kept.
+    """Return the marker that replaces dropped events in the stream.
 
-    It has the form of an event, so that a reader that files events files the gap too; its sequence is that of the last
-    event that is missing.
+    It has the form of an event, so that a reader that files events files the gap too; its sequence is that of
+    the last event that is missing.
     """
     sequence = template["sequence"] - 1
     return {

@@ -1,9 +1,10 @@
 """The numbers a node shows at /metrics, in a registry of its own.
 
-Counters are raised where things happen; gauges are read at the moment of a scrape from what the node knows then, by one
-collector, so that a gauge can never be stale and costs nothing between scrapes. Labels are bounded: request codes
-outside the protocol count as `other`, groups are as many as the cluster has. Elections and commands are shown at 0 before the
-first of each kind: Prometheus sees no increase in a series that appears with its first failure.
+Counters are raised where things happen; gauges are read at the moment of a scrape from what the node knows
+then, by one collector, so that a gauge can never be stale and costs nothing between scrapes. Labels are
+bounded: request codes outside the protocol count as `other`, groups are as many as the cluster has. Elections
+and commands are shown at 0 before the first of each kind: Prometheus sees no increase in a series that
+appears with its first failure.
 
 Names are those of the project's agreement on metrics: prefix `rmqha_`, unit as suffix.
 """
@@ -28,7 +29,7 @@ LOG_STATES = ("ok", "full", "failed")
 ELECTION_RESULTS = ("elected", "kept", "failed")
 COMMIT_RESULTS = ("applied", "not_leader", "dropped", "lost", "refused")
 UNKNOWN_GROUP = ("", "")
-"""Cluster and group of elections that were asked for in a group that nobody registered in."""
+"""Cluster and group labels of elections in an unregistered group."""
 _GROUP_LABELS = ("cluster", "group")
 
 
@@ -49,8 +50,9 @@ class PortNumbers:
 
     Attributes:
         open: now.
-        refused: turned away since the start: too many, not in TLS where it is a must, or without a handshake.
-        broken: closed since the start for what came in, or because the peer did not read.
+        refused: connections refused since the start: too many, plain where TLS is required, or without a
+            handshake.
+        broken: closed since the start for invalid bytes, or because the peer did not read.
     """
 
     open: int
@@ -65,7 +67,7 @@ class NodeNumbers:
     Attributes:
         role: one of the `ROLE_` numbers.
         log_state: one of `LOG_STATES`.
-        peer_refusals: connections closed on the peers' port for what came in, by reason.
+        peer_refusals: connections closed on the peers' port for invalid messages, by reason.
         skipped_entries: committed entries that this process has passed over because no node can apply them.
     """
 
@@ -132,7 +134,10 @@ class Metrics:
         self._told_epochs_ignored.inc()
 
     def commit(self, result: str) -> None:
-        """Count one proposed command: `applied`, `not_leader`, `dropped`, `lost` or `refused` as too large."""
+        """Count one proposed command.
+
+        `applied`, `not_leader`, `dropped`, `lost` or `refused` as too large.
+        """
         self._commits.count(result)
 
     def text(self) -> bytes:
@@ -146,18 +151,22 @@ _Kind = TypeVar("_Kind")
 
 
 class _Counts(Collector, Generic[_Kind]):
-    """Counts in a plain dict, a tenth of what a labelled `Counter` costs; only on the event loop, which answers scrapes too."""
+    """Counts in a plain dict, a tenth of what a labelled `Counter` costs.
+
+    Only on the event loop, which answers scrapes too.
+    """
 
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], values: Callable[[_Kind], tuple[str, ...]]
     ) -> None:
-        """Describe what is counted.
+        """Describe the counter.
 
         Args:
             name: of the family, without `_total`.
             text: its help.
             labels: their names.
-            values: the labels of a kind; several kinds may have the same. Kinds are to be bounded by who counts.
+            values: the labels of a kind; several kinds may have the same. The code that counts must bound the
+                number of kinds.
         """
         self._name, self._text, self._labels, self._values = name, text, labels, values
         self._counts: dict[_Kind, int] = {}
@@ -179,7 +188,7 @@ class _Counts(Collector, Generic[_Kind]):
 
 
 class _Elections(Collector):
-    """Counts of elections by group; those of a group that is no longer registered are not shown."""
+    """Counts of elections by group; unregistered groups are not shown."""
 
     def __init__(self) -> None:
         self.groups: Callable[[], Iterable[GroupNumbers]] = tuple
@@ -252,7 +261,7 @@ class _Gauges(Collector):
         yield from _port_families(node.port)
         refusals = CounterMetricFamily(
             "rmqha_peer_refused_messages",
-            "Connections of the peers' port closed for what came in, by reason.",
+            "Connections of the peers' port closed for invalid messages, by reason.",
             labels=("reason",),
         )
         for reason, count in sorted(node.peer_refusals.items()):
@@ -285,11 +294,11 @@ def _port_families(port: PortNumbers) -> Iterable[GaugeMetricFamily | CounterMet
     )
     yield CounterMetricFamily(
         "rmqha_remoting_refused_connections",
-        "Connections turned away: too many, plain where TLS is a must, or without a handshake.",
+        "Connections refused: too many, plain where TLS is required, or without a handshake.",
         value=port.refused,
     )
     yield CounterMetricFamily(
         "rmqha_remoting_broken_connections",
-        "Connections closed for bytes that are no frame, or because the peer did not read.",
+        "Connections closed for bytes that are not a frame, or because the peer did not read.",
         value=port.broken,
     )

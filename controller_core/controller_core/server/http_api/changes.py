@@ -1,10 +1,10 @@
-"""The HTTP requests that change something: who may make them, and which node serves them.
+"""HTTP requests that change something: their authorization, and the node that serves them.
 
-A request for the leader that reaches another node is answered with 307 and the leader's URL in `Location`: the client
-sends it again there with its token, and this node never carries a token further.
+A request for the leader that reaches another node is answered with 307 and the leader's URL in `Location`:
+the client sends it again there with its token, and this node never carries a token further.
 
-Who may: with `httpToken` set, who shows it as a bearer token; with a trusted certificate authority set, who came with a
-certificate of it; with neither, who asks from loopback.
+Authorization: with `httpToken` set, a client with that bearer token; with a trusted certificate authority
+set, a client with its certificate; with neither, a client on loopback.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class ChangesView(Protocol):
         """Return the leader's base URL when another node leads; None when this node does.
 
         Raises:
-            HttpError: 503, nobody leads now.
+            HttpError: 503, the cluster is without a leader.
         """
         ...
 
@@ -144,11 +144,14 @@ class ChangeRoutes:
             return await self._redirect(request) or _handed_on() if value is None else json_response(value)
         member = _bounded(actions[0], _body_field(body, actions[0], str), MEMBER_BYTES_MAX)
         value = await self._controller.change_members(actions[0], member)
-        # A leader that was to be removed has handed leadership over: the next one removes it.
+        # A leader that removes itself has handed leadership over: the new leader removes it.
         return await self._redirect(request) or json_response(value)
 
     async def _redirect(self, request: web.Request) -> web.Response | None:
-        """Send the client to the leader if another node leads; an election under way is waited for a moment."""
+        """Send the client to the leader if another node leads.
+
+        An election under way is waited for a moment.
+        """
         deadline_s = asyncio.get_running_loop().time() + _LEADER_WITHIN_S
         while True:
             try:
@@ -212,7 +215,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _names(meant: dict[str, Any], field: str) -> tuple[str, ...]:
-    """Return one list of names of a replacement; without it, nobody."""
+    """Return one list of names of a replacement; empty without it."""
     value = meant.get(field, [])
     if (
         not isinstance(value, list)

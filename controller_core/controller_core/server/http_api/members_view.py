@@ -82,8 +82,8 @@ class MembersView:
     async def replace(self, add: Sequence[str], remove: Sequence[str]) -> Json | None:
         """Make learners voters and remove members in one joint change; return the members as they are then.
 
-        A leader that is to go hands leadership to a voter that stays, if there is one, and returns None: that one can do it
-        without an election in between.
+        A leader that is removed itself hands leadership to a remaining voter, if one exists, and returns
+        None: the new leader can do it without an election in between.
 
         Raises:
             HttpError: 409, it makes no sense; 503, it cannot be done yet, or its end is not known.
@@ -102,7 +102,7 @@ class MembersView:
 
     async def _replace(self, add: Sequence[str], remove: Sequence[str]) -> None:
         if self._membership is None:
-            raise MembershipError("this node has no peers to speak to", "add", ",".join(add))
+            raise MembershipError("this node is without peers", "add", ",".join(add))
         await self._membership.replace(add, remove)
 
     async def _handed_over(self, remove: Sequence[str]) -> bool:
@@ -119,7 +119,7 @@ class MembersView:
 
     async def _change(self, action: str, member: str) -> None:
         if self._membership is None:
-            raise MembershipError("this node has no peers to speak to", action, member)
+            raise MembershipError("this node is without peers", action, member)
         match action:
             case "add":
                 await self._membership.add(parse_peers(member)[0])
@@ -127,11 +127,11 @@ class MembersView:
                 await self._membership.promote(member)
             case _ if member == self._settings.self_id and len(self._node.conf_state.voters) > 1:
                 if not await self._node.transfer_leadership():
-                    raise MembershipError("leads, and nobody else took over in time", "name", member)
+                    raise MembershipError("leads, and no other node took over in time", "name", member)
             case _:
                 await self._membership.remove(member)
 
 
 def _status(error: MembershipError) -> int:
-    """Return 503 for what may pass by itself, 409 for what does not."""
+    """Return 503 for a temporary refusal, 409 for a permanent one."""
     return 503 if isinstance(error, NotYetError) else 409

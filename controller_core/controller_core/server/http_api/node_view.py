@@ -1,7 +1,9 @@
-"""What a node shows of itself and lets people change: the numbers of /metrics and the JSON of the HTTP interface.
+"""What a node shows of itself and lets people change.
 
-Reads only, and two requests that people make: designating a master and handing leadership over. It knows the parts of a
-node, and none of them knows it.
+The numbers of /metrics and the JSON of the HTTP interface.
+
+Reads only, and two requests that people make: designating a master and handing leadership over. It knows the
+parts of a node, and none of them knows it.
 """
 
 import asyncio
@@ -145,7 +147,7 @@ class NodeView:
         return f"the node failed: {self.failure}"
 
     def ready_problem(self) -> str | None:
-        """Say why this node should get no traffic now; None when it should."""
+        """Return why this node should not get traffic now; None if it should."""
         if self.failure is not None:
             return f"the node failed: {self.failure}"
         if self._node.log_is_full:
@@ -232,10 +234,10 @@ class NodeView:
         await self._machine.news()
 
     async def read_barrier(self) -> None:
-        """Wait until what is committed by now is applied here.
+        """Wait until this node has applied all entries committed by now.
 
         Raises:
-            HttpError: nobody leads.
+            HttpError: the cluster is without a leader.
         """
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
@@ -251,7 +253,7 @@ class NodeView:
         """Return the leader's base URL when another node leads; None when this node does.
 
         Raises:
-            HttpError: 503, nobody leads now.
+            HttpError: 503, the cluster is without a leader.
         """
         if self._node.is_leader:
             return None
@@ -272,7 +274,7 @@ class NodeView:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 outcome = await self._submitter.submit(self._maker.elect_master(header, cluster))
         except (NotLeaderError, ProposalDroppedError, ProposalLostError, TimeoutError) as error:
-            raise HttpError(503, f"the election was not held, or its end is not known: {error}") from error
+            raise HttpError(503, f"the election was not held, or its result is unknown: {error}") from error
         reply = outcome.reply
         group = self.group_json(cluster, name)
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -292,7 +294,7 @@ class NodeView:
         """
         peer = self._members.named(to)
         if peer is None:
-            raise HttpError(400, "is none of the controllers", field="to", value=to)
+            raise HttpError(400, "is not a controller", field="to", value=to)
         try:
             done = peer.raft_id == self._self.raft_id or await self._node.transfer_leadership(peer.raft_id)
         except NotLeaderError as error:

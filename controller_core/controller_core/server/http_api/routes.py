@@ -1,9 +1,11 @@
-"""The HTTP interface of a node: health, metrics, state, the stream of events, and what an administrator may change.
+"""The HTTP interface of a node.
+
+Health, metrics, state, the stream of events, and what an administrator may change.
 
 | path | what | served by |
 |---|---|---|
 | GET /livez | 200 while the process runs its loop and its log works | every node |
-| GET /readyz | 200 while this node hears from a leader (or is it) and has applied what was committed | every node |
+| GET /readyz | 200 while this node follows or leads, and has applied all committed entries | every node |
 | GET /metrics | Prometheus text | every node |
 | GET /v1/status | role, term, leader, indexes, peers | every node |
 | GET /v1/groups, /v1/groups/{cluster}/{name} | broker groups | every node, as far as it has applied |
@@ -12,11 +14,12 @@
 | POST /v1/groups/{cluster}/{name}/elect | `{"brokerId": 2}`: designate a master | the leader |
 | POST /v1/leader/transfer | `{"to": "n1"}`: hand Raft's leadership over | the leader |
 | POST /v1/snapshot | write a snapshot now | every node |
-| GET /v1/members | the controllers: role, store, address, how far each is | every node, progress from the leader |
+| GET /v1/members | the controllers: role, store, address, progress | every node; progress from the leader |
 | POST /v1/members | `{"add": "n3-host:port"}`, `{"promote": "n3"}` or `{"remove": "n3"}` | the leader |
 
-Requests that change something are in `http_changes`. Reads tell in the header `Rmqha-Applied-Index` how far the node had
-applied; `?consistent=true` makes a read linearizable. Errors are always JSON `{error, field, value}` (`http_errors`).
+Requests that change something are in `http_api.changes`. Reads tell in the header `Rmqha-Applied-Index` how
+far the node had applied; `?consistent=true` makes a read linearizable. Errors are always JSON `{error, field,
+value}` (`http_errors`).
 
 Never here: a decision. Handlers read the state or hand a request to the controller.
 """
@@ -51,7 +54,7 @@ class ControllerView(ChangesView, Protocol):
         ...
 
     def ready_problem(self) -> str | None:
-        """Say why this node should get no traffic now; None when it should."""
+        """Return why this node should not get traffic now; None if it should."""
         ...
 
     def status_json(self) -> json_views.Json:
@@ -83,7 +86,7 @@ class ControllerView(ChangesView, Protocol):
         ...
 
     async def read_barrier(self) -> None:
-        """Wait until what is committed by now is applied here."""
+        """Wait until this node has applied all entries committed by now."""
         ...
 
     def metrics_text(self) -> bytes:

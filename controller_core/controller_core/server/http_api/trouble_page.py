@@ -1,4 +1,4 @@
-"""What the HTTP port says while there is no node behind it, because its log cannot be opened.
+"""The HTTP port of a process whose log cannot be opened: it reports the error and does not serve.
 
 `/livez` is well: the process waits for its disk and needs no restart. Everything else is 503 with the reason.
 """

@@ -1,6 +1,7 @@
-"""Asking a broker one thing, over the connection that notices use: an answer that is a success, or an error.
+"""Send one request to a broker over the connection of its notices; return a successful answer or raise.
 
-Whoever asks decides what trouble means: to try again, to do without, to refuse what depends on it.
+The caller decides how to go on after an error: try again, continue without the answer, or refuse its own
+work.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,10 @@ from controller_core.remoting.errors import RemotingProtocolError
 ASK_TIMEOUT_S: Final = 0.5
 
 Ask = Callable[[str, RemotingCommand, float], Awaitable[RemotingCommand]]
-"""Given address, request and time-out in seconds: the broker's answer; raises ChannelError, ValueError for no address."""
+"""Takes address, request and timeout in seconds, returns the answer.
+
+Raises ChannelError, or ValueError for an invalid address.
+"""
 
 
 class RefusedError(Exception):
@@ -23,7 +27,7 @@ class RefusedError(Exception):
 
 
 ASK_ERRORS: Final = (ChannelError, RemotingProtocolError, TimeoutError, ValueError, RefusedError)
-"""All that may come of a question: nobody there, no answer in time, a refusal, an answer that cannot be read."""
+"""All errors of a request to a broker: not reachable, no answer in time, a refusal, an unreadable answer."""
 
 
 async def ask_or_raise(
@@ -32,8 +36,8 @@ async def ask_or_raise(
     """Return the broker's answer.
 
     Raises:
-        RefusedError: it is no success.
-        ChannelError, ValueError: there is none.
+        RefusedError: the answer is not a success.
+        ChannelError, ValueError: no answer came.
     """
     answer = await ask(address, RemotingCommand.request(code, ext, body), ASK_TIMEOUT_S)
     if answer.code != ResponseCode.SUCCESS:

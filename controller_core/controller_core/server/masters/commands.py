@@ -1,10 +1,12 @@
-"""From a typed request to the command that goes into the log: what the leader adds to what was asked.
+"""Make the command for the log from a typed request: the request and the values that the leader adds.
 
-A command is judged from the log entry alone, so everything the state cannot know is put in here, by the leader, at the
-moment it proposes: the time, and who of the group is alive with which epoch, offset and priority.
+A command is judged from the log entry alone, so everything the state cannot know is put in here, by the
+leader, at the moment it proposes: the time, and who of the group is alive with which epoch, offset and
+priority.
 
-The cluster: 1001, and 1011 without a cluster, name a group by its brokerName alone. What the sender's heartbeats over
-the same connection said tells the cluster; otherwise it stays empty and the state looks the name up.
+The cluster: 1001, and 1011 without a cluster, name a group by its brokerName alone. What the sender's
+heartbeats over the same connection said tells the cluster; otherwise it stays empty and the state looks the
+name up.
 
 Never here: a decision. Whether a request is right is judged when its command is applied.
 """
@@ -91,7 +93,7 @@ class CommandMaker:
         )
 
     def elect_after(self, key: GroupKey, cause: Cause, suspicion: Suspicion | None) -> commands.ElectMaster:
-        """Make the leader's own command: the group's master is gone, or it has none."""
+        """Make the leader's own command: the group's master is dead or missing."""
         return commands.ElectMaster(
             cluster=key.cluster,
             broker_name=key.broker_name,

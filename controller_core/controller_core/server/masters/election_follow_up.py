@@ -1,4 +1,7 @@
-"""Follow up an election that was committed: tell the group's brokers, and have the times of the new master recorded."""
+"""Follow up an election that was committed.
+
+Tell the group's brokers, and have the times of the new master recorded.
+"""
 
 from collections.abc import Callable
 
@@ -32,13 +35,16 @@ class ElectionFollowUp:
             await self._changes.tell(outcome.notices, _replaced_master_id(outcome))
 
     def repeat(self, notices: tuple[RoleNotice, ...]) -> None:
-        """Tell brokers of an election that an earlier leader held; that leader may have died before it told them."""
+        """Tell brokers of an election that an earlier leader held.
+
+        That leader may have died before it told them.
+        """
         if self._may_notify():
             self._notifier.notify(notices)
         self._recorder.watch(notices, None)
 
     def prepare(self, address: str) -> None:
-        """Connect to a member that came alive at `address`, so that a later notice does not wait for the connection."""
+        """Connect to a member that came alive, so that a later notice does not wait for the connection."""
         if self._may_notify():
             self._notifier.prepare(address)
 

@@ -1,9 +1,10 @@
-"""Propose an election once no acknowledged message can be lost with the master that it ends, and follow it up.
+"""Propose elections so that no acknowledged message is lost with the old master, and follow them up.
 
 Every election passes here, whether a broker, a person or the leader itself asked for it:
 
-    take the epochs that living members tell -> guard the writes of a living master (`write_guard`), or detach the log
-    replicas of a silent one (`replica_detacher`) -> propose -> follow up (`election_follow_up`) -> lift the guard
+    take the epochs that living members tell -> guard the writes of a living master (`write_guard`), or detach
+    the log replicas of a silent one (`replica_detacher`) -> propose -> follow up (`election_follow_up`) ->
+    lift the guard
 """
 
 import asyncio
@@ -31,7 +32,10 @@ _log = logging.getLogger(__name__)
 
 
 class ElectionProposer:
-    """Proposes elections; each runs in its own task, so that a caller that gives up does not leave brokers untold."""
+    """Proposes elections.
+
+    Each runs in its own task, so that a caller that gives up does not leave brokers untold.
+    """
 
     def __init__(
         self,
@@ -122,7 +126,10 @@ class ElectionProposer:
         return replace(command, told_epoch=told_epoch(group, command.alive))
 
     def _counted_group(self, command: ElectMaster) -> tuple[str, str]:
-        """Return the metric labels of the command's group; unregistered names share one label, which bounds their number."""
+        """Return the metric labels of the command's group.
+
+        Unregistered names share one label, which bounds their number.
+        """
         group = self._state.find_one(command.broker_name, command.cluster)
         return UNKNOWN_GROUP if group is None else group.key
 

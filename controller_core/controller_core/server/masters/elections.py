@@ -1,17 +1,18 @@
 """The leader's own elections: on a death at once, on a scan for what deaths could not tell.
 
-    a member died, it is its group's recorded master      ->  elect now, also when nobody can win: then the group has no
-                                                              master, in a new epoch, and the old one is fenced
-    a member came alive in a group without a living master ->  elect, if somebody can win
-    leadership gained, and every scanInactiveMasterInterval ->  the same for all groups, and first elections that are due
-                                                              (`first_elections`)
+    a member died that is its group's recorded master       ->  elect now; if no member can win, the group gets a
+                                                                new epoch without a master, which fences the
+                                                                old one
+    a member came alive in a group without a living master  ->  elect, if a member can win
+    leadership gained, every scanInactiveMasterInterval     ->  the same for all groups, and due first elections
+                                                                (`first_elections`)
 
-Silence counts only after this node has listened for one heartbeat timeout (`groups.scan.may_elect`); a connection that
-this node saw close counts at once. One election a group is under way at a time; what happens meanwhile is looked at
-again afterwards. Every suspicion names master and epoch, so that a repetition is harmless.
+Silence counts only after this node has listened for one heartbeat timeout (`groups.scan.may_elect`); a
+connection that this node saw close counts at once. At most one election per group is under way; events during
+it are examined after it. Every suspicion names master and epoch, so that a repetition is harmless.
 
-A proposal that the log could not take is proposed anew, at most `electMasterMaxRetryCount` times. One whose fate is not
-known is left to the next scan.
+A proposal that the log could not take is repeated, at most `electMasterMaxRetryCount` times. If the result of
+a proposal is unknown, the next scan decides.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class LeaderView(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads and has applied what came before its term."""
+        """Whether this node leads and has applied all entries of earlier terms."""
         ...
 
 
@@ -109,7 +110,7 @@ class LeaderElections:
             self._look_at(key.group)
 
     def wake(self) -> None:
-        """Leadership was gained: make up for what the leader before left undone."""
+        """Leadership was gained: finish the work of the previous leader."""
         self._gained = True
         self._wake.set()
 
@@ -130,7 +131,7 @@ class LeaderElections:
                 pass
 
     async def stop(self) -> None:
-        """Give up elections that are under way; their entries may still be applied."""
+        """Cancel elections that are under way; their entries may still be applied."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -248,7 +249,7 @@ def _need_after(group: Group, death: Death) -> ElectionNeed:
 
 
 def _notices(group: Group, heartbeats: HeartbeatReceiver) -> tuple[RoleNotice, ...]:
-    """Return what the living members are to be told, the master first."""
+    """Return the notices for the living members, the master first."""
     if group.master_id is None:
         return ()
     master_id, address = group.master_id, group.master_address or ""

@@ -1,10 +1,12 @@
-"""Record when a new master was told of its election and when it first acted, for the history of failovers.
+"""Record the times of a new master after its election for the history of failovers.
 
-    proposed -> committed -> noticed (the new master was told) -> role taken (it acted in the new epoch)
+Its notice and its first act.
 
-Only the leader learns what happens after the commit, so it proposes these times as a second command, and as a third if
-the new master needs longer than `RECORD_SOON_S` to act. Each record is proposed once: if it is lost, a time is missing from
-the history, and no decision depends on it.
+    proposed -> committed -> noticed (the new master has its notice) -> role taken (it acted in the new epoch)
+
+Only the leader learns what happens after the commit, so it proposes these times as a second command, and as a
+third if the new master needs longer than `RECORD_SOON_S` to act. Each record is proposed once: if it is lost,
+a time is missing from the history, and no decision depends on it.
 """
 
 import asyncio
@@ -25,8 +27,8 @@ RECORD_SOON_S: Final = 0.3
 ROLE_TAKEN_WITHIN_S: Final = 300.0
 """How long the recorder waits for a new master's first act in the new epoch.
 
-Why so long: a Java broker whose log has not grown since the previous epoch opens no new epoch entry. Its heartbeats
-carry the old epoch until something is written, or until it asks for another SyncStateSet.
+Why so long: a Java broker whose log has not grown since the previous epoch opens no new epoch entry. Its
+heartbeats carry the old epoch until something is written, or until it asks for another SyncStateSet.
 """
 
 _log = logging.getLogger(__name__)
@@ -61,7 +63,10 @@ class FailoverTimesRecorder:
         return self._watches
 
     def watch(self, notices: tuple[RoleNotice, ...], committed: Stamp | None) -> None:
-        """Start watching the master that these notices name; `committed` is None if another leader saw the commit."""
+        """Start watching the master of these notices.
+
+        Without `committed`, an earlier leader held the election.
+        """
         master = next((notice for notice in notices if notice.broker_id == notice.master_id), None)
         if master is None:
             return
@@ -102,7 +107,7 @@ class FailoverTimesRecorder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _record(self, watch: _Watch) -> None:
-        """Record what is known soon, and once more what came later."""
+        """Record the known times soon, and later times once more."""
         try:
             if not await _within(watch.done, asyncio.get_running_loop().time() + RECORD_SOON_S):
                 await self._record_now(watch)

@@ -1,17 +1,18 @@
-"""When the first election of a group may be held, if its members have a past that these controllers do not know.
+"""The wait before the first election of a group whose members have a past unknown to these controllers.
 
-`groups.first_elections` says which member wins, and why. The leader adds what only a running process knows: whether all
-members were heard, when the last one came, and which one acts as master.
+`groups.first_elections` says which member wins, and why. The leader adds knowledge of a running process:
+whether all members have sent heartbeats, when the last one came, which one acts as master.
 
-    a broker asks for a master (1002)   the leader first waits for a heartbeat of that broker, which tells its log; it refuses
-                                        the request while unregistered members of the group send heartbeats, for one wait
-    every scan                          a group is due if all its members were heard, and no member came for
+    a broker asks for a master (1002)   the leader waits for its heartbeat, which tells its log; it refuses
+                                        the request while unregistered members of the group send heartbeats,
+                                        for one wait
+    every scan                          a group is due if all members have sent heartbeats, and no member came for
                                         `firstElectionWaitMs`
-    a group is due                      the leader asks each member that has not asked for a master for its role (907)
+    a group is due                      the leader asks each member that did not ask for a master its role (907)
 
-A restarted broker asks for a master (1002) until it has one, and takes no writes. A running broker does not ask while its own
-epoch is above ours; it continues as master or slave. So a member that reports to be master, and has not asked, acts as
-master and takes writes.
+A restarted broker asks for a master (1002) until it knows one; until then it refuses writes. A running broker
+does not ask while its own epoch is above ours; it continues as master or slave. So a member that reports to
+be master, and has not asked, acts as master and takes writes.
 
 This state is not replicated: a new leader waits again.
 
@@ -40,7 +41,10 @@ from controller_core.server.masters.heartbeats import HeartbeatReceiver
 BEAT_WITHIN_S: Final = 1.0
 """How long a broker's first heartbeat is awaited; it sends it before it asks, by another thread."""
 STRANGER_WAITS: Final = 10
-"""For how many waits a due election is held while unregistered members send heartbeats. Anybody can send them, so not for ever."""
+"""For how many waits a due election is held while unregistered members send heartbeats.
+
+Any client can send them, so the wait has an end.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +73,7 @@ class FirstElections:
         ask: Ask,
         wait_ms: Callable[[], int],
     ) -> None:
-        """Take the applied groups, the heard members, and the time that must pass after the last new member."""
+        """Take the applied groups, the heartbeats, and the wait after the last new member in ms."""
         self._state = state
         self._heartbeats = heartbeats
         self._clock = clock
@@ -93,7 +97,7 @@ class FirstElections:
         return None
 
     def due(self) -> list[Group]:
-        """Return the groups whose first election is to be held now."""
+        """Return the groups whose first election is due now."""
         waiting = {group.key: group for group in self._state.groups() if is_first(group)}
         for key in self._waits.keys() - waiting.keys():
             del self._waits[key]
@@ -117,7 +121,8 @@ class FirstElections:
                 broker_group=str(group.key), members=comma_list(members), unheard=comma_list(unheard)
             )
             _log.warning(
-                "the first election of a group with a past waits until all members are heard", extra=fields
+                "the first election of a group with a past waits for a heartbeat of every member",
+                extra=fields,
             )
         if unheard or not self._is_over(wait.since_ms):
             return False

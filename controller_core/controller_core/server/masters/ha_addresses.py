@@ -1,18 +1,18 @@
-"""Tells slaves where their master's HA port is, as soon as there is one.
+"""Tell slaves the address of their master's HA port as soon as it is known.
 
 A Java slave learns that address from the name server's answer to its own registration alone, every
-registerNameServerPeriod (30 s, never under 10 s). A broker that becomes slave before the new master is registered there,
-or that starts anew, connects to nobody until then, and so long its group has one copy less than it could have. Request
-906 tells the address at once: without fields it asks a master, with them it tells a slave.
+registerNameServerPeriod (30 s, never under 10 s). A broker that becomes slave before the new master is
+registered there, or that restarts, does not connect until then, so its group has one copy less for that time.
+Request 906 delivers the address at once: without fields it asks a master, with fields it tells a slave.
 
-After each change of master, and whenever a member comes alive, the leader asks and tells, until every living broker of
-the group is in its SyncStateSet or the last of the pauses is over; a slave that knows the address already ignores it.
-Log replicas ask for themselves.
+After each change of master, and whenever a member comes alive, the leader asks and tells, until every living
+broker of the group is in its SyncStateSet or the last of the pauses is over; a slave that knows the address
+already ignores it. Log replicas ask for themselves.
 
-Never here: who is master. The applied state says it, and it is read anew before each round.
+Never here: the choice of the master. Each round reads it from the applied state.
 
-Source: AdminBrokerProcessor.updateBrokerHaInfo, AutoSwitchHAClient.updateHaMasterAddress, ReplicasManager.changeToSlave
-of 5.4.0.
+Source: AdminBrokerProcessor.updateBrokerHaInfo, AutoSwitchHAClient.updateHaMasterAddress,
+ReplicasManager.changeToSlave of 5.4.0.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class HaAddresses:
             if group is None or not self._leads():
                 return
             if group.master_address is None or self._is_open(key.broker_name):
-                continue  # Until the old master has stepped down, its slaves are to stay with it.
+                continue  # Until the old master has stepped down, its slaves must stay connected to it.
             outside = self._outside(group)
             if not outside:
                 return
@@ -104,7 +104,7 @@ class HaAddresses:
             answer = await ask_or_raise(self._ask, master_address, RequestCode.EXCHANGE_BROKER_HA_INFO)
             told = ExchangeHAInfoResponseHeader.from_ext(answer.ext)
             if not told.master_ha_address:
-                return  # It has not taken its office yet.
+                return  # It does not act as master yet.
             header = ExchangeHAInfoRequestHeader(
                 told.master_ha_address, told.master_flush_offset, told.master_address
             )
@@ -124,4 +124,7 @@ class HaAddresses:
         if isinstance(error, RefusedError):
             self._refusals.refused(address, str(error))
         else:
-            _log.debug("a HA address is not told yet", extra=bind(address=address, error=str(error)))
+            _log.debug(
+                "a slave does not know the HA address of its master yet",
+                extra=bind(address=address, error=str(error)),
+            )

@@ -1,14 +1,16 @@
-"""What this node hears of the brokers: heartbeats and closed connections into the liveness table, deaths out of it.
+"""Receive heartbeats and closed connections of brokers, keep the liveness table, and report deaths.
 
-The table decides who is alive (`groups.liveness`); this shell gives it the time and the connections. Every node hears
-for itself, leader or not: that is what makes a follower able to take over without waiting. A closed connection is a
-death at once; silence is found by a task that sleeps until the earliest deadline, at most `TICK_S`.
+The table (`groups.liveness`) decides which members are alive; this shell gives it the time and the
+connections. Every node receives heartbeats, leader or not, so a follower can take over without waiting. A
+closed connection is a death at once; silence is found by a task that sleeps until the earliest deadline, at
+most `TICK_S`.
 
-Where a broker's own process is met follows from its connection too: where addresses are lent to other brokers (an address takeover on
-Kubernetes), the one that a broker announced may lead to another, but what it says comes from its own host.
+A broker's connection also shows its host. After an address takeover on Kubernetes, the announced address may
+lead to another broker, but the heartbeats of a broker come from its own host.
 
-A request in a broker's own name (1002, 1003) proves that it lives. When it came through another node, the connection
-that ends here is not the broker's, so it only revives a broker that is not alive, and is bound to no connection.
+A request in a broker's own name (1002, 1003) proves that it lives. When it came through another node, the
+connection that ends here is not the broker's, so it only revives a broker that is not alive, and is bound to
+no connection.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ _MS_PER_S = 1_000
 
 
 class HeartbeatReceiver:
-    """The liveness table with a clock, and callbacks for those who act on what it finds."""
+    """The liveness table with a clock, and callbacks for deaths and revivals."""
 
     def __init__(self, state: GroupsState, clock: Clock) -> None:
         self.table = LivenessTable(starting_ms=STARTING_MS)
@@ -50,13 +52,16 @@ class HeartbeatReceiver:
         self._hosts[channel_id] = peer.rpartition(":")[0]
 
     def direct_address(self, announced: str) -> str:
-        """Return where the process of the living member that announced an address is met; that address where it is not known."""
+        """Return the `host:port` at which the living member that announced this address can be reached.
+
+        `announced` itself if unknown.
+        """
         entry = self.table.at(announced)
         host = "" if entry is None else self._hosts.get(entry.channel_id, "")
         return f"{host}:{announced.rpartition(':')[2]}" if host else announced
 
     def beat(self, channel_id: int, header: BrokerHeartbeatRequestHeader, broker_id: int) -> ReplicaKey:
-        """Take up a heartbeat (904); return whose it is."""
+        """Take up a heartbeat (904); return the key of its sender."""
         key = ReplicaKey(header.cluster_name, header.broker_name, broker_id)
         is_new = self.table.beat(
             key,
@@ -89,7 +94,7 @@ class HeartbeatReceiver:
         return entry is None or entry.has_beaten
 
     def unregistered_ids(self, group: Group) -> tuple[int, ...]:
-        """Return the ids that beat as members of a group, tell a master epoch, and are not registered in it."""
+        """Return the unregistered ids whose heartbeats name this group and tell a master epoch."""
         return tuple(
             member.id
             for member in self.table.alive(group.key)
@@ -113,7 +118,7 @@ class HeartbeatReceiver:
         return revived
 
     def channel_closed(self, channel_id: int) -> None:
-        """Bury whoever lived by this connection."""
+        """Remove the members whose latest heartbeat came over this connection."""
         self._hosts.pop(channel_id, None)
         if deaths := self.table.channel_closed(channel_id, self._clock.now_ms()):
             self.on_deaths(deaths)
@@ -121,8 +126,8 @@ class HeartbeatReceiver:
     def alive_of(self, cluster: str, broker_name: str) -> tuple[LiveBroker, ...]:
         """Return the registered members of a group that are alive, by ascending id.
 
-        Nobody for an unknown or ambiguous group. A heartbeat of an id that nobody claimed counts for nothing: what commands
-        capture must not be for a stranger to choose.
+        Empty for an unknown or ambiguous group. Heartbeats of unclaimed ids are left out, so that strangers
+        cannot change what commands capture.
         """
         group = self._state.find_one(broker_name, cluster)
         return () if group is None else self.table.alive(group.key, captured(group))
@@ -132,11 +137,14 @@ class HeartbeatReceiver:
         return tuple(broker.id for broker in self.alive_of(cluster, broker_name))
 
     def cluster_of(self, channel_id: int, broker_name: str) -> str:
-        """Return the cluster that a connection's heartbeats named for this group; empty if they named none."""
+        """Return the cluster that a connection's heartbeats named for this group.
+
+        Empty if they named none.
+        """
         return self.table.cluster_of(channel_id, broker_name)
 
     def beat_of(self, key: ReplicaKey) -> Beat | None:
-        """Return what people are shown of a member's newest heartbeat."""
+        """Return the newest heartbeat of a member for display."""
         entry = self.table.get(key)
         if entry is None:
             return None
@@ -150,13 +158,13 @@ class HeartbeatReceiver:
         )
 
     async def run(self) -> None:
-        """Find the silent, until cancelled."""
+        """Find members that are silent for too long, until cancelled."""
         last_ms = self._clock.now_ms()
         while True:
             await asyncio.sleep(self._delay_s())
             now_ms = self._clock.now_ms()
             if now_ms - last_ms > EXPIRY_LATENESS_MS_MAX:
-                self.listening_since_ms = now_ms  # this process slept: what it did not hear means nothing
+                self.listening_since_ms = now_ms  # this process slept, so missing heartbeats prove nothing
             last_ms = now_ms
             if deaths := self.table.expire(now_ms):
                 self.on_deaths(deaths)
@@ -165,12 +173,16 @@ class HeartbeatReceiver:
         deadline_ms = self.table.next_deadline_ms()
         if deadline_ms is None:
             return TICK_S
-        # Why + 1: a beat exactly at its deadline is in time, so nobody is overdue before the next millisecond.
+        # Why + 1: a beat exactly at its deadline is in time, so no member is overdue before the next
+        # millisecond.
         return min(TICK_S, max(_TICK_MIN_S, (deadline_ms + 1 - self._clock.now_ms()) / _MS_PER_S))
 
 
 def captured(group: Group) -> Iterable[int]:
-    """Return the ids whose life commands capture: all, or of a group that outgrew its bound the SyncStateSet first."""
+    """Return the ids whose life commands capture.
+
+    All, or of a group that outgrew its bound the SyncStateSet first.
+    """
     if len(group.replicas) <= GROUP_MEMBERS_MAX:
         return group.replicas
     return islice(dict.fromkeys((*group.sync_state_set, *group.replicas)), GROUP_MEMBERS_MAX)

@@ -1,20 +1,21 @@
-"""The order in which brokers are told of a new master while the old one still lives: first the old one, then the rest.
+"""The order of role notices while the old master still lives: first the old master, then the other members.
 
-Why an order: a master drops a slave from its own SyncStateSet as soon as the slave's connection ends, before any
-controller agreed. If the new master and the other slaves leave first, writes that wait for their acknowledgements are
-suddenly waiting for nobody: the old master, alone, acknowledges them, and they are gone when it follows the new master.
-(Seen with 5.5.0: in 5 of 12 switchovers under load 1 to 4 acknowledged messages were lost when all were told at once, in
-1 of 26 with this order alone.) `write_guard` stops and drains the old master's writes before the election; the order protects
-what that cannot, the writes that wait for no copy.
+Why an order: a master drops a slave from its own SyncStateSet as soon as the slave's connection ends, before
+any controller agreed. If the new master and the other slaves leave first, writes that wait for their
+acknowledgements wait for no slave any more. The old master then acknowledges them alone, and they are gone
+when it follows the new master. (Seen with 5.5.0: 5 of 12 switchovers under load lost 1 to 4 acknowledged
+messages with notices to all at once, 1 of 26 with this order alone.) `write_guard` stops and drains the old
+master's writes before the election; the order protects what that cannot, the writes that wait for no copy.
 
-It also saves time: a broker that is told to become master while bytes still arrive may wait 5 s for its own HA client.
+It also saves time: a broker that must become master while bytes still arrive may wait 5 s for its own HA
+client.
 
-So a change is open from the moment its election is proposed until everybody was told. While it is open, requests 1004 of
-its group wait: an answer would tell the new master by another way. A living old master that does not step down within
-`DEMOTED_WITHIN_S` is not waited for any longer: a frozen one cannot be, and its group has to go on. One that refuses to tell its
-role has that time too, since it may have stepped down or not.
+So a change is open from the moment its election is proposed until every notice is on its way. While it is
+open, requests 1004 of its group wait: an answer would reveal the new master too early. A living old master
+that does not step down within `DEMOTED_WITHIN_S` delays its group no longer: a frozen one never steps down.
+One that refuses to tell its role has that time too, because its role is unknown.
 
-Never here: who is told and what; the notices of the applied election say it.
+Never here: the receivers and content of notices; the applied election decides them.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class RoleChanges:
-    """Tells notices in their order, and knows which groups are in the middle of that."""
+    """Sends notices in their order, and knows which groups are in the middle of a change of master."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
@@ -61,7 +62,7 @@ class RoleChanges:
                 del self._open[broker_name]
 
     def is_open(self, broker_name: str) -> bool:
-        """Whether a change of this group's master is being decided or told."""
+        """Whether a change of this group's master is being decided or its notices wait."""
         return broker_name in self._open
 
     async def settled(self, broker_name: str) -> None:
@@ -70,11 +71,11 @@ class RoleChanges:
             await changes[0].wait()
 
     async def tell(self, notices: Sequence[RoleNotice], old_master_id: int | None) -> None:
-        """Start telling everybody; return when everybody's notice is on its way.
+        """Send all notices; return when every notice is on its way.
 
         Args:
             notices: one for each living member.
-            old_master_id: whom the election replaced, None for nobody.
+            old_master_id: the master that the election replaced; None if it replaced no master.
         """
         old = next((notice for notice in notices if notice.broker_id == old_master_id), None)
         if old is None or old.broker_id == old.master_id:

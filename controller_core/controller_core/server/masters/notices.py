@@ -1,6 +1,7 @@
 """Build the frame of a role notice (1008), which tells one member of a group who its master is.
 
-The body is the group's SyncStateSet. Answers to broker polls carry the same body, so its encoding is cached here for both.
+The body is the group's SyncStateSet. Answers to broker polls carry the same body, so its encoding is cached
+here for both.
 """
 
 from functools import lru_cache

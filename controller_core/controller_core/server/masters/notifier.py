@@ -1,21 +1,21 @@
-"""Telling brokers who is master (1008): fast, over connections of our own, until they show that they know.
+"""Send role notices (1008) over connections of our own, until each broker shows that it knows its master.
 
-The request is oneway, so nobody says that it arrived; RocketMQ sends it once and leaves the rest to the broker's poll
-of 5 s. Here a notice is sent again after `RESEND_S`, twice that and so on, until the member's heartbeat or 1001 shows the
-epoch, at most for `PERSIST_S`. One address has one notice at a time: a newer epoch replaces an older one that was not
-delivered.
+The request is oneway, so no answer confirms it. RocketMQ sends it once, and a broker that misses it learns of
+its master by its poll of 5 s. Here a notice is sent again after `RESEND_S`, twice that and so on, until the
+member's heartbeat or 1001 shows the epoch, at most for `PERSIST_S`. One address has one notice at a time: a
+newer epoch replaces an older one that was not delivered.
 
-A notice that is sent again goes over a fresh connection: where a broker's address may be lent to another one, a connection
-stays with whom it reached, and a frozen process takes everything and answers nothing. Where very many are told at once,
-`REDIALS_PER_S` of them get one, and the others another time: nearly all have heard the first notice, and their dials would
-cost the elections that are still to come.
+A notice that is sent again goes over a fresh connection: an old connection may lead to another broker that
+used the same address, or to a frozen process that accepts everything and does not answer. With very many
+notices at once, only `REDIALS_PER_S` of them get a fresh connection: nearly all brokers have received the
+first notice, and more dials would delay the next elections.
 
-Connections are dialled ahead, when a member comes alive, and kept: a dial at the moment of a failover would wait for a JVM
-that is busy with losing its master (0.4 s were seen on a loaded machine). A broker closes what it has not heard of for two
-minutes; then we dial again. A broker that is down costs a dial with a short time-out in a task of its own and delays
-nobody.
+The notifier connects ahead, when a member comes alive: a dial during a failover would wait for a JVM that is
+busy with the loss of its master (0.4 s on a loaded machine). A broker closes connections that are idle for
+two minutes; then the notifier dials again. A dial to a dead broker has a short timeout and a task of its own,
+so it does not delay other notices.
 
-Never here: who is told. The notices of an applied election say it.
+Never here: the choice of receivers. The applied election decides them.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class _Delivery:
 
 
 class Notifier:
-    """Delivers notices; `on_sent` is told of each notice once, when it was first written to its broker's socket."""
+    """Delivers notices; one address has one notice at a time."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Notifier:
         """Start without a connection.
 
         Args:
-            on_sent: told of each notice when it was first written to its broker's socket.
-            dial_at: says where the broker that announced an address is met now; without it, there.
-            broker_ssl: with it, brokers are dialled in TLS.
+            on_sent: called with each notice when it was first written to its broker's socket.
+            dial_at: returns the address at which to reach the broker that announced an address.
+            broker_ssl: with it, connections to brokers use TLS.
         """
         self._dial_at = dial_at
         self._broker_ssl = broker_ssl
@@ -86,13 +86,13 @@ class Notifier:
         self._stopped = False
 
     def prepare(self, address: str) -> None:
-        """Have a connection to a living member ready, from now on until it cannot be reached any more."""
+        """Keep a connection to a living member ready until the member cannot be reached any more."""
         if address not in self._ahead and not self._is_connected(address) and not self._stopped:
             self._ahead.add(address)
             self._start(self._dial_ahead(address))
 
     def notify(self, notices: Iterable[RoleNotice]) -> None:
-        """Start telling these members."""
+        """Start delivering these notices."""
         for notice in notices:
             self._take(notice)
 
@@ -100,26 +100,26 @@ class Notifier:
         """Send a request over the connection that notices use, and return the answer.
 
         Raises:
-            ChannelError: it cannot be reached, or does not answer in time.
-            ValueError: the address is none.
+            ChannelError: the broker cannot be reached, or does not answer in time.
+            ValueError: the address is invalid.
         """
         connection = await self._connection(address)
         return await connection.call(request, timeout_s)
 
     def forget(self, address: str) -> None:
-        """Close the connection to an address; the next notice or question dials anew."""
+        """Close the connection to an address; the next notice or question dials again."""
         if connection := self._connections.pop(address, None):
             connection.close()
 
     def seen(self, key: ReplicaKey, epoch: int) -> None:
-        """A member showed that it knows `epoch`: stop telling it that or anything older."""
+        """A member showed that it knows `epoch`: stop its notice of that epoch or an older one."""
         delivery = self._by_member.get(key)
         if delivery is not None and epoch >= delivery.notice.master_epoch:
             delivery.known = True
             delivery.changed.set()
 
     async def stop(self) -> None:
-        """Stop telling, close all connections."""
+        """Stop all deliveries and close all connections."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()
@@ -183,7 +183,7 @@ class Notifier:
             notice = delivery.notice  # Why read now: a newer one may have come while we dialled.
             connection.send_oneway(role_notice_frame(notice))
         except (ChannelError, ValueError) as error:
-            _log.info("a broker cannot be told yet", extra=bind(address=address, error=str(error)))
+            _log.info("a notice is not delivered yet", extra=bind(address=address, error=str(error)))
             return False
         if not delivery.sent:
             delivery.sent = True
@@ -206,13 +206,13 @@ class Notifier:
     async def _connection(self, address: str) -> Connection:
         if self._is_connected(address):
             return self._connections[address]
-        self.forget(address)  # it is closed, or leads to whom the address was lent
+        self.forget(address)  # it is closed, or leads to another broker
         dialled = self._dial_at(address)
         host, _, port = dialled.rpartition(":")
         connection = await connect(host.strip("[]"), int(port), DIAL_TIMEOUT_S, client_ssl=self._broker_ssl)
         connection.label = dialled
         if self._is_connected(address):
-            connection.close()  # somebody else's dial was quicker
+            connection.close()  # a concurrent dial was quicker
             return self._connections[address]
         if len(self._connections) >= CONNECTIONS_MAX:
             oldest = next(iter(self._connections))

@@ -1,4 +1,7 @@
-"""Propose commands: encode a command, put it into the log, count what became of it, return what applying it gave."""
+"""Propose commands.
+
+Encode a command, put it into the log, count what became of it, return what applying it gave.
+"""
 
 import logging
 from collections.abc import Awaitable
@@ -38,12 +41,14 @@ class CommandProposer:
         self._metrics = metrics
 
     async def propose(self, command: AnyCommand) -> Outcome:
-        """Propose a command and return what applying it led to; refuse (2005) a command that no log entry can hold.
+        """Propose a command and return what applying it led to.
+
+        Refuse (2005) a command that no log entry can hold.
 
         Raises:
             NotLeaderError: this node does not lead; nothing happened.
             ProposalDroppedError: the log could not take it; nothing happened.
-            ProposalLostError: leadership was lost meanwhile; the fate of the command is unknown.
+            ProposalLostError: leadership was lost before the result; the fate of the command is unknown.
         """
         try:
             data = commands.encode(command)

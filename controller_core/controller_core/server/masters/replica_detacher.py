@@ -1,21 +1,22 @@
-"""Before a master that may live is replaced: the log replica of its set leaves it, in a way that it cannot misread.
+"""Detach log replicas from a master that may live before its successor is elected: it must not ack alone.
 
-Why: since 5.4.0 a broker takes a slave out of its own SyncStateSet the moment the slave's connection ends. A master that
-is silent towards the controllers, but alive to its slaves and clients (starved of processor time, or cut off from here
-only), sees them leave for its successor one after the other; when the last has gone, all sends that wait are acknowledged
-by it alone. (Seen once, on a cluster at a load average of 35: one message lost.)
+Why: since 5.4.0 a broker takes a slave out of its own SyncStateSet the moment the slave's connection ends.
+Consider a master that is silent towards the controllers but alive to its slaves and clients (CPU starvation,
+or a partition). Its slaves leave for its successor one after the other. When the last has gone, it
+acknowledges all waiting sends alone. (One message was lost that way on a cluster at a load average of 35.)
 
-So the log replica goes first: it is asked to part (see `ha_sidecar.transfer.slave`), which leaves its id in the old
-master's set and nobody to acknowledge in its name. Only then is the election proposed. Nothing that the old master
-acknowledged before lacks the next master's copy: until then all of the set were connected to it.
+So the log replica leaves first: it detaches on request (see `ha_sidecar.transfer.slave`). Its id stays in the
+old master's set, and no process acknowledges in its name. Only then is the election proposed. The next master
+has every message that the old master acknowledged before, because until then the whole set was connected.
 
-What it costs: one question to a process that answers in a millisecond or so, and up to 0.2 s if the old master does not
-notice, which a frozen one cannot. A replica that does not answer within `ANSWER_WITHIN_S` is not waited for.
+What it costs: one question to a process that answers in a millisecond or so, and up to 0.2 s if the old
+master does not notice, which a frozen one cannot. The wait for an answer ends after `ANSWER_WITHIN_S`.
 
-The master itself is asked nothing: whether it would answer, refuse or be silent makes no difference here. A replica that refuses
-is logged with its words and not waited for, as one that is dead.
+The master itself gets no question, because its answer would change nothing. A refusal of a replica is logged
+with its remark; like a dead replica, it does not delay the election.
 
-Never here: switchovers of a master that lives; `write_guard` drains it, or refuses them. A group without a log replica is not protected.
+Never here: switchovers of a master that lives; `write_guard` drains it, or refuses them. A group without a
+log replica is not protected.
 """
 
 import asyncio
@@ -37,14 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaDetacher:
-    """Has log replicas leave a master before it is replaced."""
+    """Has log replicas leave a master before the election of its successor."""
 
     def __init__(self, state: GroupsState, ask: Ask) -> None:
         self._state = state
         self._ask = ask
 
     async def detach_before(self, command: ElectMaster) -> None:
-        """Return when every living log replica of the set has parted, or has had its time."""
+        """Return when every living log replica of the set has detached, or its time is over."""
         group = self._state.find_one(command.broker_name, command.cluster)
         if group is None:
             return
@@ -66,9 +67,10 @@ class ReplicaDetacher:
                     self._ask, address, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header.to_ext()
                 )
         except ASK_ERRORS as error:
-            _log.warning("a log replica has not parted from its master", extra=bind(**who, error=str(error)))
+            _log.warning("a log replica did not detach from its master", extra=bind(**who, error=str(error)))
             return
         if answer.remark:
             _log.warning(
-                "a log replica was asked to part from its master", extra=bind(**who, remark=answer.remark)
+                "a log replica detached from its master with a remark",
+                extra=bind(**who, remark=answer.remark),
             )

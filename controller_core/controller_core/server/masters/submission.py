@@ -1,4 +1,7 @@
-"""Build the parts that change masters, and give requests one entrance to them: submit a command, report a seen epoch."""
+"""Build the parts that change masters, and give requests one entrance to them.
+
+Submit a command, report a seen epoch.
+"""
 
 import ssl
 from collections.abc import Callable, Coroutine
@@ -72,7 +75,9 @@ class CommandSubmitter:
         )
 
     def submit(self, command: AnyCommand) -> Coroutine[Any, Any, Outcome]:
-        """Propose a command and return what applying it led to; an election is guarded before and followed up after.
+        """Propose a command and return what applying it led to.
+
+        An election is guarded before and followed up after.
 
         Raises:
             NotLeaderError, ProposalDroppedError, ProposalLostError: as `CommandProposer.propose`.
@@ -82,7 +87,10 @@ class CommandSubmitter:
         return self._proposer.propose(command)
 
     def saw_epoch(self, key: ReplicaKey, epoch: int, *, is_beat: bool) -> None:
-        """Learn that a member acts in an epoch. Every heartbeat comes here, so this does two look-ups and no more."""
+        """Learn that a member acts in an epoch.
+
+        Every heartbeat comes here, so this does two look-ups and no more.
+        """
         self.notifier.seen(key, epoch)
         if key in self._watched:
             self._recorder.saw_epoch(key, epoch, is_beat=is_beat)

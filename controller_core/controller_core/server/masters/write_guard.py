@@ -1,42 +1,46 @@
-"""Stop the writes of a living master before another takes its place, so that nothing acknowledged stays behind with it.
+"""Stop the writes of a living master before a switchover, so that no acknowledged message is lost with it.
 
-Why: a write that waits for its slaves when the master steps down is answered by a master that has none left. Java then
-counts the master alone and says "stored", and the message is gone when that broker follows the new master. (RocketMQ
-5.5.0: 5 of 12 switchovers under load lost 1 to 4 messages when all members were told at once, 1 of 26 when the old
-master was told first.) So, before the election is proposed:
+Why: a master that steps down answers the writes that still wait for its slaves, although its slaves have
+left. Java then counts the master alone and answers "stored", and the message is gone when that broker follows
+the new master. (RocketMQ 5.5.0: 5 of 12 switchovers under load lost 1 to 4 messages with notices to all at
+once, 1 of 26 with the first notice to the old master.) So, before the election is proposed:
 
-    ask the master for its minInSyncReplicas (26)                 its port is closed: go on without a guard, as RocketMQ does
+    ask the master for its minInSyncReplicas (26)                 port closed: go on without a guard, as RocketMQ does
     note it in the replicated state (RaiseWriteGuard)
     set it out of reach (25)                                      new writes that wait for copies are refused
-    wait until every slave of the set has what must be copied (907)
-    ask for the setting once more (26)                            somebody else may have changed it
+    wait until every slave of the set has the required part of the log (907)
+    ask for the setting once more (26)                            an administrator may have changed it
     elect, tell, old master first
-    set it back (25), strike the note off (LiftWriteGuard)        tried again until it is done, the broker dies, or another leads
+    set it back (25), strike the note off (LiftWriteGuard)        repeated until done, the broker dies, or another leads
 
-Whatever else goes wrong before the election refuses it (2012) with the broker's own words: no answer, a connection that fails
-otherwise, a refusal (access control), slaves that do not catch up. A switchover without a guard loses messages: with ACL on, 3 of
-8,674 in three switchovers. Where the port is closed no client can write either: the process is dead, or has never served one.
+Whatever else goes wrong before the election refuses it (2012) with the broker's own words: no answer, a
+connection that fails otherwise, a refusal (access control), slaves that do not catch up. A switchover without
+a guard loses messages: with ACL on, 3 of 8,674 in three switchovers. Where the port is closed no client can
+write either: the process is dead, or has never served one.
 
-A refused write was not written: the client tries again, and is served by the new master some 0.1 s later. While a guard is up, all
-clients are refused, so tries that failed are spaced (`GuardSpacing`).
+A refused write was not written: the client tries again, and is served by the new master some 0.1 s later.
+While a guard is up, all clients are refused, so tries that failed are spaced (`GuardSpacing`).
 
-What must be copied. A guard stops the writes that wait for copies. Others go on and grow the log: sends with waitStoreMsgOK=false,
-and a broker's own writes (commits of transactions, deliveries of delayed messages, retries of consumers). Nobody was promised a
-copy of those. The master looks at the setting before it appends, and the time between both is short. So what must be copied ends
-where the log ended when it was seen twice unchanged, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
+The required part of the log. A guard stops the writes that wait for copies. Others go on and grow the log:
+sends with waitStoreMsgOK=false, and a broker's own writes (commits of transactions, deliveries of delayed
+messages, retries of consumers). No client was promised a copy of those. The master looks at the setting
+before it appends, and the time between both is short. So the required part ends where the log ended when two
+answers were equal, or `APPENDED_WITHIN_S` after the guard was set, whichever is first.
 
-A leader that is gone in the midst leaves a note in the state; its successor sets the broker back. The broker keeps the setting in
-its file, so one that crashed meanwhile gets it back when it registers again. A broker that refuses its old setting is asked again
-for as long as it lives and the note stands. A setting that somebody else changed meanwhile is left as it is.
+If a leader dies during a guard, its note stays in the state, and its successor restores the setting. The
+broker keeps the setting in its file, so a broker that crashed during the guard gets the old value when it
+registers again. If a broker refuses its old setting, the leader repeats the request while the broker lives
+and the note exists. The leader does not touch a setting that an administrator changed during the guard.
 
-Failovers (`masters.elections`) never come here: their master does not live for the controllers, so `would_replace` is false. A silent
-master cannot be asked, and one that would refuse is not asked either: its log replica parts from it (`masters.replica_detacher`), and its
-companion's fence stops its writes.
+Failovers (`masters.elections`) never come here: their master does not live for the controllers, so
+`would_replace` is false. A silent master cannot answer: its log replica detaches from it
+(`replica_detacher`), and its companion's fence stops its writes.
 
-Never here: whom to elect. `groups.elections` says whether an election would replace a living master at all.
+Never here: the choice of the winner. `groups.elections` says whether an election would replace a living
+master at all.
 
-Source: CommitLog.asyncPutMessage and needHandleHA, GroupTransferService.doWaitTransfer, AutoSwitchHAService.getRuntimeInfo,
-AdminBrokerProcessor.updateBrokerConfig of 5.4.0.
+Source: CommitLog.asyncPutMessage and needHandleHA, GroupTransferService.doWaitTransfer,
+AutoSwitchHAService.getRuntimeInfo, AdminBrokerProcessor.updateBrokerConfig of 5.4.0.
 """
 
 import asyncio
@@ -93,7 +97,7 @@ class SwitchoverRefusedError(Exception):
     """The living master cannot be replaced without loss now.
 
     Attributes:
-        why: what hinders it, without the names of group and master.
+        why: the reason, without the names of group and master.
     """
 
     def __init__(self, group: Group, why: str) -> None:
@@ -131,7 +135,7 @@ class WriteGuards:
         changes: OpenChanges,
         leads: Callable[[], bool],
     ) -> None:
-        """Take what it works with.
+        """Take the state and the functions to use.
 
         Args:
             state: the applied groups; read only.
@@ -139,7 +143,7 @@ class WriteGuards:
             ask: asks a broker.
             forget: closes the connection to an address that questions use.
             propose: puts a note into the log.
-            alive_of: who of a group is alive now.
+            alive_of: returns the living members of a group.
             changes: which groups are in the middle of a change of master.
             leads: whether this node leads now.
         """
@@ -154,14 +158,18 @@ class WriteGuards:
         self._spacing = GuardSpacing()
         self._refusals = RefusalLog(_log)
         self._lifting: dict[ReplicaKey, asyncio.Task[None]] = {}
-        # Held by who sets a member of the group: raising and lifting must not overtake each other.
+        # One lock for each group: raising and lifting must not overtake each other.
         self._setting: dict[GroupKey, asyncio.Lock] = {}
 
     async def before(self, command: ElectMaster) -> ElectMaster:
-        """Stop the writes of the living master that this election would replace, if it would; return what to propose.
+        """Stop the writes of the living master that this election would replace.
+
+        Return the command to propose.
+
+
 
         Raises:
-            SwitchoverRefusedError: the guard cannot be set, or its slaves do not get what must be copied in time.
+            SwitchoverRefusedError: the guard cannot be set, or its slaves do not catch up in time.
             NotLeaderError, ProposalDroppedError, ProposalLostError: as `Node.propose`.
         """
         group = self._state.find_one(command.broker_name, command.cluster)
@@ -206,13 +214,13 @@ class WriteGuards:
             self.lift(group.key)
 
     def lift_all(self) -> None:
-        """Do the same for all groups: leadership was gained, and the leader before may have left guards behind."""
+        """Do the same for all groups: after a change of leader, guards of its predecessor may remain."""
         for group in self._state.groups():
             if group.write_guards:
                 self.lift(group.key)
 
     async def stop(self) -> None:
-        """Stop lifting; what is still noted is left to the next leader."""
+        """Stop lifting; the next leader lifts the guards that are still noted."""
         tasks = list(self._lifting.values())
         for task in tasks:
             task.cancel()
@@ -221,7 +229,7 @@ class WriteGuards:
     # The steps of a guard.
 
     async def _noted(self, group: Group, master_id: int, address: str) -> bool:
-        """Note the guard, and the setting that the master has without it; return False where its port is closed."""
+        """Note the guard and the setting of the master without it; return False if its port is closed."""
         try:
             setting = await self._setting_asked_twice(address)
         except PortClosedError as error:
@@ -242,12 +250,12 @@ class WriteGuards:
         )
         reply = (await self._propose(note)).reply
         if reply.code != ResponseCode.SUCCESS:
-            # Another master was elected meanwhile, and that one has no guard.
+            # Another master was elected in the meantime, and the guard is not for that one.
             raise SwitchoverRefusedError(group, reply.remark or f"code {reply.code}")
         return True
 
     async def _guard(self, group: Group, address: str) -> None:
-        """Stop the master's writes; return when every slave of the set has what must be copied."""
+        """Stop the master's writes; return when every slave of the set has the required part of its log."""
         try:
             await self._set(address, OUT_OF_REACH)
         except ASK_ERRORS as error:
@@ -256,13 +264,16 @@ class WriteGuards:
             async with asyncio.timeout(DRAINED_WITHIN_S):
                 await self._drained(address, slaves=len(group.sync_state_set) - 1)
                 if await self._setting_of(address) != OUT_OF_REACH:
-                    raise SwitchoverRefusedError(group, f"its {SETTING} was changed meanwhile")
+                    raise SwitchoverRefusedError(group, f"its {SETTING} was changed during the guard")
         except ASK_ERRORS as error:
             why = str(error) or f"its slaves lack part of its log after {DRAINED_WITHIN_S} s"
             raise SwitchoverRefusedError(group, why) from error
 
     async def _setting_asked_twice(self, address: str) -> int:
-        """Ask anew where no answer came: a broker may stand still, and a notice that is repeated closes our connection."""
+        """Return the setting; ask once more after a missing answer.
+
+        A broker may be paused, and a repeated notice closes our connection.
+        """
         try:
             return await self._setting_of(address)
         except (CallTimeoutError, ConnectionClosedError):
@@ -270,7 +281,7 @@ class WriteGuards:
             return await self._setting_of(address)
 
     async def _drained(self, address: str, *, slaves: int) -> None:
-        """Wait until every slave of the set has what must be copied: what was written before the guard held."""
+        """Wait until every slave of the set has the log up to the point where the guard took effect."""
         loop = asyncio.get_running_loop()
         holds_from_s = loop.time() + APPENDED_WITHIN_S
         end_before, must_have = -1, -1
@@ -292,7 +303,10 @@ class WriteGuards:
             await asyncio.sleep(DRAIN_PAUSE_S)
 
     async def _lift(self, member: ReplicaKey) -> None:
-        """Set a broker back; try again while it lives and this node leads, and a little longer where it is dead."""
+        """Restore a broker's setting.
+
+        Repeat while it lives and this node leads, and a little longer if it is dead.
+        """
         pause_s, tries_of_dead = LIFT_PAUSE_S, 0
         while tries_of_dead < LIFT_TRIES_OF_DEAD_MAX:
             if not self._leads():
@@ -312,7 +326,7 @@ class WriteGuards:
                 tries_of_dead = 0 if member.broker_id in alive else tries_of_dead + 1
                 await asyncio.sleep(pause_s if member.broker_id in alive else LIFT_PAUSE_S)
                 pause_s = min(2 * pause_s, LIFT_PAUSE_S_MAX)
-        _log.warning("a write guard is left until its broker is heard of again", extra=_bind(member))
+        _log.warning("a write guard stays until its broker sends a heartbeat again", extra=_bind(member))
 
     async def _set_back(self, member: ReplicaKey) -> bool:
         """Do it once no change is open; return False if one was opened before it was our turn."""
@@ -350,17 +364,19 @@ class WriteGuards:
     # The conversation with a broker.
 
     async def _setting_of(self, address: str) -> int:
-        """Return the setting of the broker that announces this address, and leave a connection to that one."""
+        """Return the setting of the broker that announces this address; keep a connection to that broker."""
         held = await self._settings_at(address)
         if not _announces(held, address):
-            # The connection is of a time when the address was lent to another broker.
+            # The connection dates from a time when another broker used the address.
             self._forget(address)
             held = await self._settings_at(address)
             if not _announces(held, address):
                 raise RefusedError(f"another broker answers at {address}")
         text = held.get(SETTING, "")
         if not (text.isascii() and text.isdigit() and len(text) <= SETTING_DIGITS_MAX):
-            raise RefusedError(f"it tells no {SETTING} of at most {SETTING_DIGITS_MAX} digits: {shown(text)}")
+            raise RefusedError(
+                f"its {SETTING} is not a number of at most {SETTING_DIGITS_MAX} digits: {shown(text)}"
+            )
         return int(text)
 
     async def _settings_at(self, address: str) -> dict[str, str]:
@@ -373,7 +389,7 @@ class WriteGuards:
 
 
 def _announces(held: dict[str, str], address: str) -> bool:
-    """Say whether a broker's settings are those of who announces an address; one that does not tell is believed."""
+    """Return whether settings are those of the broker that announces this address; True if unknown."""
     host, port = held.get("brokerIP1"), held.get("listenPort")
     return not host or not port or f"{host}:{port}" == address
 

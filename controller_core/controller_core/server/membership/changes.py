@@ -1,15 +1,15 @@
 """Changing who the controllers are, and keeping the transport and the book in step with it.
 
-    add       a learner; it must answer and have no log, and is written with its address and its store
-    promote   a learner that has nearly all of the log becomes a voter
+    add       a learner; it must answer and be without a log, and the book gets its address and its store
+    promote   a learner with nearly all of the log becomes a voter
     remove    anybody but the last voter; a leader hands leadership over first
-    replace   learners become voters and others go in one joint change (`replacing`)
+    replace   learners become voters and others go in one joint change (`membership.replacement`)
 
-One at a time; Raft needs a majority to apply each. What would leave a cluster without a living majority is refused: it
-could not be undone.
+One at a time; Raft needs a majority to apply each. What would leave a cluster without a living majority is
+refused: it could not be undone.
 
-The leader also writes into the book what members say of themselves when they connect: which store they have, the first
-time, and where they are, whenever that changes. So moving a node is editing its own file.
+The leader also writes into the book what members say of themselves when they connect: which store they have,
+the first time, and where they are, whenever that changes. So moving a node is editing its own file.
 """
 
 import asyncio
@@ -39,7 +39,8 @@ from controller_core.server.peers.greeting_rules import Identity, KnownPeer, sto
 from controller_core.server.settings.peer_list import PEERS_MAX, Peer
 
 PROMOTE_LAG_MAX_ENTRIES: Final = 1_000
-"""How far behind the leader a learner may be when it becomes a voter: about what heartbeats bring in a moment."""
+"""How far behind the leader a learner may be when it becomes a voter: about what heartbeats bring in a
+moment."""
 ACTIVE_WITHIN_S: Final = 1.0
 """How long a member that seems away is watched before it counts as away."""
 FIRST_INDEX: Final = 1
@@ -60,7 +61,7 @@ class MembershipError(Exception):
 
 
 class NotYetError(MembershipError):
-    """A change is refused for what may pass by itself: somebody is behind, or not heard from."""
+    """A change is refused for a temporary reason: a member is behind or silent."""
 
 
 class PeerWatch(Protocol):
@@ -111,7 +112,10 @@ class Membership:
 
     @property
     def store(self) -> str:
-        """The fingerprint of this node's own store; what the members say that this node has may be another one."""
+        """The fingerprint of this node's own store.
+
+        What the members say that this node has may be another one.
+        """
         return store_fingerprint(self._own.incarnation)
 
     def _follow(self) -> None:
@@ -178,7 +182,9 @@ class Membership:
         await self._change(ConfChangeType.REMOVE_NODE, peer.raft_id, None)
 
     async def replace(self, add: Sequence[str], remove: Sequence[str]) -> None:
-        """Make learners voters and remove members, all in one joint change; return when its old half is left behind.
+        """Make learners voters and remove members, all in one joint change.
+
+        Return when its old half is left behind.
 
         This node may be among those that go: it leads until they have gone.
 
@@ -200,14 +206,14 @@ class Membership:
             names = ",".join(add if field == "add" else remove)
             await self._until(partial(_no_quorum, voters=voters), names, field)
         await self._put(meant.change(), ",".join(add))
-        while self._node.conf_state.voters_outgoing:  # noqa: ASYNC110 - the leader leaves it by itself, and nobody tells
+        while self._node.conf_state.voters_outgoing:  # noqa: ASYNC110 - the leader leaves it automatically, without an event
             await asyncio.sleep(_POLL_S)
         _log.info("members were replaced", extra=bind(added=",".join(add), removed=",".join(remove)))
 
     def _named(self, name: str) -> Peer:
         peer = self.members.named(name)
         if peer is None:
-            raise MembershipError("is none of the members", "name", name)
+            raise MembershipError("is not a member", "name", name)
         return peer
 
     async def _look_who_lives(self) -> None:

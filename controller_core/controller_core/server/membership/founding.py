@@ -1,14 +1,14 @@
 """A node without a log: does it begin a new cluster, or does it wait to be added to one that exists?
 
-The file cannot tell. A node that lost its disk has the same file as one that starts for the first time, and a cluster
-that a lost node takes part in again as if nothing were missing can lose what it acknowledged. So the node asks all that
-its file names, again and again, until one line of this table holds:
+The file cannot tell. A node that lost its disk has the same file as one that starts for the first time, and a
+cluster that a lost node takes part in again as if nothing were missing can lose what it acknowledged. So the
+node asks all that its file names, again and again, until one line of this table holds:
 
     what the others answer                                       this node
-    one of them refuses it: not a member, or with another store  waits to be added (`controller-core members add`)
-    one of them counts it as a member, and has a log             waits until the leader brings it up
-    nobody has a log, all of them answer                         founds the cluster that the file describes
-    nobody has a log, as far as they answer                      asks on; with `foundWithMajority`, a majority is enough
+    one of them refuses it: not a member, or with another store  waits to be added (`members add`)
+    one with a log counts it as a member                             waits until the leader brings it up
+    no node has a log, all of them answer                          founds the cluster that the file describes
+    no node that answers has a log                                 asks on, or founds with a majority (`foundWithMajority`)
 
 All of the table is about nodes without a log. Once founded, a cluster starts with any majority.
 """
@@ -26,7 +26,7 @@ from controller_core.server.settings.peer_list import Peer
 ASK_PAUSE_S: Final = 0.1
 WAIT_PAUSE_S: Final = 1.0
 SAY_AFTER_S: Final = 3.0
-"""How long the others may be silent before a line says who is missing."""
+"""After this silence of other nodes, a log line names them."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,21 +68,21 @@ class Founding:
     """
 
     def __init__(self, others: tuple[Peer, ...], ask: Ask, *, with_majority: bool) -> None:
-        self.problem = "this node has no log; it asks the others whether there is a cluster"
+        self.problem = "this node is without a log; it asks the others for a cluster"
         self._others = others
         self._ask = ask
         self._with_majority = with_majority
         self._said = ""
 
     async def run(self) -> None:
-        """Return when this node is to found the cluster; cancelled if it is added to one meanwhile."""
+        """Return when this node must found the cluster; cancelled once a cluster adds this node."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         while True:
             replies = await asyncio.gather(*(self._ask(peer) for peer in self._others))
             verdict = weigh(replies, with_majority=self._with_majority)
             if verdict is Verdict.FOUND:
-                _log.info("this node has no log, and neither has anybody else: it founds the cluster")
+                _log.info("no node has a log: this node founds the cluster")
                 return
             self.problem = self._describe(verdict, replies)
             if verdict is Verdict.WAIT or loop.time() - begun_s > SAY_AFTER_S:
@@ -98,12 +98,12 @@ class Founding:
                 if reply is not None and reply.why in _OF_A_CLUSTER
             )
             if not reply.reason:
-                return f"this node has no log and waits for one: {name} counts it as a member"
-            return f"this node has no log and waits to be added to the cluster; {name} says: {reply.reason}"
+                return f"this node waits for its log: {name} counts it as a member"
+            return f"this node waits to be added to the cluster; {name} answers: {reply.reason}"
         missing = ", ".join(
             f"{peer.name} at {peer.address}" for peer, reply in answers if reply is None or not _agrees(reply)
         )
-        return f"this node has no log and waits for an answer of {missing}"
+        return f"this node is without a log and waits for an answer of {missing}"
 
     def _say(self) -> None:
         if self._said != self.problem:

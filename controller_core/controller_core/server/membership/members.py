@@ -1,11 +1,13 @@
-"""Who the controllers are, as one node knows it now: Raft's membership, the book of members, and this node's own file.
+"""Who the controllers are, as one node knows it now.
 
-    Raft's membership    who they are: nobody else connects, votes or is announced to brokers
-    the book             where they are and which store each has (`member_book`), the same on every node
-    the file             where they are as far as the book does not say; who they are while this node has no membership
+Raft's membership, the book of members, and this node's own file.
 
-An address of the file is tried too when the one of the book does not answer, so a cluster whose nodes were all moved at
-once finds itself again; who answers there is checked by the greeting.
+    Raft's membership    their ids: only they connect, vote and are announced to brokers
+    the book             their addresses and stores (`member_book`), the same on every node
+    the file             addresses missing in the book; ids until this node has a membership
+
+An address of the file is tried too when the one of the book does not answer, so a cluster whose nodes were
+all moved at once finds itself again; who answers there is checked by the greeting.
 """
 
 from controller_core.raft.types import ConfState
@@ -26,7 +28,7 @@ class ControllerMembers:
         self._book = MemberBook()
 
     def update(self, conf_state: ConfState, book: MemberBook) -> None:
-        """Learn what has been applied."""
+        """Take over the applied membership and book."""
         self._conf_state, self._book = conf_state, book
 
     @property
@@ -35,7 +37,10 @@ class ControllerMembers:
         return not self._conf_state.voters
 
     def ids(self) -> tuple[int, ...]:
-        """Return the Raft ids of all members, learners too, ascending; those of the file without a membership."""
+        """Return the Raft ids of all members, learners too, ascending.
+
+        Those of the file without a membership.
+        """
         state = self._conf_state
         members = {*state.voters, *state.voters_outgoing, *state.learners, *state.learners_next}
         return tuple(sorted(members or self._filed))
@@ -61,7 +66,7 @@ class ControllerMembers:
         return "" if member is None else member.incarnation
 
     def known(self) -> dict[int, KnownPeer]:
-        """Return where each member is to be dialled, and which store is expected there."""
+        """Return the addresses of each member, and the store that it must have."""
         return {
             raft_id: KnownPeer(self._addresses(raft_id), self.incarnation(raft_id)) for raft_id in self.ids()
         }
@@ -77,7 +82,7 @@ class ControllerMembers:
 
 
 def to_peer(raft_id: int, address: str) -> Peer | None:
-    """Return the controller of an id at an address; None if that is no address."""
+    """Return the controller of an id at an address; None if that is not an address."""
     try:
         return parse_peers(f"n{raft_id - 1}-{address}")[0]
     except PeerListError:

@@ -1,10 +1,12 @@
-"""Replacing members in one step: which learners begin to vote and which members go, and when that makes no sense.
+"""Replacing members in one step.
+
+Which learners begin to vote and which members go, and when that makes no sense.
 
     learners named in `add`       become voters  |  one entry enters the joint configuration, in which both majorities are
     members named in `remove`     go             |  needed; once it is committed, the leader has the old half left behind
 
-Why not one at a time: three nodes that are replaced by three others one by one pass through six memberships, and a
-failure in the middle leaves any of them. Here it is the old one or the new one.
+Why not one at a time: three nodes that are replaced by three others one by one pass through six memberships,
+and a failure in the middle leaves any of them. Here it is the old one or the new one.
 
 Pure: values.
 """
@@ -49,7 +51,7 @@ class Replacement:
     voters: tuple[int, ...]
 
     def change(self) -> ConfChangeV2:
-        """Return what goes into the log."""
+        """Return the entry for the log."""
         singles = [ConfChangeSingle(ConfChangeType.ADD_NODE, NodeId(node)) for node in self.promoted]
         singles += [ConfChangeSingle(ConfChangeType.REMOVE_NODE, NodeId(node)) for node in self.removed]
         return ConfChangeV2(tuple(singles), ConfChangeTransition.JOINT_IMPLICIT)
@@ -63,21 +65,21 @@ def replacement(
     Args:
         state: the membership of now.
         known: Raft ids of all members by name.
-        add: names of learners that are to vote.
-        remove: names of members that are to go, voters or learners.
+        add: names of learners that shall vote.
+        remove: names of members to remove, voters or learners.
 
     Raises:
-        ReplacementError: a name stands twice, or is none that this can be done to, or nobody would vote.
+        ReplacementError: a name stands twice or does not fit, or no voter would remain.
     """
     if not add and not remove:
-        raise ReplacementError("names nobody; give whom to add or whom to remove", "add", "")
+        raise ReplacementError("names no member; expected names to add or to remove", "add", "")
     names = [("add", name) for name in add] + [("remove", name) for name in remove]
     for number, (field, name) in enumerate(names):
         if name in (other for _, other in names[:number]):
             raise ReplacementError("is named twice", field, name)
         if name not in known:
             advice = "; add it as a learner first" if field == "add" else ""
-            raise ReplacementError(f"is none of the members{advice}", field, name)
+            raise ReplacementError(f"is not a member{advice}", field, name)
         if field == "add" and known[name] in state.voters:
             raise ReplacementError("is a voter already", field, name)
     promoted = tuple(known[name] for name in add)

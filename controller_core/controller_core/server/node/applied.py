@@ -1,9 +1,10 @@
 """What one node has applied: the state machine, and beside it the membership and who the members are.
 
-All three are functions of the log up to `index`, the same on every node, and travel together in a snapshot. A change of
-membership that does not fit has no effect, on every node alike. The state machine passes over a command that no node can
-apply (`machine`). A change of membership that cannot be read ends the node: nodes that disagree about who votes could
-elect two leaders. Only this code writes such entries, from values that were checked before.
+All three are functions of the log up to `index`, the same on every node, and travel together in a snapshot. A
+change of membership that does not fit is without effect, on every node alike. The state machine passes over a
+command that no node can apply (`node.state_machine`). A change of membership that cannot be read ends the
+node: nodes that disagree about the voters could elect two leaders. Only this code writes such entries, from
+values that were checked before.
 """
 
 import logging
@@ -27,8 +28,8 @@ class Applied:
 
     Attributes:
         index: of the last applied entry.
-        conf_state: Raft's membership; nobody in it while the node belongs to no cluster.
-        book: what is written of the members.
+        conf_state: Raft's membership; empty until the node belongs to a cluster.
+        book: names, addresses and stores of the members.
     """
 
     __slots__ = ("_machine", "book", "conf_state", "index")
@@ -48,7 +49,7 @@ class Applied:
             self._machine.restore(data)
 
     def snapshot_problem(self, snapshot: Snapshot) -> str | None:
-        """Say why a snapshot cannot replace what is applied here; None if it can."""
+        """Return why a snapshot cannot replace the applied state; None if it can."""
         try:
             _, data = unwrap(snapshot.data)
         except MemberBookError as error:
@@ -62,7 +63,7 @@ class Applied:
         return self.index, self.conf_state, wrap(self.book, self._machine.snapshot())
 
     def apply(self, entries: Iterable[Entry], raw: RawNode, callers: Callers, changes: ConfChanges) -> None:
-        """Apply committed entries and answer who waits for them."""
+        """Apply committed entries and answer their callers."""
         for entry in entries:
             if entry.type is not EntryType.NORMAL:
                 self._apply_change(entry, raw, changes)
@@ -76,7 +77,7 @@ class Applied:
         try:
             self.conf_state = raw.apply_conf_change(change)
         except ConfChangeError as error:
-            _log.warning("the change of membership at index %d has no effect: %s", entry.index, error)
+            _log.warning("the membership change at index %d was not applied: %s", entry.index, error)
             changes.applied(entry, str(error))
             return
         self.book = self.book.changed(change, self.conf_state)

@@ -1,7 +1,7 @@
-"""Everybody who waits for a node: for a command to be applied, or for a read to be good.
+"""The callers that wait for a node: for a command to be applied, or for permission to read.
 
-Joins `proposals` and `read_rounds` to the core: hands over what waits, once before each Ready, and tells everybody what
-became of it when leadership or the node ends.
+Joins `proposals` and `read_rounds` to the core: hands over waiting requests once before each Ready, and
+answers all callers when leadership or the node ends.
 """
 
 from controller_core.raft.errors import ProposalDroppedError as CoreDroppedError
@@ -40,7 +40,7 @@ class Callers:
                 self.reads.fail(self._not_leader())
 
     def check_leadership(self) -> None:
-        """Tell those whose leader is no more; to be called after whatever may have changed that."""
+        """Fail the callers if leadership was lost; call this after every step that may change the leader."""
         leads = self._raw.is_leader
         if self.proposals.term and not (leads and self._raw.term == self.proposals.term):
             self.proposals.lose("leadership was lost; the outcome of the command is unknown")
@@ -48,7 +48,7 @@ class Callers:
             self.reads.fail(self._not_leader())
 
     def close(self) -> None:
-        """Fail whoever waits, since nobody will answer."""
+        """Fail all waiting callers, because the node ends."""
         fail([future for _, future in self.proposals.take_queue()], NotLeaderError(None))
         self.proposals.lose("the node has ended; the outcome of the command is unknown")
         self.reads.close(NotLeaderError(None))

@@ -5,8 +5,8 @@
                                           +--- refused when applied, or withdrawn: an error, nothing changed
                                           +--- leadership lost: outcome unknown
 
-A second one is refused meanwhile, with its own error: two changes at a time can make two majorities that do not meet.
-A joint change is answered when it is entered, and is under way until it is left.
+A second one during that time is refused with its own error: two changes at a time can make two majorities
+that do not meet. A joint change is answered when it is entered, and is under way until the cluster leaves it.
 """
 
 import asyncio
@@ -74,13 +74,13 @@ class ConfChanges:
             under_way.done.set_result(result)
 
     def check_leadership(self) -> None:
-        """Tell who waits if leadership was lost."""
+        """Fail the waiting caller if leadership was lost."""
         under_way = self._under_way
         if under_way is not None and not (self._raw.is_leader and self._raw.term == under_way.term):
             self.lose("leadership was lost; the outcome of the change is unknown")
 
     def lose(self, reason: str) -> None:
-        """Tell who waits that the outcome is unknown."""
+        """Fail the waiting caller: the outcome is unknown."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None and not under_way.done.done():
             under_way.done.set_exception(ProposalLostError(reason))

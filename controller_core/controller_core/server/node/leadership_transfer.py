@@ -18,7 +18,7 @@ class TransferringNode(Protocol):
 
 
 def best_successor(status: Status) -> int | None:
-    """Return the voter besides us that has most of the log, one that was heard of lately first; None if there is none."""
+    """Return the voter besides us with most of the log, recently active ones first; None without one."""
     others = [
         (progress.recent_active, progress.match, node)
         for node, progress in status.progress.items()

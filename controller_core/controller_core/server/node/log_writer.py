@@ -1,7 +1,8 @@
 """The one thread that writes a node's log: batches in order, and a snapshot now and then between two of them.
 
-A full disk is waited out here: nothing of a batch is in the log then, and the same batch is written again until it
-fits. A snapshot that finds no space is given up; the log is whole without it, and the next one covers more.
+A full disk is waited out here: nothing of a batch is in the log then, and the same batch is written again
+until it fits. A snapshot that finds no space is given up; the log is whole without it, and the next one
+covers more.
 """
 
 import asyncio
@@ -33,7 +34,9 @@ class LogWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-log")
 
     async def write(self, batch: Batch, stopped: Callable[[], bool]) -> bool:
-        """Write what is worth a write, waiting for space until `stopped`; say whether the batch may be committed.
+        """Write a batch that needs it, waiting for space until `stopped`.
+
+        Return whether the batch may be committed.
 
         A batch that only moves the commit index is not written: the hard state rides along with the next one.
 
@@ -76,7 +79,7 @@ class LogWriter:
         return index
 
     def close(self) -> None:
-        """Finish the write under way, leave the newest commit index on disk if that is easy, and close the store."""
+        """Finish the write under way, save the newest commit index if that is easy, and close the store."""
         self._thread.shutdown(wait=True)
         with contextlib.suppress(LogFailedError, LogFullError, LogMisuseError):
             self._store.write(Batch(hard_state=self._store.initial_state()[0]))

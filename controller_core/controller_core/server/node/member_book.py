@@ -1,18 +1,18 @@
 """Who the members are and where they are reached: what a change of membership carries besides Raft's id.
 
-Raft's membership is a set of ids. What else a node must know of a member, its name, its address and which store it has,
-stands in the context of the entries that change the membership, so every node has the same book after the same entry.
-A snapshot carries the book before the state machine's bytes; a node that is brought up by one knows its peers without
-any setting.
+Raft's membership is a set of ids. What else a node must know of a member, its name, its address and which
+store it has, stands in the context of the entries that change the membership, so every node has the same book
+after the same entry. A snapshot carries the book before the state machine's bytes; a node that is brought up
+by one knows its peers without any setting.
 
-    AddLearner id, context            the member is written, or written anew
+    AddLearner id, context            the member is added or replaced
     AddNode id (promotion), context   the same; without a context the book stays as it is
-    UpdateNode id, context            the member is written anew; Raft's membership stays as it is
-    RemoveNode id                     the member is struck out; in a joint change when that is left, for until then the
+    UpdateNode id, context            the member is replaced; Raft's membership is unchanged
+    RemoveNode id                     the member is removed; in a joint change when that is left: until then the
                                       member votes in the old half and must be reached
 
-The incarnation is what keeps a lost store from voting again. It is chosen when a store is made and is written here once
-the member has shown itself; from then on whoever comes under that name with another store is refused (`peer_links`).
+The incarnation is what keeps a lost store from voting again. It is chosen when a store is made and recorded
+here at the first contact; after that, a node with this name and another store is refused (`peers.links`).
 
 Pure: values and bytes.
 """
@@ -33,7 +33,10 @@ INCARNATION_BYTES_MAX: Final = 64
 
 
 class MemberBookError(ValueError):
-    """A snapshot's or an entry's bytes hold no members; the node must stop, since the others may read them."""
+    """A snapshot's or an entry's bytes hold no members.
+
+    The node must stop, since the others may read them.
+    """
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -64,7 +67,7 @@ class MemberBook:
         self._members = dict(sorted((members or {}).items()))
 
     def get(self, raft_id: int) -> Member | None:
-        """Return what is written of a member."""
+        """Return the record of a member."""
         return self._members.get(raft_id)
 
     def items(self) -> Iterable[tuple[int, Member]]:
@@ -77,13 +80,13 @@ class MemberBook:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemberBook) and self._members == other._members
 
-    __hash__ = None  # type: ignore[assignment] # compared by content, and nobody keys by it
+    __hash__ = None  # type: ignore[assignment] # compared by content, never a key
 
     def changed(self, change: ConfChange | ConfChangeV2, state: ConfState) -> "MemberBook":
         """Return the book after a change of membership, which led to `state`.
 
         Raises:
-            MemberBookError: the context is none that this version knows.
+            MemberBookError: this version does not know the context.
         """
         members = dict(self._members)
         gone: set[int] = set(members) if change.as_v2().leaves_joint() else set()
@@ -136,7 +139,8 @@ def wrap(book: MemberBook, data: bytes) -> bytes:
 def unwrap(data: bytes) -> tuple[MemberBook, bytes]:
     """Return the book and the state machine's bytes; of a snapshot without a book, an empty one.
 
-    The first snapshot of a cluster has none: it is the same on all nodes, which do not know each other yet.
+    The first snapshot of a cluster is without one: it is equal on all nodes, which do not know each other
+    yet.
 
     Raises:
         MemberBookError: the book cannot be read.
@@ -148,5 +152,5 @@ def unwrap(data: bytes) -> tuple[MemberBook, bytes]:
     try:
         members = dict(_book_decoder.decode(data[begin:end]))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MemberBookError(f"a snapshot of {len(data)} bytes has no readable members: {error}") from error
+        raise MemberBookError(f"a snapshot of {len(data)} bytes has unreadable members: {error}") from error
     return MemberBook(members), data[end:]

@@ -1,12 +1,13 @@
-"""Commands under way: from `propose` until the state machine answers, or their leader is no more.
+"""Commands under way: from `propose` until the state machine answers, or leadership is lost.
 
     waiting  --placed in the log at an index-->  placed  --applied there, same term-->  answered
        |                                            |
        +--- not leader, or dropped: nothing happened |
        +--- leadership lost: outcome unknown <-------+--- another entry was applied at that index
 
-The core appends what a leader proposes in order, so a command is found again in the next Ready's entries by being the
-very same bytes object at the head of the queue. Futures that their callers gave up (a time-out) are passed over.
+The core appends what a leader proposes in order, so a command is found again in the next Ready's entries by
+being the very same bytes object at the head of the queue. Futures that their callers gave up (a time-out) are
+passed over.
 
 This module keeps futures and does no I/O.
 """

@@ -1,18 +1,18 @@
-"""Drives one Raft node: feeds the core, writes its log on one thread, applies what is committed, answers callers.
+"""Drive one Raft node: feed the core, write its log on one thread, apply committed entries, answer callers.
 
-One task on the event loop owns the core. Whatever happens (a message, ticks, a proposal, a read) is fed to the core at
-once or queued, and rings a bell; the task then works off one Ready after the other in the order that `Ready` states:
+One task on the event loop owns the core. Every input (a message, ticks, a proposal, a read) goes to the core
+or into a queue, and wakes the task. It works off one Ready after the other, in the order of `Ready`:
 
     messages that reveal nothing ---> out
-    write, fsync (writer thread) ---> meanwhile the loop goes on: messages, ticks, new proposals
+    write, fsync (writer thread) ---> the loop goes on: messages, ticks, new proposals
     all other messages           ---> out
     snapshot, committed entries  ---> state machine, then the callers' futures
     advance
 
-So one fsync carries every command that arrived while the one before it ran, and followers write while the leader does.
-A batch that only moves the commit index is not written at all: it rides with the next one, since losing it costs
-nothing but replaying. A full disk is waited out; ticks go on, so a leader that cannot write loses its quorum's ear and
-its office. A failed disk, an entry of a later release or a broken invariant ends the node: `on_fatal` says why.
+So one fsync carries every command that arrived during the previous one, and followers write while the leader
+does. A batch that only moves the commit index waits for the next write, since losing it costs only a replay.
+On a full disk the node waits while ticks go on, so a leader that cannot write loses its quorum and its
+leadership. A failed disk, an entry of a later release or a broken invariant ends the node (`on_fatal`).
 
 Never here: what commands mean, and sockets.
 """
@@ -66,8 +66,8 @@ class Node:
     ) -> None:
         """Take over `store`, which `stop` closes.
 
-        One that holds its first snapshot is a member of the cluster that this describes. An empty one belongs to none:
-        the node waits until a leader adds it, and gives no vote until then.
+        One that holds its first snapshot is a member of the cluster that this describes. An empty one belongs
+        to none: the node waits until a leader adds it, and gives no vote until then.
         """
         self.config = config
         self._store = store
@@ -112,11 +112,14 @@ class Node:
         self._writer.close()
 
     def on_leadership(self, callback: Callable[[bool, int], None]) -> None:
-        """Call `callback(leads, term)` on the loop when leading begins (the term's first entry is applied) or ends."""
+        """Call `callback(leads, term)` on the loop when leadership begins (first entry applied) or ends."""
         self._leadership_callbacks.append(callback)
 
     def on_fatal(self, callback: Callable[[BaseException], None]) -> None:
-        """Call `callback(error)` once if the node ends because it cannot go on; `stop` is still to be called."""
+        """Call `callback(error)` once if the node ends because it cannot go on.
+
+        The caller must still call `stop`.
+        """
         self._fatal_callbacks.append(callback)
 
     def on_members(self, callback: Callable[[], None]) -> None:
@@ -131,8 +134,8 @@ class Node:
         Raises:
             ValueError: the command is empty or too large (`Proposals.add`).
             NotLeaderError: this node does not lead; nothing happened.
-            ProposalDroppedError: too many commands wait, or leadership is being handed over; nothing happened.
-            ProposalLostError: as the future's error: leadership was lost meanwhile; whether it will be applied is unknown.
+            ProposalDroppedError: too many commands wait, or a handover is under way; nothing happened.
+            ProposalLostError: as the future's error: leadership was lost; the fate of the command is unknown.
         """
         self._check_leads()
         if len(self._callers.proposals) >= self.config.proposals_max:
@@ -142,10 +145,10 @@ class Node:
         return future
 
     async def read_barrier(self) -> None:
-        """Return once the state machine here holds everything that was acknowledged anywhere before this call.
+        """Return once this state machine has every command acknowledged by any node before this call.
 
         Raises:
-            NotLeaderError: this node does not lead, or lost its office meanwhile.
+            NotLeaderError: this node does not lead, or lost leadership before the answer.
         """
         self._check_leads()
         if self.has_read_lease():
@@ -174,14 +177,14 @@ class Node:
         return await came_about(self, self.config.node_id, target, within_s)
 
     async def change_members(self, change: ConfChange | ConfChangeV2) -> ConfState:
-        """Change the membership, and return it once the change is applied here; a joint one is then entered, not left.
+        """Change the membership, and return it once the change is applied here (a joint one entered, not left).
 
         Raises:
             NotLeaderError: this node does not lead; nothing happened.
             ChangeUnderWayError: another change is not applied yet; nothing happened.
             ChangeRefusedError: it does not fit the membership; nothing changed.
             ProposalDroppedError: leadership is being handed over; nothing happened.
-            ProposalLostError: leadership was lost meanwhile; whether it will take effect is unknown.
+            ProposalLostError: leadership was lost; whether the change will take effect is unknown.
         """
         self._check_leads()
         future = self._changes.propose(change)
@@ -205,7 +208,7 @@ class Node:
 
     @property
     def leader_id(self) -> int | None:
-        """Raft id of the leader, this node included; None while nobody is known to lead."""
+        """Raft id of the leader, this node included; None while no leader is known."""
         return self._raw.leader_id if self._raw.hears_leader and not self._ended() else None
 
     @property
@@ -230,12 +233,12 @@ class Node:
 
     @property
     def conf_state(self) -> ConfState:
-        """Raft's membership as of the applied index; nobody in it while this node belongs to no cluster."""
+        """Raft's membership as of the applied index; empty until this node belongs to a cluster."""
         return self._applied.conf_state
 
     @property
     def book(self) -> MemberBook:
-        """What is written of the members as of the applied index."""
+        """The book of members as of the applied index."""
         return self._applied.book
 
     @property
@@ -273,7 +276,7 @@ class Node:
             return
         self._checks.check(message)
         if message.type in _ASKS_FOR_A_VOTE and not self._applied.conf_state.voters:
-            return  # A node without a membership has no vote, whoever asks.
+            return  # A node without a membership must not vote.
         try:
             self._raw.step(message)
         except PeerMessageError as error:

@@ -1,9 +1,10 @@
 """When a node writes snapshots: every so many entries, on request, and at once after a change of membership.
 
-One is written at a time. Why at once after a change: a node that has just been added can be brought up only by a
-snapshot that names it, and one that restarts shall know its peers of now.
+One is written at a time. Why at once after a change: a node that has just been added can be brought up only
+by a snapshot that names it, and one that restarts shall know its peers of now.
 
-A snapshot that finds no space is given up and tried again some entries later; any other failure ends the node.
+A snapshot that finds no space is given up and tried again some entries later; any other failure ends the
+node.
 """
 
 import asyncio

@@ -1,10 +1,13 @@
-"""The state machine as the node drives it: log bytes in, outcomes out, and a bell for those who wait for news.
+"""The state machine as the node drives it.
 
-The state is replicated and pure; this adapter decodes entries, hands them to it, and tells local observers afterwards.
+Log bytes in, outcomes out, and an event for callers that wait for changes.
 
-A committed entry stays in the log for ever, so an entry that ends a node ends it again at each start, and ends all the
-others too. Whether the node passes over such an entry or ends depends on one question: does every node come to the same
-result from the same log?
+The state is replicated and pure; this adapter decodes entries, hands them to it, and tells local observers
+afterwards.
+
+A committed entry stays in the log for ever, so an entry that ends a node ends it again at each start, and
+ends all the others too. Whether the node passes over such an entry or ends depends on one question: does
+every node come to the same result from the same log?
 
 | what happens | depends on | the node |
 |---|---|---|
@@ -13,9 +16,10 @@ result from the same log?
 | the entry looks like a command of a later release (`NewerCommandError`) | this node's release | ends: the others apply it |
 | no memory, too deep a recursion, a failed disk, an observer that fails, any other exception | this process | ends: the others apply it |
 
-Passing over an entry changes nothing but the applied index, so all nodes keep the same digest, also through snapshots.
-It is logged as an error with index and term and counted (`skipped`). The counts of nodes that started at the same time
-must be equal; if they differ, one release applies what another does not. A caller that waits for the entry gets code 1.
+Passing over an entry changes nothing but the applied index, so all nodes keep the same digest, also through
+snapshots. It is logged as an error with index and term and counted (`skipped`). The counts of nodes that
+started at the same time must be equal; if they differ, one release applies what another does not. A caller
+that waits for the entry gets code 1.
 """
 
 import asyncio
@@ -47,7 +51,7 @@ class GroupsMachine:
         """Entries that this process has passed over."""
         self._observers: list[Callable[[Outcome], None]] = []
         self._bell: asyncio.Event | None = None
-        """There while somebody waits: most entries are applied with nobody listening."""
+        """Set while a caller waits: most entries are applied without a waiting caller."""
 
     def observe(self, observer: Callable[[Outcome], None]) -> None:
         """Call `observer` after each applied command, on every node."""
@@ -79,11 +83,9 @@ class GroupsMachine:
     def _skipped(self, index: int, term: int, size_bytes: int, error: Exception) -> Outcome:
         self.skipped += 1
         _log.error(
-            "a log entry has no effect: %s", error, extra=bind(index=index, term=term, size_bytes=size_bytes)
+            "a log entry was skipped: %s", error, extra=bind(index=index, term=term, size_bytes=size_bytes)
         )
-        return Outcome(
-            GroupReply(ResponseCode.SYSTEM_ERROR, None, f"log entry {index} has no effect: {error}")
-        )
+        return Outcome(GroupReply(ResponseCode.SYSTEM_ERROR, None, f"log entry {index} was skipped: {error}"))
 
     def snapshot(self) -> bytes:
         """Return the state as bytes."""
@@ -114,7 +116,7 @@ class GroupsMachine:
         await self._bell.wait()
 
     def _ring(self) -> None:
-        # Why it is forgotten: those who wait now wake, those who come later wait for the next news.
+        # Why a new event: it wakes present waiters only, and later ones wait for the next change.
         bell, self._bell = self._bell, None
         if bell is not None:
             bell.set()

@@ -1,11 +1,12 @@
 """Turns the loop's monotonic clock into Raft's ticks without ever losing count.
 
-Raft's lease counts ticks, so a tick that comes late must still come. But after a pause of the process (a stop signal, a
-busy machine) all of them at once would depose a healthy leader: it would count the time of its own pause as silence of
-the others, whose answers it had no time to read. So a pause is paid off in portions, with the loop's I/O between them.
-While it is not paid off, `catch_up` says so, and whoever asks about the lease has to take that for "no".
+Raft's lease counts ticks, so a tick that comes late must still come. But after a pause of the process (a stop
+signal, a busy machine) all of them at once would depose a healthy leader: it would count the time of its own
+pause as silence of the others, whose answers it had no time to read. So a pause is paid off in portions, with
+the loop's I/O between them. While it is not paid off, `catch_up` says so, and callers that ask about the
+lease must take that for "no".
 
-A follower's count matters to nobody, so its pause is `forgiven`: it must not count as the leader's silence.
+A follower's count has no use, so its pause is `forgiven`: it must not count as the leader's silence.
 """
 
 import asyncio
@@ -15,8 +16,8 @@ from typing import Final
 _ROUNDING_TICKS: Final = 1e-6
 """Counts a tick that is due now as due, however the division rounds.
 
-Why: uvloop's clock has whole milliseconds, so timers fire exactly at a tick; taking it for a hair too early would arm the
-timer again for now, and again until the next millisecond.
+Why: uvloop's clock has whole milliseconds, so timers fire exactly at a tick; taking it for a hair too early
+would arm the timer again for now, and again until the next millisecond.
 """
 
 

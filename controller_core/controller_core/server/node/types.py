@@ -20,7 +20,8 @@ PROPOSALS_MAX = 20_000
 ENTRY_BYTES_MAX = 1 << 20
 """Bytes of one command in the log; a larger one is never proposed."""
 INFLIGHT_BYTES_MAX = 8 * 1024 * 1024
-"""Entries on their way to one follower: 1 Gbit/s filled over 64 ms, and all that a deaf follower costs in memory."""
+"""Entries on their way to one follower: 1 Gbit/s filled over 64 ms, and all that a deaf follower costs in
+memory."""
 
 ROLE_NUMBERS = {
     StateType.FOLLOWER: 2,
@@ -35,7 +36,7 @@ class NotLeaderError(Exception):
     """This node does not lead; nothing happened.
 
     Attributes:
-        leader_id: Raft id of who leads, None if nobody is known to.
+        leader_id: Raft id of the leader; None if unknown.
     """
 
     def __init__(self, leader_id: int | None) -> None:
@@ -88,7 +89,7 @@ class Store(Storage, Protocol):
     """The log with both of its sides: what `DiskStore` and `MemoryStore` have in common."""
 
     def prepare(self, ready: Ready) -> Batch:
-        """Take what must be durable out of a `Ready`."""
+        """Take the durable part of a `Ready`."""
         ...
 
     def write(self, batch: Batch) -> None:
@@ -163,7 +164,10 @@ class NodeConfig:
     node_id: int
     """Raft id of this node, from 1."""
     tick_ms: int = TICK_MS
-    """Length of a tick; all times below are rounded to it. Shorter costs processor time, longer costs precision."""
+    """Length of a tick; all times below are rounded to it.
+
+    A shorter tick costs CPU, a longer one precision.
+    """
     election_timeout_ms: int = ELECTION_TIMEOUT_MS
     """Silence of the leader before a node campaigns, randomised up to twice that."""
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
@@ -187,12 +191,18 @@ class NodeConfig:
 
     @property
     def ticks_at_once_max(self) -> int:
-        """Return how many ticks may pass without a look at what others sent: less than half an election timeout."""
+        """Return how many ticks may pass without a look at what others sent.
+
+        Less than half an election timeout.
+        """
         return max(self.election_ticks // 3, 1)
 
     @property
     def lease_margin_ticks(self) -> int:
-        """Return how much earlier than followers' patience the lease ends: rounding, and clocks 10 % apart."""
+        """Return how much earlier than followers' patience the lease ends.
+
+        Rounding, and clocks 10 % apart.
+        """
         return min(2 + -(-self.election_ticks // 10), self.election_ticks - 1)
 
     def core_config(self, applied: int) -> Config:

@@ -2,19 +2,19 @@
 
     frame      u32 big endian: bytes that follow, then one MessagePack array
     greeting   [1, protocol version, cluster, from, to, own incarnation, expected incarnation, own address, asks]
-               first frame of who dialled; `asks` wants the reply only
-    reply      [2, accepted, reason, why, own incarnation]     only frame of who was dialled; `why` is a `Refusal`
+               first frame of the dialling node; `asks` wants the reply only
+    reply      [2, accepted, reason, why, own incarnation]     only frame of the other node; `why` is a `Refusal`
     message    [3, type, to, from, term, log term, index, entries, commit, vote, snapshot, reject, hint, context]
                entries: [[term, index, type, data] ...], snapshot: nil or
                [index, term, [voters, outgoing, learners, next, auto leave], data]
     head       [4, bytes of the snapshot's data, the message's array with that data left out]
     part       [5, offset, bytes]                              the data of the last head, in order
 
-A large snapshot travels as a head and parts, with other messages between them: a follower that is being brought up hears
-its leader all the while, and neither end holds more than the snapshot itself and one part.
+A large snapshot travels as a head and parts, with other messages between them: a follower that is being
+brought up hears its leader all the while, and neither end holds more than the snapshot itself and one part.
 
-Pure: bytes to values and back. Whatever a peer sends that is not of this form raises `PeerProtocolError`, with what was
-wrong; nothing is executed or imported on its behalf (MessagePack carries plain values only).
+Pure: bytes to values and back. Bytes of any other form raise `PeerProtocolError` with the reason; nothing is
+executed or imported for them (MessagePack carries plain values only).
 """
 
 import struct
@@ -45,7 +45,7 @@ PART_BYTES = 256 * 1024
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 """10,000 broker groups with their history take some 10 MB; a larger one can only be rubbish."""
 GREETING_BYTES_MAX = 4096
-"""Before the greeting nobody is trusted with more memory than this."""
+"""Before its greeting, a peer may use at most this much memory."""
 _LENGTH = struct.Struct(">I")
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -86,7 +86,7 @@ class PeerProtocolError(Exception):
 
 
 class Refusal(StrEnum):
-    """Why a greeting is refused, for the program on the other side; the first two are none."""
+    """The reason of a refused greeting, for the program on the other side; the first two are not refusals."""
 
     NONE = ""
     FOUNDING = "founding"
@@ -94,15 +94,16 @@ class Refusal(StrEnum):
     PROTOCOL = "protocol"
     """Another protocol, another cluster, or another node than was meant."""
     UNKNOWN = "unknown"
-    """Who dials is no member of the cluster."""
+    """The dialling node is not a member of the cluster."""
     INCARNATION = "incarnation"
-    """Who dials has another store than the one that joined under its name."""
+    """The dialling node has another store than the one that joined under its name."""
     EMPTY = "empty"
-    """This node has no log yet, and belongs to no cluster until it founds one or a leader adds it."""
+    """This node is without a log, and does not belong to a cluster until it founds one or a leader adds
+    it."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """Who dials, and whom it means to reach.
+    """The dialling node, and the node that it means to reach.
 
     Attributes:
         incarnation: of the dialler's store.
@@ -191,7 +192,7 @@ def decode_reply(frame: bytes) -> GreetingReply:
     """Return the answer to a greeting.
 
     Raises:
-        PeerProtocolError: it is none.
+        PeerProtocolError: it is malformed.
     """
     try:
         _, accepted, reason, why, incarnation = _reply_decoder.decode(frame)
@@ -208,13 +209,13 @@ def encode_message(message: Message) -> bytes:
 def encode_snapshot_head(message: Message) -> bytes:
     """Return the frame that announces a snapshot whose data follows in parts."""
     if message.snapshot is None:
-        raise ValueError("a message without a snapshot has no head")
+        raise ValueError("a message without a snapshot cannot have a head")
     bare = replace(message, snapshot=replace(message.snapshot, data=b""))
     return _frame((4, len(message.snapshot.data), _wire_message(bare)))
 
 
 def encode_parts(data: bytes, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
-    """Yield the frames of a snapshot's data, each made when it is asked for."""
+    """Yield the frames of a snapshot's data, each made on demand."""
     view = memoryview(data)
     for offset in range(0, len(data), part_bytes):
         yield _frame((5, offset, view[offset : offset + part_bytes]))
@@ -237,7 +238,8 @@ class MessageReader:
         A head that comes before the last snapshot was whole replaces it: the sender has given that one up.
 
         Raises:
-            PeerProtocolError: the frame holds no message, or a part that does not continue the one before.
+            PeerProtocolError: the frame does not hold a message, or its part does not continue the previous
+                one.
         """
         # The kind is the array's first element, and a small number is its own byte.
         kind = frame[1] if len(frame) > 1 else 0

@@ -1,19 +1,19 @@
-"""Who may connect: the rules by which one controller answers another's greeting.
+"""Admission of peers: the rules by which one controller answers the greeting of another.
 
     the greeting                                            answer
     another protocol, cluster or addressee                  refused: protocol
     expects another store of ours than we have              refused: protocol
     we belong to no cluster, and it does not know our store refused: empty
-    from a node that is no member                           refused: unknown
+    from a node that is not a member                             refused: unknown
     from a member, with another store than it joined with   refused: incarnation
     else                                                    welcome
 
-The last rule but one is why a lost store never votes with an old name: whoever comes with a new store is heard by nobody
-and hears nobody, until the old member has been removed and the new store been added.
+Because of the last rule but one, a lost store never votes under an old name: a node with a new store cannot
+exchange messages until the old member was removed and the new store added.
 
-A member proves who it is by its store's incarnation, so an incarnation is a secret among the members. It is never in an
-answer, a reason, a log line or a page: those name a store by its fingerprint, which is equal for equal stores and proves
-nothing. A new member tells its own when it dials the members that its file names.
+A member proves who it is by its store's incarnation, so an incarnation is a secret among the members. It is
+never in an answer, a reason, a log line or a page: those name a store by its fingerprint, which is equal for
+equal stores and proves nothing. A new member tells its own when it dials the members that its file names.
 
 Pure: values in, values out.
 """
@@ -31,7 +31,10 @@ _FINGERPRINT_DIGITS: Final = 16
 
 
 def store_fingerprint(incarnation: str) -> str:
-    """Return what people are shown of a store's incarnation: it tells stores apart and opens nothing; "" for ""."""
+    """Return what people are shown of a store's incarnation: it tells stores apart and opens nothing.
+
+    "" for "".
+    """
     if not incarnation:
         return ""
     digest = hashlib.sha256(b"store fingerprint\0" + incarnation.encode())
@@ -40,7 +43,10 @@ def store_fingerprint(incarnation: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this node is to the others: its cluster, its Raft id, its store, and where brokers and peers reach it."""
+    """Who this node is to the others.
+
+    Its cluster, its Raft id, its store, and where brokers and peers reach it.
+    """
 
     cluster: str
     node_id: int
@@ -67,7 +73,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
-    """What is known of a peer: where it may be reached, best first, and its store; "" while none was seen."""
+    """The known addresses of a peer, best first, and its store; "" until first contact."""
 
     addresses: tuple[Address, ...]
     incarnation: str = ""
@@ -94,7 +100,7 @@ def judge(
     if greeting.to_id != own.node_id:
         return own.reply(f"meant for node {greeting.to_id}, this is node {own.node_id}", Refusal.PROTOCOL)
     if waiting and not (greeting.expected and _same(greeting.expected, own.incarnation)):
-        return own.reply(f"node {own.node_id} has no log yet and waits to be added", Refusal.EMPTY)
+        return own.reply(f"node {own.node_id} waits to be added", Refusal.EMPTY)
     if own.incarnation and greeting.expected and not _same(greeting.expected, own.incarnation):
         fingerprint = store_fingerprint(own.incarnation)
         reason = f"meant for another store of node {own.node_id}; it has store {fingerprint}"
@@ -104,12 +110,12 @@ def judge(
 
 def _judge_member(greeting: Greeting, own: Identity, known: KnownPeer | None) -> GreetingReply:
     if greeting.from_id == own.node_id or known is None:
-        reason = f"node {greeting.from_id} is none of the peers of node {own.node_id}"
+        reason = f"node {greeting.from_id} is not a peer of node {own.node_id}"
         return own.reply(reason, Refusal.UNKNOWN)
     if known.incarnation and not _same(greeting.incarnation, known.incarnation):
         return own.reply(
             f"node {greeting.from_id} is a member with store {store_fingerprint(known.incarnation)} and comes with "
-            f"store {store_fingerprint(greeting.incarnation) or 'unknown'}: remove the member, then add it anew",
+            f"store {store_fingerprint(greeting.incarnation) or 'unknown'}: remove the member, then add it again",
             Refusal.INCARNATION,
         )
     return own.reply()

@@ -1,6 +1,7 @@
 """Asking another controller who it is, without becoming a peer of it: greeting out, reply in, closed.
 
-For a node that wants to know whether there is a cluster already, and for a leader that is about to add a node.
+For a node that wants to know whether there is a cluster already, and for a leader that is about to add a
+node.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ ANSWER_WITHIN_S: Final = 1.0
 async def ask(
     where: Address, greeting: Greeting, client_ssl: ssl.SSLContext | None = None
 ) -> GreetingReply | None:
-    """Return the reply to a greeting; None if nobody gives one in time."""
+    """Return the reply to a greeting; None without a reply in time."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             name = where[0] if client_ssl else None

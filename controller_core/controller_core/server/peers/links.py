@@ -1,15 +1,17 @@
-"""One connection between two controllers, each end: the one that dialled sends, the one that was dialled receives.
+"""One connection between two controllers, each end.
+
+The one that dialled sends, the one that was dialled receives.
 
     dialler                                   dialled
     connect, greeting                 ---->   right cluster, version, addressee?
     accepted: messages flow           <----   reply (or the reason of a refusal, and close)
     messages ...                      ---->   to the node
-    close on anything that comes in           close on anything that is no message
+    close on anything that comes in           close on anything but a message
 
-Nothing here waits. What does not fit into the send buffer is refused, so that a slow peer costs its own messages and
-nobody else's. A snapshot goes out a part at a time, the next one when the last has left, with other messages between.
-A peer that is gone without a word is found by TCP_USER_TIMEOUT: without it the kernel would try on, ever more seldom,
-and a healed network would stay silent for many seconds.
+Nothing here waits. Messages that do not fit into the send buffer are refused, so that a slow peer loses only
+its own messages. A snapshot goes out in parts, each after the previous one has left, with other messages
+between. TCP_USER_TIMEOUT finds a peer that vanished silently: without it the kernel would try on, ever more
+seldom, and a healed network would stay silent for many seconds.
 """
 
 import asyncio
@@ -43,7 +45,10 @@ SILENT_MS_MAX: Final = 1_500
 """How long sent bytes may stay unacknowledged before the connection counts as dead."""
 GREETING_S_MAX: Final = 2.0
 FORM: Final = "form"
-"""Reason that a connection is closed for bytes that are no greeting or message; the others are those of `raft.peer_checks`."""
+"""Reason that a connection is closed for bytes that are neither greeting nor message.
+
+The others are those of `raft.peer_checks`.
+"""
 _DRAINED_BELOW_BYTES: Final = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -66,7 +71,10 @@ class OutgoingLink(asyncio.Protocol):
 
     def __init__(self, greeting: Greeting) -> None:
         self.ready: asyncio.Future[GreetingReply] = asyncio.get_running_loop().create_future()
-        """Done when the peer accepted; `PeerRefusedError` when it refused, ConnectionError when it is gone."""
+        """Done when the peer accepted.
+
+        `PeerRefusedError` when it refused, ConnectionError when it is gone.
+        """
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self._greeting = greeting
@@ -103,7 +111,7 @@ class OutgoingLink(asyncio.Protocol):
             self.ready.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Wake the waiting caller."""
         if not self.ready.done():
             self.ready.set_exception(ConnectionResetError(str(exc or "closed before the reply")))
         self._end_snapshot(ok=False)
@@ -126,7 +134,7 @@ class OutgoingLink(asyncio.Protocol):
         return True
 
     def send_snapshot(self, message: Message, told: Callable[[bool], None]) -> None:
-        """Send a snapshot in parts, each when the one before has left; one that is under way is given up.
+        """Send a snapshot in parts, each when its predecessor has left; cancel a snapshot that is under way.
 
         Args:
             message: what carries the snapshot.
@@ -160,7 +168,7 @@ class OutgoingLink(asyncio.Protocol):
             told(ok)
 
     def close(self) -> None:
-        """Close at once; what is queued is lost."""
+        """Close at once; queued messages are lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -182,13 +190,14 @@ class IncomingLink(asyncio.Protocol):
             own_id: Raft id of this node.
             judge: answers a greeting.
             receiver: takes the messages.
-            made: called when the connection is there.
-            refused: called with the peer's address, a reason of one word and a text, when what came in ends the connection.
+            made: called when the connection is made.
+            refused: called with the peer's address, a reason of one word and a text, when invalid bytes end
+                the connection.
         """
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is gone."""
         self.greeting: Greeting | None = None
-        """Who is on the other end, once it was accepted."""
+        """The Raft id of the other end, once accepted."""
         self._own_id = own_id
         self._judge = judge
         self._receiver = receiver
@@ -228,7 +237,7 @@ class IncomingLink(asyncio.Protocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Wake the waiting caller."""
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed.done():

@@ -1,8 +1,9 @@
 """Names of peers to addresses, so that a name server that hangs costs one thread and not the cluster.
 
-The system's resolver blocks for many seconds when its servers are away, and a thread that waits in it cannot be called
-back. So a name is asked for once at a time, whoever gives up waiting leaves the question running for the next one, and
-the last address that was found is good until there is an answer: who answers there is checked by the greeting.
+The system's resolver blocks for many seconds when its servers are away, and a thread that waits in it cannot
+be cancelled. So each name has at most one query; a caller that gives up leaves it running for the next
+caller. The last address stays valid until an answer comes, because the greeting checks the identity of the
+node there.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import socket
 from typing import Final
 
 ANSWER_WITHIN_S: Final = 0.25
-"""How long a known name is asked anew before its last address is used."""
+"""How long a new query of a known name may take before its last address is used."""
 
 
 class Resolver:
@@ -27,7 +28,7 @@ class Resolver:
         """Return an IP address of `host`, and the port.
 
         Raises:
-            OSError: the name has no address and never had one; without an answer this waits until cancelled.
+            OSError: the name was never resolved to an address; without an answer this waits until cancelled.
         """
         if _is_address(host):
             return host, port

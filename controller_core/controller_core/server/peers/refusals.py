@@ -1,7 +1,7 @@
-"""What came in on the peers' port and was refused: counts by reason, and one log line for each reason and host.
+"""Count refusals of the peers' port by reason, and log each reason once for each host.
 
-A sender that is refused can come again at once, and often. Counting costs it nothing to us; a log line for each would fill
-the disk.
+A sender that is refused can come again at once, and often. Counting costs it nothing to us; a log line for
+each would fill the disk.
 """
 
 import logging
@@ -34,7 +34,7 @@ class PeerRefusals:
         Args:
             peername: the sender's socket address.
             reason: one word.
-            text: what came in, and what is expected.
+            text: the received value, and the expected one.
         """
         self._counts[reason] = self._counts.get(reason, 0) + 1
         host = str(peername[0]) if isinstance(peername, tuple) and peername else str(peername)

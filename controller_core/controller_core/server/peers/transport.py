@@ -1,17 +1,21 @@
-"""Carries Raft's messages between controllers over TCP: one outgoing connection to each peer, dialled for ever.
+"""Carries Raft's messages between controllers over TCP.
 
-A peer that cannot be reached is dialled again after a short pause that grows to `DIAL_PAUSE_S_MAX`; until then messages
-to it are dropped, because Raft repeats what matters and stale messages help nobody. Dialling starts with the node, not
-with the first message, so that an election finds the connections open. Peers never wait for each other: sending is a
-write to the peer's own buffer (`peer_links`), and each has its own dialling task.
+One outgoing connection to each peer, dialled for ever.
 
-Who the peers are changes while the node runs (`set_peers`). A connection that would be refused by now is closed.
+A peer that cannot be reached is dialled again after a short pause that grows to `DIAL_PAUSE_S_MAX`; until
+then messages to it are dropped, because Raft repeats important messages and stale ones are useless. Dialling
+starts with the node, not with the first message, so that an election finds the connections open. Peers never
+wait for each other: sending is a write to the peer's own buffer (`peers.links`), and each has its own
+dialling task.
 
-A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled again, more
-slowly: the other side may be corrected without restarting this one.
+Who the peers are changes while the node runs (`set_peers`). A connection that would be refused by now is
+closed.
 
-What comes in and is not what a member sends ends its connection. It is counted by reason, and logged once for each
-reason and sender's host (`peer_refusals`).
+A refusal (other cluster, other version, wrong node, lost store) is logged once for each reason and dialled
+again, more slowly: the other side may be corrected without restarting this one.
+
+Bytes that no member sends end their connection. They are counted by reason, and logged once for each
+reason and sender's host (`refusals`).
 """
 
 import asyncio
@@ -35,8 +39,10 @@ from controller_core.server.peers.refusals import PeerRefusals
 DIAL_PAUSE_MIN_S: Final = 0.02
 DIAL_PAUSE_S_MAX: Final = 0.3
 DIAL_S_MAX: Final = 0.75
-"""How long one attempt may take, greeting included. With the pause it bounds the silence after a network has healed: the
-kernel itself would repeat a lost SYN after 1, 2, 4 ... s."""
+"""How long one attempt may take, greeting included.
+
+With the pause it bounds the silence after a network has healed: the kernel itself would repeat a lost SYN
+after 1, 2, 4 ... s."""
 REFUSED_PAUSE_S: Final = 1.0
 """Before a peer that refused is dialled again."""
 INCOMING_MAX: Final = 256
@@ -79,11 +85,14 @@ class PeerTransport:
         self.on_greeted: Callable[[Greeting], None] = lambda _greeting: None
         """Called with the greeting of each peer that was accepted."""
         self.waiting = False
-        """Whether this node belongs to no cluster yet, so that only who knows its store may connect."""
+        """Whether this node does not belong to a cluster yet.
+
+        Then only nodes that know its store may connect.
+        """
         self.has_log: Callable[[], bool] = lambda: True
         """Says whether anything is in the cluster's log, as far as this node knows."""
         self.refusals = PeerRefusals()
-        """What came in on the peers' port and was refused."""
+        """Counts of refusals on the peers' port."""
         self._own = Identity(cluster, node_id, incarnation, address)
         self._node_id = node_id
         self._port = peers[node_id][1]
@@ -125,7 +134,7 @@ class PeerTransport:
 
     @property
     def exclusion(self) -> str | None:
-        """Why a peer says that this node is none of the cluster's; None while nobody says so."""
+        """The reason a peer gave for excluding this node from the cluster; None without one."""
         reasons = (reply.reason for reply in self._refusals.values() if reply.why in _EXCLUDING)
         return next(reasons, None)
 
@@ -144,7 +153,10 @@ class PeerTransport:
                 link.close()
 
     def set_peer(self, node_id: int, *addresses: Address, incarnation: str = "") -> None:
-        """Learn of a node, or that it has moved or has another store; a connection that is still right stays."""
+        """Learn of a node, or that it has moved or has another store.
+
+        A connection that is still right stays.
+        """
         known, before = KnownPeer(addresses, incarnation), self._peers.get(node_id)
         if before == known:
             return
@@ -169,7 +181,10 @@ class PeerTransport:
             link.close()
 
     def send(self, messages: Iterable[Message]) -> None:
-        """Send messages, in order to each peer; drop what cannot go now, and say so to the receiver."""
+        """Send messages, in order to each peer.
+
+        Drop messages that cannot be sent now, and report that to the receiver.
+        """
         frames: dict[int, list[bytes]] = {}
         for message in messages:
             if message.snapshot is not None and len(message.snapshot.data) > PART_BYTES:
@@ -199,8 +214,8 @@ class PeerTransport:
             link.send_snapshot(message, lambda ok: self._tell_snapshot(node_id, ok=ok))
 
     async def stop(self) -> None:
-        """Close everything; messages under way are lost."""
-        # First, that no peer dials in anew meanwhile: it would go on talking to a node that is no more.
+        """Close all connections; messages under way are lost."""
+        # The listener first, so that no peer connects to a node that ends.
         self._stopped = True
         if self._server is not None:
             self._server.close()
@@ -240,7 +255,7 @@ class PeerTransport:
         if greeting.asks:
             fresh = not reply.reason and not self.has_log()
             answer = self._own.reply(why=Refusal.FOUNDING) if fresh else reply
-            # Whoever dials in TLS has shown a certificate of the members' authority.
+            # A peer that dials in TLS has shown a certificate of the members' authority.
             is_proven = self._server_ssl is not None
             return replace(answer, incarnation=self._own.incarnation) if is_proven else answer
         if not reply.reason:
@@ -258,7 +273,8 @@ class PeerTransport:
             _log.warning("refused node %d: %s", greeting.from_id, reply.reason)
         return reply
 
-    # Why later, in the next two: the core is in the middle of handing out messages, and this changes what it sends next.
+    # Why later, in the next two: the core is in the middle of handing out messages, and this changes what it
+    # sends next.
 
     def _tell_lost(self, node_id: int) -> None:
         if self._receiver is not None:
@@ -308,7 +324,7 @@ class PeerTransport:
             timer.cancel()
 
     async def _try(self, node_id: int, where: Address) -> OutgoingLink | None:
-        """Return an accepted connection, None if there is none to be had now."""
+        """Return an accepted connection, None if the peer cannot be reached now."""
         link = OutgoingLink(self._own.greeting(node_id, self._peers[node_id].incarnation))
         try:
             async with asyncio.timeout(DIAL_S_MAX):

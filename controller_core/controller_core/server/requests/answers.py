@@ -1,6 +1,9 @@
-"""Turn a reply of the state machine into the frame that answers a request: header fields as text, the body as JSON.
+"""Turn a reply of the state machine into the frame that answers a request.
 
-The state machine decides what an answer says; `remoting.bodies` knows how RocketMQ writes it. This module joins both.
+Header fields as text, the body as JSON.
+
+The state machine decides what an answer says; `remoting.bodies` knows how RocketMQ writes it. This module
+joins both.
 """
 
 from collections.abc import Mapping
@@ -43,7 +46,10 @@ def not_leader(request: RemotingCommand) -> RemotingCommand:
 
 
 def not_supported(request: RemotingCommand) -> RemotingCommand:
-    """Return the answer to a code that no controller serves; the remark is Java's, its leading space included."""
+    """Return the answer to a code that no controller serves.
+
+    The remark is Java's, its leading space included.
+    """
     remark = f" request type {request.code} not supported"
     return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
 
@@ -85,9 +91,9 @@ def _replicas_info(view: GroupSyncStateView) -> ReplicasInfo:
 
 
 def _identity(replica: ReplicaView) -> ReplicaIdentity:
-    # mqadmin prints a member's four fields and no others. Of these id, address and life are what people act by; the name
-    # only repeats the group's, which stands above, and nobody but mqadmin asks.
-    # Source: GetSyncStateSetSubCommand.printData, BrokerReplicasInfo.ReplicaIdentity.toString 5.2.0 to 5.5.0.
+    # mqadmin prints a member's four fields and no others. People need id, address and liveness; the name only
+    # repeats the group's name above, and mqadmin is the only client. Source:
+    # GetSyncStateSetSubCommand.printData, BrokerReplicasInfo.ReplicaIdentity.toString 5.2.0 to 5.5.0.
     name = replica.broker_name + (LOG_REPLICA_MARK if replica.log_replica else "")
     direct = replica.direct_address if replica.direct_address != replica.address else ""
     return ReplicaIdentity(replica.alive, replica.address, replica.broker_id, name, direct or None)

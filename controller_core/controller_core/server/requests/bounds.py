@@ -1,7 +1,8 @@
 """Refuses requests whose texts or lists pass their bounds, before anything is done with them.
 
-Every request of the remoting port comes by here first, so no handler, table, command or forwarded copy meets a text of a
-size that a peer chose. The bounds are in `remoting.text_bounds`; the remark names field, length and bound.
+Every request of the remoting port comes by here first, so no handler, table, command or forwarded copy meets
+a text of a size that a peer chose. The bounds are in `remoting.text_bounds`; the remark names field, length
+and bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +29,8 @@ _NAMES: Final = frozenset(("brokerName", "clusterName"))
 def check_texts(request: RemotingCommand, is_known: Callable[[str, str], bool]) -> None:
     """Refuse a request with a header field that passes its bound.
 
-    Names in a request to clean a group (1011) may be longer if `is_known(broker_name, cluster)`: an administrator must be
-    able to remove what an older release let in.
+    Names in a request to clean a group (1011) may be longer if `is_known(broker_name, cluster)`: an
+    administrator must be able to remove what an older release let in.
 
     Raises:
         HeaderError: names the field, its length and the bound.

@@ -1,8 +1,8 @@
 """Ends tasks that take too long, all after the same time: one queue and one timer for thousands a second.
 
-A timer for each would cost more than what most of these tasks do. Here a task leaves a note at the end of a queue, which
-is in the order of the deadlines because all are given the same time; the timer looks at its head, at most every
-`LOOK_EVERY_S`, so a task may be given that much more.
+A timer for each would cost more than what most of these tasks do. Here a task leaves a note at the end of a
+queue, which is in the order of the deadlines because all are given the same time; the timer looks at its
+head, at most every `LOOK_EVERY_S`, so a task may be given that much more.
 
 Never here: what a task that was ended answers.
 """
@@ -30,7 +30,7 @@ class Deadline:
     passed: bool = False
 
     def met(self) -> None:
-        """Learn that the task is done, or past what may be cancelled; nothing is kept of it."""
+        """Learn that the task is done, or must not be cancelled any more; forget it."""
         self.task = None
 
 

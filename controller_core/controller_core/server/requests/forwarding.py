@@ -1,10 +1,12 @@
 """Carrying a leader's request from the node that got it to the node that leads.
 
-RocketMQ's follower refuses (2007) and the broker waits up to 10 s for its next look at who leads. Here the follower asks
-the leader over a lasting connection and gives back the leader's answer, so a broker may ask any node at any time.
+RocketMQ's follower refuses (2007) and the broker waits up to 10 s for its next look at who leads. Here the
+follower asks the leader over a lasting connection and gives back the leader's answer, so a broker may ask any
+node at any time.
 
-The copy carries what only the receiving node knows, in fields of our own that Java ignores: who forwards (a forwarded
-request is never forwarded again), that the sender's connection lives, and which cluster its heartbeats named.
+The copy carries what only the receiving node knows, in fields of our own that Java ignores: who forwards (a
+forwarded request is never forwarded again), that the sender's connection lives, and which cluster its
+heartbeats named.
 """
 
 import asyncio
@@ -51,8 +53,8 @@ class Forwarder:
         """Ask the leader and return its answer to `request`.
 
         Raises:
-            ConnectError: it was not reached: nothing has happened there.
-            ChannelError: it was asked and did not answer: what happened there is not known.
+            ConnectError: it was not reached, so nothing happened there.
+            ChannelError: it got the request and did not answer, so the result is unknown.
         """
         marks = {FORWARDED_BY_FIELD: self._self_name}
         if cluster:
@@ -88,5 +90,8 @@ def is_forwarded(request: RemotingCommand) -> bool:
 
 
 def forwarded_cluster(request: RemotingCommand) -> str:
-    """Return the cluster that the sender's heartbeats named at the node that sent this on; empty if they did not."""
+    """Return the cluster that the sender's heartbeats named at the node that sent this on.
+
+    Empty if they did not.
+    """
     return (request.ext or {}).get(CLUSTER_FIELD, "")

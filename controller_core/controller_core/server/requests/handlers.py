@@ -6,13 +6,14 @@
 | by the leader, from the applied state under a lease or after ReadIndex | 1004, 1006, 1012, 1003 that brings nothing new |
 | by the leader, through the log | 1001, 1002, 1003, 1011, 1013 |
 
-`handle` is called on the event loop for each request. What can be answered from memory is answered at once, without a
-task: polls and heartbeats are nearly all of the traffic. The rest is returned as a coroutine for the server to run.
+`handle` is called on the event loop for each request. Requests that memory can answer get their answer at
+once, without a task: polls and heartbeats are nearly all of the traffic. The rest is returned as a coroutine
+for the server to run.
 
-A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws. So is a text
-or a list that passes its bound (`request_bounds`).
+A header or body that lacks what a request needs is answered with code 1, as Java does when a handler throws.
+So is a text or a list that passes its bound (`requests.bounds`).
 
-Never here: what is right. Commands are judged when applied (`groups.state`), reads by `groups.reads`.
+Never here: decisions. Commands are judged when applied (`groups.state`), reads by `groups.reads`.
 
 Source: ControllerRequestProcessor.java of 5.4.0 for the codes and the remarks.
 """
@@ -77,8 +78,8 @@ class Handlers:
     ) -> None:
         """Take the node's parts.
 
-        `direct_address` says where the member that announced an address is met; without it, there. `peers` are the
-        controllers of now; without it those of the settings.
+        `direct_address` returns the address at which to reach the member that announced an address. `peers`
+        returns the present controllers; the default returns those of the settings.
         """
         self._node = node
         self._machine = machine
@@ -139,7 +140,7 @@ class Handlers:
         return self._by_leader(channel_id, request)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
-        """Whether the answer would tell a broker of a new master before its turn (see `role_changes`)."""
+        """Whether the answer would tell a broker of a new master before its turn (see `masters.notice_order`)."""
         if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
             return False
         return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))
@@ -147,7 +148,8 @@ class Handlers:
     def _may_read(self) -> bool:
         """Say whether the applied state may be read now; asked of Raft once a millisecond.
 
-        Why that is safe: the lease counts ticks of 10 ms and ends two ticks early for being counted so coarsely.
+        Why that is safe: the lease counts ticks of 10 ms and ends two ticks early for being counted so
+        coarsely.
         """
         if not self._node.is_leader:
             return False
@@ -295,7 +297,9 @@ class Handlers:
         request: RemotingCommand,
         header: headers.RegisterBrokerToControllerRequestHeader,
     ) -> bool:
-        """Take a registration that is in the state as a sign of life; return whether the broker was not alive before.
+        """Take a registration that is in the state as a sign of life.
+
+        Return whether the broker was not alive before.
 
         Not earlier: its revival may start an election, whose notices name the registered address.
         """
@@ -335,7 +339,10 @@ class Handlers:
         return self._maker.elect_master(header, cluster)
 
     async def _first_refusal(self, channel_id: int, request: RemotingCommand) -> GroupReply | None:
-        """Return why a broker's own 1002 is not judged yet in a group that never had a master; None if it is."""
+        """Return why a broker's own 1002 is not judged yet in a group that never had a master.
+
+        None if it is.
+        """
         if request.code != RequestCode.CONTROLLER_ELECT_MASTER:
             return None
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
@@ -352,7 +359,7 @@ class Handlers:
         return self._maker.clean_broker_data(header, cluster)
 
     def _held(self, cluster: str, broker_name: str) -> GroupReply | None:
-        """Refuse a broker's own election while this node has not listened long enough to know the master dead."""
+        """Refuse a broker's own election while this node has not listened long enough to judge the master."""
         key = self._find(broker_name, cluster)
         group = None if key is None else self._machine.state.get(key)
         if group is None or not scan.must_hold_request(

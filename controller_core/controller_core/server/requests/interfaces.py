@@ -1,6 +1,7 @@
 """The parts of a node that the request handlers call, as the handlers see them.
 
-Handlers are tested with small stand-ins for these; the real ones are `Node` and `CommandSubmitter`. Nothing here has a body.
+Handlers are tested with small stand-ins for these; the real ones are `Node` and `CommandSubmitter`. Nothing
+here has a body.
 """
 
 from collections.abc import Coroutine
@@ -17,7 +18,7 @@ class NodeReads(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads and has applied what came before its term."""
+        """Whether this node leads and has applied all entries of earlier terms."""
         ...
 
     @property

@@ -1,19 +1,21 @@
-"""Who serves a request that only the leader may serve, and how long it may take.
+"""Route a request that only the leader may serve, within a time limit.
 
     this node leads             ->  serve it here
     another node leads          ->  ask it (`forwarding`), unless the request was forwarded already
-    nobody leads                ->  wait for a leader, at most `HOLD_S`
-    it was refused unserved     ->  try anew: the leader changed, or the log could not take it
-    its fate is not known       ->  try anew if doing it twice is doing it once, else 2007
+    no node leads               ->  wait for a leader, at most `HOLD_S`
+    it was refused unserved     ->  try again: the leader changed, or the log could not take it
+    its result is unknown       ->  try again if a repetition is harmless, else 2007
     the time is over            ->  2007
 
-A leader that does not know the fate of a request that was forwarded to it says 2007, too, but with a mark (`FATE_UNKNOWN_FIELD`):
-who forwarded it must not take that for "nothing happened" and ask again.
+A leader that does not know the fate of a request that was forwarded to it says 2007, too, but with a mark
+(`FATE_UNKNOWN_FIELD`): who forwarded it must not take that for "nothing happened" and ask again.
 
-2007 makes a broker repeat the request by its own timer. A broker that gets no answer in 3 s closes the connection, and
-a closed connection is a dead broker: so every request is answered within `ANSWER_WITHIN_S`, whatever happens.
+2007 makes a broker repeat the request by its own timer. A broker without an answer for 3 s closes the
+connection, which makes it a dead broker: so every request is answered within `ANSWER_WITHIN_S`, whatever
+happens.
 
-Source: RocketMQ NettyRemotingClient.invokeSync (5.1.4 and later) closes on time-out; DLedgerController's 2007.
+Source: RocketMQ NettyRemotingClient.invokeSync (5.1.4 and later) closes on time-out; DLedgerController's
+2007.
 """
 
 import asyncio
@@ -32,8 +34,8 @@ ANSWER_WITHIN_S: Final = 2.5
 HOLD_S: Final = 1.0
 _RETRY_S: Final = 0.02
 
-# Doing these twice is doing them once: reads, claims that are told apart by their check code, registrations, and
-# elections, which answer 2011 to a repetition. A repeated 1001 or 1011 would be answered as a failure.
+# A repetition of these is harmless: reads, claims (their check code identifies them), registrations, and
+# elections, which answer 2011 to a repetition. A repeated 1001 or 1011 would get a failure as its answer.
 _REPEATABLE: Final = frozenset(
     {
         RequestCode.CONTROLLER_ELECT_MASTER,
@@ -51,7 +53,7 @@ class Leadership(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads and has applied what came before its term."""
+        """Whether this node leads and has applied all entries of earlier terms."""
         ...
 
     @property
@@ -78,7 +80,7 @@ class LeaderRule:
         """Return the answer of the leader, or 2007.
 
         Args:
-            request: what was asked.
+            request: the request to serve.
             here: serves it on this node, which then leads.
             cluster: says what the sender's heartbeats named, for the leader to know; empty if nothing.
         """
@@ -104,7 +106,7 @@ class LeaderRule:
                 if (answer := await self._ask(request, cluster)) is not None:
                     return answer
             except (NotLeaderError, ProposalDroppedError, ConnectError):
-                pass  # nothing has happened: trying anew is safe
+                pass  # nothing has happened: a retry is safe
             except (ProposalLostError, ChannelError):
                 if request.code not in _REPEATABLE:
                     return _fate_unknown(request) if is_forwarded(request) else not_leader(request)
@@ -115,7 +117,7 @@ class LeaderRule:
             await asyncio.sleep(_RETRY_S)
 
     async def _ask(self, request: RemotingCommand, cluster: Callable[[], str]) -> RemotingCommand | None:
-        """Return the leader's answer; None if nobody else leads, or who was asked does not lead."""
+        """Return the leader's answer; None if no other node leads, or the other node does not lead either."""
         leader_id = self._node.leader_id
         if leader_id is None or leader_id == self._self_id or is_forwarded(request):
             return None
@@ -123,9 +125,7 @@ class LeaderRule:
         if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
             return answer
         if FATE_UNKNOWN_FIELD in (answer.ext or {}):
-            raise ProposalLostError(
-                "the leader that was asked lost its office before the request was applied"
-            )
+            raise ProposalLostError("the leader lost leadership before it applied the request")
         return None
 
 

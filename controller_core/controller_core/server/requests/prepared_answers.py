@@ -1,11 +1,14 @@
-"""Answers that brokers get again and again, written once: the poll (1004), an unchanged registration (1003), the heartbeat.
+"""Answers that brokers get again and again, written once.
 
-Nearly all that a controller says is what it said before, to another broker or five seconds ago. What is kept is a whole
-frame but for the opaque.
+The poll (1004), an unchanged registration (1003), the heartbeat.
 
-Why it cannot be stale: a group is an immutable value, and each answer is kept with the very value that it was made from.
-Whoever asks brings the group of now; another value, even an equal one, has the answer made anew. What an answer depends on
-besides (whether the master is alive, the names as the asker wrote them) is part of the key.
+Nearly all answers of a controller repeat an earlier one, given to another broker or five seconds ago. The
+cache holds whole frames except for the opaque.
+
+Why it cannot be stale: a group is an immutable value, and each cached answer holds the very value from which
+it was made. The caller passes the present group; for another value, even an equal one, the answer is made
+again. All other inputs of an answer (whether the master is alive, the names as in the request) are part of
+the key.
 
 Bound: `ANSWERS_MAX` of each kind, the oldest goes first.
 
@@ -68,7 +71,10 @@ class PreparedAnswers:
     def registration(
         self, group: Group, cluster: str, broker_name: str, *, master_alive: bool
     ) -> PreparedAnswer:
-        """Return the answer to 1003 of a member that is registered as it says; the names are those that it gave."""
+        """Return the answer to 1003 of a member that is registered as it says.
+
+        The names are those that it gave.
+        """
         return self._registrations.get(
             (cluster, broker_name, master_alive),
             group,

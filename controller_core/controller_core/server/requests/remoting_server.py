@@ -1,10 +1,11 @@
 """The remoting port: connections in, each request to the handlers, each answer out in time.
 
-A connection has a number for the liveness table: what beats over it lives and dies with it. Answers that need waiting
-run in tasks of their own, so pipelined requests never wait for one another. A oneway request is never answered, whatever
-became of it.
+A connection has a number for the liveness table: what beats over it lives and dies with it. Answers that need
+waiting run in tasks of their own, so pipelined requests never wait for one another. A oneway request is never
+answered, whatever became of it.
 
-Bound: `REQUESTS_WAITING_MAX` requests may wait at a time; beyond, a request is answered with code 2 (busy) at once.
+Bound: `REQUESTS_WAITING_MAX` requests may wait at a time; beyond, a request is answered with code 2 (busy) at
+once.
 """
 
 import asyncio

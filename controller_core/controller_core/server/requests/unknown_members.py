@@ -1,23 +1,27 @@
-"""Registrations (1003) of ids that the state does not know: which of them are taken up, and which are refused.
+"""Registrations (1003) of ids that the state does not know.
 
-A broker has its id on disk and only registers with it. Controllers that begin anew, or replace others, do not know that id;
-RocketMQ's own controller refuses it for ever. The rules here:
+Which of them are taken up, and which are refused.
+
+A broker has its id on disk and only registers with it. Controllers with a new store, or that replace others,
+do not know that id; RocketMQ's own controller refuses it for ever. The rules here:
 
     the first request                                    ->  refused (2010), as RocketMQ does
-    the same address asks again after `TAKE_UP_AFTER_MS`  ->  taken up: the log entry says so, the state records it
-    two addresses ask for one id                         ->  both are refused (2014): a copied disk, or a copied file
+    the same address asks again after `TAKE_UP_AFTER_MS`  ->  taken up: the log entry and the state record it
+    two addresses ask for one id                         ->  both are refused (2014): a copied disk or file
     a living broker elsewhere has the id                 ->  refused (2014), whether the id is recorded or not
 
-Why not at once: the wait shows whether somebody else asks for the same id. A Java broker that starts asks five times within
-5 s and again after 5 s; one that runs asks every 5 s, once its poll (1004) is answered with 2008.
+Why not at once: the wait shows whether somebody else asks for the same id. A Java broker that starts asks
+five times within 5 s and again after 5 s; one that runs asks every 5 s, once its poll (1004) is answered with
+2008.
 
-So a broker that runs, and beats with an id that is not recorded, is answered 2008, also when its group is known: another
-member may have registered first, and a broker whose poll succeeds never registers again.
+So a broker that runs, and beats with an id that is not recorded, is answered 2008, also when its group is
+known: another member may have registered first, and a broker whose poll succeeds never registers again.
 
-1003 carries no check code. What tells a broker that has moved from an impostor is that the one at the old address is dead:
-its connection is closed, or it has been silent for its timeout.
+1003 carries no check code. What tells a broker that has moved from an impostor is that the one at the old
+address is dead: its connection is closed, or it has been silent for its timeout.
 
-Source: ReplicasManager.java 5.5.0, startBasicService, registerBrokerToController, schedulingSyncBrokerMetadata.
+Source: ReplicasManager.java 5.5.0, startBasicService, registerBrokerToController,
+schedulingSyncBrokerMetadata.
 """
 
 from dataclasses import dataclass
@@ -40,7 +44,10 @@ UNKNOWN_MEMBERS_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class _UnknownMember:
-    """Who asked for an id, since when, and when last; `rival` is another address that asked meanwhile."""
+    """The address that asked for an id, with its first and last time.
+
+    `rival` is another address that asked in between.
+    """
 
     address: str
     first_ms: int
@@ -59,7 +66,10 @@ class UnknownMembers:
         self._asked: dict[ReplicaKey, _UnknownMember] = {}
 
     def may_take_up(self, header: RegisterBrokerToControllerRequestHeader, now_ms: int) -> bool:
-        """Note a registration; say whether its id is unknown, and was asked for long enough by nobody else."""
+        """Note a registration.
+
+        Return whether its id is unknown and only one address has asked for it for long enough.
+        """
         key = _key_of(header)
         group = self._state.get(key.group)
         if group is not None and key.broker_id in group.replicas:
@@ -71,7 +81,10 @@ class UnknownMembers:
     def refusal(
         self, header: RegisterBrokerToControllerRequestHeader, channel_id: int, now_ms: int
     ) -> GroupReply | None:
-        """Return why a registration must not be served: its id is another broker's. None if nothing is known against it."""
+        """Return why a registration must not be served: its id is another broker's.
+
+        None if nothing is known against it.
+        """
         key = _key_of(header)
         living = self._table.get(key)
         if (
@@ -82,7 +95,7 @@ class UnknownMembers:
             return _refused(header, f"is held by the living broker at {living.address}")
         asked = self._asked.get(key)
         if asked is not None and _has_rival(asked, now_ms):
-            return _refused(header, f"is asked for by {asked.address} and by {asked.rival}")
+            return _refused(header, f"is claimed by {asked.address} and by {asked.rival}")
         return None
 
     def beats_unregistered(self, channel_id: int, broker_name: str) -> bool:

@@ -5,11 +5,13 @@
     peers     peerTlsCertPath is given         always, and it must verify, on both ends
     HTTP      httpTlsCertPath is given         if it has one, and httpTlsTrustCertPath is given
 
-Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's address.
+Brokers are dialled in TLS when tls.enable says so. Their names are not checked: one may answer at another's
+address.
 
-A context lives as long as the process and takes new certificates into itself when their files have changed: what is
-open stays as it was, new handshakes use the new ones. Files are tried on a context of their own first, so a half-written
-pair changes nothing and is tried again. New authorities are added; one that shall no longer be trusted goes with a restart.
+A context lives as long as the process and takes new certificates into itself when their files have changed:
+open connections stay as they are, new handshakes use the new ones. Files are tried on a context of their own
+first, so a half-written pair changes nothing and is tried again. New authorities are added; one that shall no
+longer be trusted goes with a restart.
 """
 
 import asyncio
@@ -37,9 +39,9 @@ class Certificates:
         key: the setting that names the certificate, for messages.
         cert_path: certificate chain, PEM; empty for a client that shows none.
         key_path: its private key, PEM.
-        trust_path: authorities, PEM; empty to verify nobody.
+        trust_path: authorities, PEM; empty to skip verification.
         server_side: which end of a connection this is.
-        verify: what is asked of the other end.
+        verify: whether the other end must show a certificate.
         check_hostname: whether a client insists on the name it dialled.
     """
 
@@ -111,7 +113,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 class Tls:
-    """All contexts of one node; those that are not configured are None."""
+    """All contexts of one node; None if not configured."""
 
     def __init__(self, settings: Settings) -> None:
         """Load every certificate that the settings name.
@@ -160,7 +162,7 @@ class Tls:
 
 
 def context_of(certificates: Certificates | None) -> ssl.SSLContext | None:
-    """Return the context, None where there is none."""
+    """Return the context; None without certificates."""
     return None if certificates is None else certificates.context
 
 
@@ -188,7 +190,7 @@ def _remoting_server(settings: Settings) -> Certificates | None:
 
 
 def _remoting_client(settings: Settings) -> Certificates | None:
-    """Return how a request is sent on to the leader: in TLS where its port takes nothing else."""
+    """Return the context for requests to the leader: TLS if its port accepts only TLS."""
     if settings.tls_server_mode != "enforcing" or not settings.tls_server_cert_path:
         return None
     trust = settings.tls_server_trust_path

@@ -1,17 +1,19 @@
-"""What a controller node is told: a properties file that `mqcontroller -c` also reads, plus our own keys.
+"""The settings of a controller node: a properties file that `mqcontroller -c` also reads, plus our own keys.
 
-`Settings` is the one place where a key's meaning, unit, range, default and reason are written; `load` turns properties
-into it and refuses a bad value with one sentence that names key and value. Keys fall in four kinds:
+`Settings` is the one place where a key's meaning, unit, range, default and reason are written; `load` turns
+properties into it and refuses a bad value with one sentence that names key and value. Keys fall in four
+kinds:
 
 * keys of Java's ControllerConfig that mean something here: fields of `Settings`;
 * our own keys (Raft's timing, the ports beside the remoting port, the HTTP token): fields too;
-* keys of Java's ControllerConfig and NettyServerConfig that have nothing to steer here (thread pools, JRaft, mapped
-  files): known, listed by request 1010, without effect (`INERT_DEFAULTS`);
+* keys of Java's ControllerConfig and NettyServerConfig without a counterpart here (thread pools, JRaft,
+  mapped files): known, listed by request 1010, without effect (`INERT_DEFAULTS`);
 * anything else: a warning, not a refusal, because a file that starts the Java controller must start this one.
 
 Never here: opening files (the caller reads) and changing a setting at run time (`live_config`).
 
-Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java; ControllerStartup.java for the order of sources.
+Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java; ControllerStartup.java for the order of
+sources.
 """
 
 import dataclasses
@@ -47,32 +49,32 @@ class Settings:
     group: str = text_key(
         "controllerDLegerGroup",
         None,
-        "Name of the controllers' group. Required. Nodes of another group are refused on the peers' port, so that "
-        "two clusters whose addresses were mixed up never form one.",
+        "Name of the controllers' group. Required. Nodes of another group are refused on the peers' port, so "
+        "that two clusters whose addresses were mixed up never form one.",
     )
     peers_text: str = text_key(
         "controllerDLegerPeers",
         None,
-        "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that brokers and "
-        "mqadmin use; hosts must be reachable by them, because the leader's entry is what they are told to dial. A host is a name, an "
-        "IPv4 address, or an IPv6 address in [], as n0-[::1]:9878.",
+        "All controllers as n0-host:port;n1-host:port;... Required. The port is the remoting port that "
+        "brokers and mqadmin use; hosts must be reachable by them, because they get the leader's entry as "
+        "its address. A host is a name, an IPv4 address, or an IPv6 address in [], as n0-[::1]:9878.",
     )
     self_id: str = text_key(
         "controllerDLegerSelfId",
         "n0",
-        "Which entry of the peers is this node. Raft's id is its number + 1, because Raft keeps 0 for nobody.",
+        "Which entry of the peers is this node. Raft's id is its number + 1, because Raft reserves 0.",
     )
     store_path: str = text_key(
         "controllerStorePath",
         "",
-        "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. Each "
-        "node writes below raft-<selfId>, so nodes of one machine may share the path.",
+        "Directory of the log and the snapshots; empty: DLedgerController in the home directory, as in Java. "
+        "Each node writes below raft-<selfId>, so nodes of one machine may share the path.",
     )
     config_store_path: str = text_key(
         "configStorePath",
         "",
-        "Where keys changed by mqadmin updateControllerConfig are kept; empty: controller.properties beside the log. "
-        "Read after the start file, so that what an administrator changed survives a restart.",
+        "File for keys that mqadmin updateControllerConfig changed; empty: controller.properties beside the "
+        "log. Read after the start file, so that changes of an administrator survive a restart.",
     )
     config_black_list: str = text_key(
         "configBlackList",
@@ -82,36 +84,40 @@ class Settings:
     bind_address: str = text_key(
         "bindAddress",
         "0.0.0.0",  # noqa: S104 - Java's default; brokers dial from other hosts
-        "Address all three ports listen on. A host name or an IP address; with the default, a node whose own entry of the "
-        "peers is an IPv6 address listens on all of IPv6.",
+        "Address all three ports listen on. A host name or an IP address; with the default, a node whose own "
+        "entry of the peers is an IPv6 address listens on all of IPv6.",
     )
     elect_unclean_master: bool = bool_key(
         "enableElectUncleanMaster",
         default=False,
         live=True,
-        meaning="Whether a broker outside the SyncStateSet may become master when nobody of the set lives. It loses "
-        "acknowledged messages; off unless being writable matters more than what was promised.",
+        meaning="Whether a broker outside the SyncStateSet may become master when no member of the set "
+        "lives. It loses acknowledged messages; turn it on only if availability matters more than these "
+        "messages.",
     )
     notify_role_changed: bool = bool_key(
         "notifyBrokerRoleChanged",
         default=True,
         live=True,
-        meaning="Whether brokers are told of a new master by request 1008. Off, they learn by their poll of 5 s.",
+        meaning="Whether the leader notifies brokers of a new master (1008). Off, they learn by their poll "
+        "of 5 s.",
     )
     direct_addresses: bool = bool_key(
         "directAddresses",
         default=False,
         live=True,
-        meaning="Whether brokers are told and asked at the host that their heartbeats come from, and not at the one that they "
-        "announced. On where an announced address may be lent to another broker; off where brokers are behind translated addresses.",
+        meaning="Whether the leader connects to the host from which a broker sends heartbeats, instead of "
+        "the announced one. Turn it on if an announced address may move to another broker; off if a NAT is "
+        "in between.",
     )
     first_election_wait_ms: int = int_key(
         "firstElectionWaitMs",
         30_000,
         0,
         INTERVAL_MS_MAX,
-        "How long no new member must have registered before a group gets its first master, if its members have logs of an earlier "
-        "life: controllers that lost their stores, or that replace others. Longer than all brokers need to start. Milliseconds.",
+        "How long no new member must have registered before a group gets its first master, if its members "
+        "have logs of an earlier life: controllers that lost their stores, or that replace others. Longer "
+        "than all brokers need to start. Milliseconds.",
         live=True,
     )
     scan_inactive_master_interval_ms: int = int_key(
@@ -119,8 +125,8 @@ class Settings:
         5_000,
         100,
         INTERVAL_MS_MAX,
-        "How often the leader looks for groups whose master is dead although somebody could take over. A safety net: "
-        "deaths act at once by themselves. Milliseconds.",
+        "How often the leader looks for groups whose master is dead although somebody could take over. A "
+        "safety net: deaths act at once by themselves. Milliseconds.",
         live=True,
     )
     elect_master_retries_max: int = int_key(
@@ -128,8 +134,8 @@ class Settings:
         3,
         0,
         100,
-        "How often an election of the controller's own is proposed anew when the log could not take it. A retry never "
-        "raises the master epoch twice.",
+        "How often the leader repeats the proposal of its own election if the log could not take it. A retry "
+        "never raises the master epoch twice.",
         live=True,
     )
     raft_listen_port: int = int_key(
@@ -137,30 +143,31 @@ class Settings:
         0,
         0,
         PORT_MAX,
-        "Port of Raft's traffic between controllers; 0: remoting port + 1. Peers are dialled at the same distance from "
-        "their remoting port as ours is from our own.",
+        "Port of Raft's traffic between controllers; 0: remoting port + 1. Peers are dialled at the same "
+        "distance from their remoting port as ours is from our own.",
     )
     http_listen_port: int = int_key(
         "httpListenPort",
         0,
         0,
         PORT_MAX,
-        "Port of health, metrics, status and events; 0: remoting port + 2. Same rule of distance as raftListenPort.",
+        "Port of health, metrics, status and events; 0: remoting port + 2. Same rule of distance as "
+        "raftListenPort.",
     )
     raft_election_timeout_ms: int = int_key(
         "raftElectionTimeoutMs",
         300,
         50,
         60_000,
-        "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter fails over "
-        "sooner and needs a calmer network; must be at least 3 heartbeats.",
+        "Silence of the leader after which a node stands for election, randomised up to twice that. Shorter "
+        "fails over sooner and needs a calmer network; must be at least 3 heartbeats.",
     )
     raft_heartbeat_interval_ms: int = int_key(
         "raftHeartbeatIntervalMs",
         50,
         10,
         10_000,
-        "How often the leader tells the others that it lives. Milliseconds.",
+        "Time between two heartbeats of the leader to the other controllers, in milliseconds.",
     )
     snapshot_entries: int = int_key(
         "snapshotEntries",
@@ -172,56 +179,62 @@ class Settings:
     http_token: str = text_key(
         "httpToken",
         "",
-        "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may change state.",
+        "Bearer token that a request which changes state must carry over HTTP; empty: only loopback may "
+        "change state.",
         secret=True,
     )
     found_with_majority: bool = bool_key(
         "foundWithMajority",
         default=False,
-        meaning="Whether a cluster that has no log yet may begin while some of its nodes do not answer. Off, all must: a "
-        "node that lost its disk, or was added to a cluster that it cannot reach now, must not begin another one.",
+        meaning="Whether a cluster without a log may begin while some of its nodes do not answer. Off, all "
+        "must answer: a node that lost its disk, or that cannot reach its cluster now, must not found "
+        "another one.",
     )
     tls_server_mode: str = text_key(
         "tls.server.mode",
         "permissive",
-        "On the remoting port, once tls.server.certPath is given: permissive serves TLS and plain TCP, as the first byte "
-        "says; enforcing serves TLS only, and sends requests on to the leader in TLS; disabled ignores certificates.",
+        "On the remoting port, once tls.server.certPath is given: permissive serves TLS and plain TCP, as "
+        "the first byte says; enforcing serves TLS only, and sends requests on to the leader in TLS; "
+        "disabled ignores certificates.",
     )
     tls_server_cert_path: str = text_key(
-        "tls.server.certPath", "", "Certificate chain of the remoting port, PEM. Read anew when it changes."
+        "tls.server.certPath", "", "Certificate chain of the remoting port, PEM. Reloaded when it changes."
     )
     tls_server_key_path: str = text_key("tls.server.keyPath", "", "Its private key, PEM, without password.")
     tls_server_trust_path: str = text_key(
         "tls.server.trustCertPath",
         "",
-        "Authorities, PEM, that brokers' and tools' certificates must be of, and the other controllers' when a request is "
-        "sent on to the leader; their names must then be the hosts of controllerDLegerPeers.",
+        "Authorities, PEM, that must have issued the certificates of brokers, tools and, for forwarded "
+        "requests, of the other controllers; the names of the latter must be the hosts of "
+        "controllerDLegerPeers.",
     )
     tls_server_client_auth: str = text_key(
         "tls.server.need.client.auth",
         "none",
-        "Whether who dials the remoting port in TLS shows a certificate: none, optional (verified if shown) or require.",
+        "Whether clients of the remoting port must show a certificate in TLS: none, optional (verified if "
+        "shown) or require.",
     )
     tls_enable: bool = bool_key(
         "tls.enable",
         default=False,
-        meaning="Whether brokers are told of their master, and asked, in TLS; needed where they have tls.server.mode=enforcing.",
+        meaning="Whether connections to brokers use TLS; needed if brokers have tls.server.mode=enforcing.",
     )
     tls_client_trust_path: str = text_key(
         "tls.client.trustCertPath",
         "",
-        "Authorities, PEM, that a broker's certificate must be of, once tls.enable is set; its name is not looked at. "
-        "Empty: nothing is verified, as in Java without tls.client.authServer.",
+        "Authorities, PEM, that must have issued a broker's certificate if tls.enable is set; its name is "
+        "not checked. Empty: no verification, as in Java without tls.client.authServer.",
     )
     tls_client_cert_path: str = text_key(
-        "tls.client.certPath", "", "Certificate chain, PEM, that is shown to brokers that ask for one."
+        "tls.client.certPath", "", "Certificate chain, PEM, for brokers that require one."
     )
     tls_client_key_path: str = text_key("tls.client.keyPath", "", "Its private key, PEM, without password.")
     peer_tls_cert_path: str = text_key(
         "peerTlsCertPath",
         "",
-        "Certificate chain between controllers, PEM; with the next two, Raft's traffic is TLS with certificates on both "
-        "ends. It is server and client certificate, and names this node's host of controllerDLegerPeers.",
+        "Certificate chain between controllers, PEM; with the next two, Raft's traffic is TLS with "
+        "certificates on both ends. It is server and client certificate, and names this node's host of "
+        "controllerDLegerPeers.",
     )
     peer_tls_key_path: str = text_key("peerTlsKeyPath", "", "Its private key, PEM, without password.")
     peer_tls_trust_path: str = text_key(
@@ -239,7 +252,8 @@ class Settings:
     namespace: str = text_key(
         "namespace",
         "",
-        "What events carry as their namespace: the Kubernetes namespace that this cluster of controllers serves.",
+        "What events carry as their namespace: the Kubernetes namespace that this cluster of controllers "
+        "serves.",
     )
     log_level: str = text_key("logLevel", "info", "Least level logged: debug, info, warning or error.")
 
@@ -280,7 +294,10 @@ class Settings:
 
     @property
     def listen_host(self) -> str:
-        """Where the ports listen: `bindAddress`; all of IPv6 where that is the default and the own address is IPv6."""
+        """Where the ports listen: `bindAddress`.
+
+        All of IPv6 where that is the default and the own address is IPv6.
+        """
         bind = self.bind_address.removeprefix("[").removesuffix("]")
         is_default = bind == "0.0.0.0"  # noqa: S104 - Java's default
         return "::" if is_default and self.self_peer.host.startswith("[") else bind
@@ -316,7 +333,7 @@ def key_infos() -> dict[str, KeyInfo]:
 
 
 def load(properties: Mapping[str, str]) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings of `properties` and one warning a key that nobody knows.
+    """Return the settings of `properties` and one warning for each unknown key.
 
     Raises:
         ConfigError: a value is missing, does not parse or is out of range.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 
 def java_store(directory: Path) -> str | None:
-    """Return a sentence about the store of RocketMQ's own controller in a directory; None if there is none."""
+    """Return a sentence about the store of RocketMQ's own controller in a directory; None without one."""
     try:
         names = {path.name for path in directory.iterdir() if path.is_dir()}
     except OSError:
-        return None  # Opening our own log says what is wrong with it.
+        return None  # Opening our own log reports the error.
     if "raft_meta" in names:
         found = sorted(names & {"log", "raft_meta", "snapshot"})
         return _text(directory, "jRaft", found)
@@ -25,6 +25,6 @@ def java_store(directory: Path) -> str | None:
 
 def _text(directory: Path, kind: str, names: list[str]) -> str:
     return (
-        f"{directory} has the store of RocketMQ's {kind} controller ({', '.join(names)}): it is neither read nor changed; "
-        "brokers register here anew"
+        f"{directory} has the store of RocketMQ's {kind} controller ({', '.join(names)}): this controller ignores it; "
+        "brokers must register here again"
     )

@@ -1,6 +1,7 @@
 """How a setting is spelt, parsed and bounded, and the keys of Java's that mean nothing here.
 
-`Settings` (`config`) is made of fields that carry a `KeyInfo`; parsing and the reference for people follow from it.
+`Settings` (`config`) is made of fields that carry a `KeyInfo`; parsing and the reference for people follow
+from it.
 
 Source: RocketMQ 5.4.0 ControllerConfig.java, NettyServerConfig.java for the keys without effect.
 """
@@ -23,7 +24,10 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """How a field of `Settings` is spelt, parsed and bounded; `live` keys may change at run time by request 1009."""
+    """How a field of `Settings` is spelt, parsed and bounded.
+
+    `live` keys may change at run time by request 1009.
+    """
 
     key: str
     kind: Kind
@@ -54,8 +58,8 @@ def bool_key(key: str, *, default: bool, meaning: str, live: bool = False) -> bo
 
 
 INERT_DEFAULTS: dict[str, str] = {
-    # Why keep them: a file of the Java controller must start this one without a page of warnings, and request 1010
-    # lists what mqadmin users expect to see.
+    # Why keep them: a file of the Java controller must start this one without a page of warnings, and request
+    # 1010 lists what mqadmin users expect to see.
     "controllerRequestThreadPoolQueueCapacity": "50000",
     "controllerThreadPoolNums": "16",
     "controllerType": "DLedger",
@@ -139,14 +143,17 @@ NAME_SERVER_KEYS = frozenset(
         "useTLS",
     ]
 )
-"""Keys of NamesrvConfig and NettyClientConfig (5.4.0) that the controller has none of; without effect, and not listed."""
+"""Keys of NamesrvConfig and NettyClientConfig (5.4.0) without a counterpart in the controller.
+
+Without effect, and not listed.
+"""
 
 
 def parse_value(info: KeyInfo, text: str) -> bool | int | str:
     """Return the value that `text` means for the key.
 
     Raises:
-        ConfigError: it is no boolean, no integer, or out of range.
+        ConfigError: it is not a boolean or integer, or out of range.
     """
     text = text.strip()
     match info.kind:

@@ -1,11 +1,15 @@
-"""The settings that may change while the node runs: requests 1009 and 1010, and the file that keeps the changes.
+"""The settings that may change while the node runs.
 
-Java lets 1009 set every property of its config objects, also those that are only read at start, and answers success.
-Here a change either works at once or is refused by name: `live` settings change, keys without effect are remembered for
-the listing, keys that make up the node's identity (peers, ports, store) are refused, unknown keys are ignored as in
-Java, and a value that does not parse leaves the old one in force (as Java's setters do), with a log line.
+Requests 1009 and 1010, and the file that keeps the changes.
 
-Like in Java a change is local to the node that was asked; `mqadmin updateControllerConfig -a` lists every node.
+Java lets 1009 set every property of its config objects, also those that are only read at start, and answers
+success. Here a change either works at once or is refused by name: `live` settings change, keys without effect
+are remembered for the listing, keys that make up the node's identity (peers, ports, store) are refused,
+unknown keys are ignored as in Java, and a value that does not parse leaves the old one in force (as Java's
+setters do), with a log line.
+
+Like in Java a change is local to the node that gets the request; `mqadmin updateControllerConfig -a` lists
+every node.
 
 Source: RocketMQ 5.4.0 ControllerRequestProcessor.handleUpdateControllerConfig, handleGetControllerConfig.
 """
@@ -26,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 BLACK_LIST_REMARK = "Can not update config in black list."
 _ALWAYS_BLACK_LISTED = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
-# Why: the setter that Java derives from `isProcessReadEvent` is called after the bare word, so scripts use either.
+# Why: the setter that Java derives from `isProcessReadEvent` is called after the bare word, so scripts use
+# either.
 _ALIASES = {"processReadEvent": "isProcessReadEvent"}
 
 
@@ -134,7 +139,7 @@ def read_file(path: Path) -> dict[str, str]:
     """Return the properties of a start file.
 
     Raises:
-        ConfigError: the file cannot be read or is no properties text.
+        ConfigError: the file cannot be read or is not a properties text.
     """
     try:
         return properties.parse_file(path.read_bytes())

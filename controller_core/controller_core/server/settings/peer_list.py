@@ -1,7 +1,8 @@
 """The controllers' list, `n0-host:port;n1-host:port;...`: DLedger's form, which every RocketMQ tool writes.
 
-Pure text to values and back. Raft's ids are the entry's number + 1 (`n0` is 1), so that a node keeps its id when the
-list grows, shrinks or is written in another order. DLedger takes any text for an id; here it is `n` and a number.
+Pure text to values and back. Raft's ids are the entry's number + 1 (`n0` is 1), so that a node keeps its id
+when the list grows, shrinks or is written in another order. DLedger takes any text for an id; here it is `n`
+and a number.
 
 Source: RocketMQ docs/en/controller/deploy.md; DLedger MemberState (0.3.2) for the form `id-host:port`.
 """
@@ -50,11 +51,12 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
     """Return the controllers in the order of the text; it may end with a separator.
 
     Raises:
-        PeerListError: an entry is empty or malformed, a name or address occurs twice, or there are none or too many.
+        PeerListError: an entry is empty or malformed, a name or address occurs twice, or the list is empty or
+            too long.
     """
     entries = [entry.strip() for entry in text.strip().removesuffix(";").split(";")]
     if entries == [""]:
-        raise PeerListError("has no entries, expected n0-host:port;n1-host:port;...")
+        raise PeerListError("is empty, expected n0-host:port;n1-host:port;...")
     if "" in entries:
         raise PeerListError(
             f"entry {entries.index('') + 1} of {len(entries)} is empty, expected nK-host:port"
@@ -72,7 +74,7 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
 
 
 def format_peers(peers: tuple[Peer, ...]) -> str:
-    """Return `n0:host:port;n1:host:port;`, the other form, in which a DLedger controller answers request 1005."""
+    """Return `n0:host:port;n1:host:port;`, the form in which a DLedger controller answers request 1005."""
     return "".join(f"{peer.name}:{peer.address};" for peer in peers)
 
 

@@ -1,13 +1,14 @@
 r"""Java properties text: what `mqcontroller -c` reads and what requests 1009 and 1010 carry.
 
-The file form of java.util.Properties: `key=value`, `key: value` or `key value`; `#` and `!` start a comment line; a
-backslash at the end of a line continues it; `\t \n \r \f \\ \uXXXX` and any other escaped character are undone. The
-remoting form (RocketMQ's MixAll.properties2String) is simpler, `key=value\n` sorted by key without escapes, and is what
-`write` gives.
+The file form of java.util.Properties: `key=value`, `key: value` or `key value`; `#` and `!` start a comment
+line; a backslash at the end of a line continues it; `\t \n \r \f \\ \uXXXX` and any other escaped character
+are undone. The remoting form (RocketMQ's MixAll.properties2String) is simpler, `key=value\n` sorted by key
+without escapes, and is what `write` gives.
 
 This module never knows what a key means (`config` does) and never opens a file.
 
-Source: java.util.Properties.load (Java 17 API), RocketMQ MixAll.properties2String 5.4.0, string2Properties 5.4.0.
+Source: java.util.Properties.load (Java 17 API), RocketMQ MixAll.properties2String 5.4.0, string2Properties
+5.4.0.
 """
 
 import codecs
@@ -42,7 +43,9 @@ def parse(text: str) -> dict[str, str]:
 
 
 def parse_file(data: bytes) -> dict[str, str]:
-    r"""Return the keys and values of a file as java.util.Properties.load(InputStream) reads it: Latin-1, no byte is invalid.
+    r"""Return the keys and values of a file as java.util.Properties.load(InputStream) reads it.
+
+    Latin-1, no byte is invalid.
 
     A UTF-8 byte order mark at the start is skipped; Java would take it for a part of the first key.
 

@@ -136,7 +136,7 @@ async def test_a_setting_that_somebody_else_changed_meanwhile_refuses_the_switch
         old.store.setting, old.store.slave_acks = 1, [100]
         answer = await switching
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-        assert "changed meanwhile" in (answer.remark or "")
+        assert "changed during the guard" in (answer.remark or "")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_a_master_that_tells_no_such_setting_keeps_its_role(one: OneNode) 
         old.store.setting_text = ""
         answer = await switch_over(new, to=2)
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-        assert "tells no minInSyncReplicas" in (answer.remark or "")
+        assert "its minInSyncReplicas is not a number" in (answer.remark or "")
 
 
 async def test_a_master_whose_port_is_closed_is_replaced_without_a_guard(one: OneNode) -> None:

@@ -46,14 +46,14 @@ async def test_it_asks_until_everybody_answers(monkeypatch: pytest.MonkeyPatch) 
     asking = Founding(OTHERS, lambda peer: asyncio.sleep(0, answers[peer.name].pop(0)), with_majority=False)
     await asyncio.wait_for(asking.run(), 60)
     assert answers == {"n1": [], "n2": []}
-    assert asking.problem == "this node has no log and waits for an answer of n2 at host2:9878"
+    assert asking.problem == "this node is without a log and waits for an answer of n2 at host2:9878"
 
 
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (LOST, "waits to be added to the cluster; n1 says: another store"),
-        (MEMBER, "waits for one: n1 counts it as a member"),
+        (LOST, "to be added to the cluster; n1 answers: another store"),
+        (MEMBER, "for its log: n1 counts it as a member"),
     ],
 )
 async def test_it_says_what_it_waits_for(
@@ -74,5 +74,5 @@ async def test_it_says_what_it_waits_for(
     await asyncio.wait_for(often.wait(), 60)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert asking.problem == f"this node has no log and {problem}"
+    assert asking.problem == f"this node waits {problem}"
     assert [record.getMessage() for record in caplog.records] == [asking.problem]

@@ -33,11 +33,11 @@ def test_one_half_of_it_alone_is_fine_and_a_learner_may_go() -> None:
 @pytest.mark.parametrize(
     ("add", "remove", "field", "value", "text"),
     [
-        ([], [], "add", "", "names nobody"),
+        ([], [], "add", "", "names no member"),
         (["n3", "n3"], [], "add", "n3", "is named twice"),
         (["n3"], ["n3"], "remove", "n3", "is named twice"),
-        (["n9"], [], "add", "n9", "is none of the members; add it as a learner first"),
-        ([], ["n9"], "remove", "n9", "is none of the members"),
+        (["n9"], [], "add", "n9", "is not a member; add it as a learner first"),
+        ([], ["n9"], "remove", "n9", "is not a member"),
         (["n0"], [], "add", "n0", "is a voter already"),
         ([], ["n0", "n1", "n2"], "remove", "n0,n1,n2", "would leave no voter"),
     ],

@@ -78,7 +78,7 @@ def test_a_snapshot_without_a_book_is_all_state() -> None:
 
 
 def test_bytes_that_hold_no_members_are_refused() -> None:
-    with pytest.raises(MemberBookError, match="no readable members"):
+    with pytest.raises(MemberBookError, match="unreadable members"):
         unwrap(wrap(MemberBook(), b"")[:-1] + b"\xc1")
     with pytest.raises(MemberBookError, match="hold no member"):
         MemberBook().changed(ConfChange(ConfChangeType.ADD_NODE, NodeId(1), b"\xc1"), state(1))

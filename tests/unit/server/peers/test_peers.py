@@ -245,8 +245,8 @@ async def test_a_peer_that_does_not_read_costs_nobody_else_anything(monkeypatch:
         (Greeting(2, "other", 2, 1), "cluster 'other', this node belongs to 'main'"),
         (Greeting(3, "main", 2, 1), "protocol version 3, this node speaks 2"),
         (Greeting(2, "main", 2, 3), "meant for node 3, this is node 1"),
-        (Greeting(2, "main", 7, 1), "node 7 is none of the peers of node 1"),
-        (Greeting(2, "main", 1, 1), "node 1 is none of the peers of node 1"),
+        (Greeting(2, "main", 7, 1), "node 7 is not a peer of node 1"),
+        (Greeting(2, "main", 1, 1), "node 1 is not a peer of node 1"),
         (Greeting(2, "main", 2, 1), ""),
     ],
 )
