@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import Cause, CleanBrokerData
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import comma_list
+from controller_core.groups.keys import MasterEpoch, SetEpoch, comma_list
 from controller_core.groups.policy import is_electable
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
@@ -102,9 +102,9 @@ def _clean_some(group: Group, ids: tuple[int, ...], command: CleanBrokerData) ->
         },
         sync_state_set=kept_set,
         preceding_set=tuple(member for member in group.preceding_set if member not in ids),
-        set_epoch=group.set_epoch + (kept_set != group.sync_state_set),
+        set_epoch=SetEpoch(group.set_epoch + (kept_set != group.sync_state_set)),
         master_id=None if master_cleaned else group.master_id,
-        master_epoch=group.master_epoch + master_cleaned,
+        master_epoch=MasterEpoch(group.master_epoch + master_cleaned),
         lost_master=lost_master(group, Cause.MASTER_MISSING) if master_cleaned else group.lost_master,
         write_guards={
             broker_id: setting for broker_id, setting in group.write_guards.items() if broker_id not in ids

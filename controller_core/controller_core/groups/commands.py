@@ -26,6 +26,7 @@ from typing import get_args
 import msgspec
 
 from controller_core.groups.errors import CommandDecodeError, CommandTooLargeError, NewerCommandError
+from controller_core.groups.keys import MasterEpoch
 from controller_core.remoting.header import JavaInt, JavaLong
 
 COMMAND_VERSION = 1
@@ -81,7 +82,7 @@ class Suspicion(msgspec.Struct, frozen=True):
     """
 
     master_id: int
-    master_epoch: int
+    master_epoch: MasterEpoch
     suspected: Stamp
     last_heartbeat_ns: int | None = None
 
@@ -206,7 +207,7 @@ class RecordFailoverTimes(Command, frozen=True, kw_only=True, tag="RecordFailove
         first_beat: its first heartbeat after the election.
     """
 
-    master_epoch: int
+    master_epoch: MasterEpoch
     committed: Stamp | None = None
     noticed: Stamp | None = None
     role_taken: Stamp | None = None
@@ -223,7 +224,7 @@ class RaiseWriteGuard(Command, frozen=True, kw_only=True, tag="RaiseWriteGuard")
     """
 
     master_id: int
-    master_epoch: int
+    master_epoch: MasterEpoch
     min_in_sync_replicas: int
 
 

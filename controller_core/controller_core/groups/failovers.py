@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import ElectMaster, RecordFailoverTimes, Stamp
 from controller_core.groups.group import Change, Group, lost_master
 from controller_core.groups.history import EventKind, Fact, FailoverRecord
-from controller_core.groups.keys import comma_list
+from controller_core.groups.keys import MasterEpoch, comma_list
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
@@ -76,7 +76,7 @@ def _elected_attrs(record: FailoverRecord) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
-def suspected(command: ElectMaster, epoch: int) -> tuple[Fact, ...]:
+def suspected(command: ElectMaster, epoch: MasterEpoch) -> tuple[Fact, ...]:
     """Return the event of the suspicion that an election answers.
 
     `epoch` is the one that the election made.

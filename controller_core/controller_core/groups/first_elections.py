@@ -40,6 +40,7 @@ from itertools import islice
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.group import Group
+from controller_core.groups.keys import MasterEpoch, SetEpoch
 from controller_core.groups.policy import is_electable, rank
 
 EPOCH_JUMP_MAX = 100_000
@@ -85,17 +86,17 @@ def told_epoch(group: Group, alive: Iterable[LiveBroker]) -> int:
     return greatest if greatest > group.master_epoch or (greatest > 0 and is_first(group)) else 0
 
 
-def next_epoch(group: Group, command: ElectMaster) -> int:
+def next_epoch(group: Group, command: ElectMaster) -> MasterEpoch:
     """Return the master epoch that an election makes.
 
     Above the recorded one, above what members told, and above what they cannot tell.
     """
     told = command.told_epoch if command.told_epoch - group.master_epoch <= EPOCH_JUMP_MAX else 0
     untold = IDLE_EPOCHS_MAX if told and is_first(group) else 0
-    return max(group.master_epoch, told + untold) + 1
+    return MasterEpoch(max(group.master_epoch, told + untold) + 1)
 
 
-def next_set_epoch(group: Group, command: ElectMaster) -> int:
+def next_set_epoch(group: Group, command: ElectMaster) -> SetEpoch:
     """Return the epoch of the set that an election makes.
 
     The next one, and above those of an earlier life that members told of.
@@ -103,9 +104,9 @@ def next_set_epoch(group: Group, command: ElectMaster) -> int:
     A set changes less than once a second, so no life comes as far as the time at which the next one begins.
     """
     if command.told_epoch <= 0:
-        return group.set_epoch + 1
+        return SetEpoch(group.set_epoch + 1)
     elapsed_s = command.stamp.utc_ns // _SECOND_NS - SET_EPOCHS_SINCE_S
-    return max(group.set_epoch, min(elapsed_s, SET_EPOCH_TIME_MAX)) + 1
+    return SetEpoch(max(group.set_epoch, min(elapsed_s, SET_EPOCH_TIME_MAX)) + 1)
 
 
 def is_first(group: Group) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from controller_core.groups.commands import Cause, Suspicion
 from controller_core.groups.history import Fact, FailoverRecord
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
 from controller_core.groups.replies import ExtValue, GroupReply, RoleNotice, SyncStateSetView
 
 FIRST_BROKER_ID = 1
@@ -43,7 +43,7 @@ class LostMaster(msgspec.Struct, frozen=True):
 
     master_id: int
     address: str | None
-    epoch: int
+    epoch: MasterEpoch
     cause: Cause
     suspected_ns: int | None = None
     last_heartbeat_ns: int | None = None
@@ -56,8 +56,8 @@ class Group(msgspec.Struct, frozen=True):
     Invariant: a recorded master is in the SyncStateSet.
     Invariant: once a master was elected, the SyncStateSet is never empty.
     Invariant: each member with a write guard is registered.
-    Invariant: each member of the preceding set is registered; it is empty unless the SyncStateSet has one
-    member. Invariant: epochs never go down, also when a group is forgotten and claimed again.
+    Invariant: each member of the preceding set is registered; empty unless the SyncStateSet has one member.
+    Invariant: epochs never go down, also when a group is forgotten and claimed again.
 
     Attributes:
         next_broker_id: higher than every id that was ever claimed.
@@ -75,8 +75,8 @@ class Group(msgspec.Struct, frozen=True):
     next_broker_id: int = FIRST_BROKER_ID
     replicas: dict[int, Replica] = msgspec.field(default_factory=dict)
     master_id: int | None = None
-    master_epoch: int = 0
-    set_epoch: int = 0
+    master_epoch: MasterEpoch = MasterEpoch(0)
+    set_epoch: SetEpoch = SetEpoch(0)
     sync_state_set: tuple[int, ...] = ()
     lost_master: LostMaster | None = None
     failure_reason: str = ""
@@ -126,8 +126,8 @@ def lost_master(group: Group, cause: Cause, suspicion: Suspicion | None = None) 
 class EpochFloor(msgspec.Struct, frozen=True):
     """How far a forgotten group's epochs had come: where a group of the same name goes on."""
 
-    master_epoch: int
-    set_epoch: int
+    master_epoch: MasterEpoch
+    set_epoch: SetEpoch
 
 
 @dataclass(frozen=True, slots=True)

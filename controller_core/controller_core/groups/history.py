@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller_core.groups.commands import Cause, Stamp
-from controller_core.groups.keys import GroupKey, correlation_id
+from controller_core.groups.keys import GroupKey, MasterEpoch, correlation_id
 
 EVENTS_MAX = 10_000
 FAILOVERS_MAX = 1_000
@@ -67,7 +67,7 @@ class Event(msgspec.Struct, frozen=True):
     cluster: str
     group: str
     broker_id: int | None
-    epoch: int | None
+    epoch: MasterEpoch | None
     term: int | None
     index: int | None
     correlation_id: str | None
@@ -82,9 +82,9 @@ class Fact(msgspec.Struct, frozen=True):
     kind: EventKind
     stamp: Stamp
     broker_id: int | None
-    epoch: int
+    epoch: MasterEpoch
     attrs: dict[str, str]
-    correlation_epoch: int | None = None
+    correlation_epoch: MasterEpoch | None = None
 
 
 class FailoverRecord(msgspec.Struct, frozen=True):
@@ -106,10 +106,10 @@ class FailoverRecord(msgspec.Struct, frozen=True):
     index: int
     old_master_id: int | None
     old_master_address: str | None
-    old_epoch: int
+    old_epoch: MasterEpoch
     new_master_id: int
     new_master_address: str
-    new_epoch: int
+    new_epoch: MasterEpoch
     sync_state_set_before: tuple[int, ...]
     sync_state_set_after: tuple[int, ...]
     unclean: bool
@@ -127,7 +127,7 @@ class FailoverKey(NamedTuple):
 
     cluster: str
     group: str
-    new_epoch: int
+    new_epoch: MasterEpoch
 
 
 class EventsPage(NamedTuple):
@@ -200,7 +200,7 @@ class History:
         if len(self._failovers) > FAILOVERS_MAX:
             self._failovers.popitem(last=False)
 
-    def failover(self, key: GroupKey, new_epoch: int) -> FailoverRecord | None:
+    def failover(self, key: GroupKey, new_epoch: MasterEpoch) -> FailoverRecord | None:
         """Return the change of master that made `new_epoch`, if it is still kept."""
         return self._failovers.get(FailoverKey(key.cluster, key.broker_name, new_epoch))
 

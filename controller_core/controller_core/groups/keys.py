@@ -1,6 +1,11 @@
 """How groups and replicas are named: values that may be dictionary keys and sort the same on every node."""
 
-from typing import NamedTuple
+from typing import NamedTuple, NewType
+
+MasterEpoch = NewType("MasterEpoch", int)
+"""Grows with every change of master of a group; 0 before the first. Neither a Raft term nor a `SetEpoch`."""
+SetEpoch = NewType("SetEpoch", int)
+"""Version of the SyncStateSet of a group."""
 
 
 class GroupKey(NamedTuple):
@@ -30,7 +35,7 @@ class ReplicaKey(NamedTuple):
         return GroupKey(self.cluster, self.broker_name)
 
 
-def correlation_id(key: GroupKey, master_epoch: int) -> str:
+def correlation_id(key: GroupKey, master_epoch: MasterEpoch) -> str:
     """Name one change of master, so that events of every source can be joined.
 
     `<cluster>/<group>/<epoch>`.

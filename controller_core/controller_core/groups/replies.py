@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from controller_core.groups.errors import AmbiguousGroupError
 from controller_core.groups.history import Event
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
 from controller_core.remoting.codes import ResponseCode
 
 ExtValue = str | int
@@ -21,7 +21,7 @@ class SyncStateSetView:
     """The body of 1001, 1003, 1004 and 1008: the set, ascending, and its epoch."""
 
     members: tuple[int, ...]
-    epoch: int
+    epoch: SetEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class GroupSyncStateView:
     key: GroupKey
     master_id: int | None
     master_address: str | None
-    master_epoch: int
-    set_epoch: int
+    master_epoch: MasterEpoch
+    set_epoch: SetEpoch
     in_sync: tuple[ReplicaView, ...]
     not_in_sync: tuple[ReplicaView, ...]
     preceding_set: tuple[int, ...] = ()
@@ -93,8 +93,8 @@ class RoleNotice:
     address: str
     master_id: int
     master_address: str
-    master_epoch: int
-    set_epoch: int
+    master_epoch: MasterEpoch
+    set_epoch: SetEpoch
     sync_state_set: tuple[int, ...]
 
 

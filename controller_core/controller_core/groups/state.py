@@ -33,7 +33,7 @@ from controller_core.groups.errors import AmbiguousGroupError, CommandApplyError
 from controller_core.groups.failovers import record_times
 from controller_core.groups.group import Change, EpochFloor, Group, group_ext
 from controller_core.groups.history import History
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import GroupKey, MasterEpoch, SetEpoch
 from controller_core.groups.replies import ExtValue, Outcome, ambiguous
 from controller_core.groups.snapshots import Image, decode_image, encode_image, image_digest
 from controller_core.groups.sync_state import alter_sync_state_set
@@ -43,7 +43,7 @@ EPOCH_FLOORS_MAX = 10_000
 """How many forgotten groups are remembered, so that a new group of the same name goes on from their
 epochs."""
 
-_NO_FLOOR = EpochFloor(0, 0)
+_NO_FLOOR = EpochFloor(MasterEpoch(0), SetEpoch(0))
 _UNFIT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a pure function raises for its arguments alone.
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import AlterSyncStateSet
 from controller_core.groups.group import Change, Group
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import comma_list
+from controller_core.groups.keys import SetEpoch, comma_list
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
@@ -30,7 +30,7 @@ def alter_sync_state_set(group: Group | None, command: AlterSyncStateSet) -> Cha
     refusal = _fence(group, wanted, command) or _unfit_member(group, wanted, command)
     if refusal is not None:
         return refusal
-    after = replace(group, sync_state_set=wanted, set_epoch=group.set_epoch + 1, preceding_set=())
+    after = replace(group, sync_state_set=wanted, set_epoch=SetEpoch(group.set_epoch + 1), preceding_set=())
     attrs = {
         "sync_state_set_before": comma_list(group.sync_state_set),
         "sync_state_set_after": comma_list(wanted),

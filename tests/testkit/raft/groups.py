@@ -21,7 +21,7 @@ from controller_core.groups.commands import (
     encode,
 )
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey
+from controller_core.groups.keys import GroupKey, MasterEpoch
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 
@@ -238,7 +238,7 @@ class GroupsDriver:
                 cluster=self.key.cluster,
                 broker_name=self.key.broker_name,
                 stamp=self.now,
-                master_epoch=master_epoch,
+                master_epoch=MasterEpoch(master_epoch),
                 **times,
             )
         )

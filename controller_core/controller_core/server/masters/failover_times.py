@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_core.groups.commands import AnyCommand, RecordFailoverTimes, Stamp
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import MasterEpoch, ReplicaKey
 from controller_core.groups.replies import Outcome, RoleNotice
 from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
@@ -39,7 +39,7 @@ class _Watch:
     """One election whose later times are still missing."""
 
     member: ReplicaKey
-    epoch: int
+    epoch: MasterEpoch
     committed: Stamp | None
     expires_s: float
     noticed: Stamp | None = None

@@ -6,6 +6,7 @@ here for both.
 
 from functools import lru_cache
 
+from controller_core.groups.keys import SetEpoch
 from controller_core.groups.replies import RoleNotice
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode
@@ -28,6 +29,6 @@ def role_notice_frame(notice: RoleNotice) -> RemotingCommand:
 
 
 @lru_cache(_ENCODED_SETS_MAX)
-def encoded_sync_state_set(members: tuple[int, ...], epoch: int) -> bytes:
+def encoded_sync_state_set(members: tuple[int, ...], epoch: SetEpoch) -> bytes:
     """Return the JSON body of a SyncStateSet."""
     return SyncStateSet.of(members, epoch).encode()
