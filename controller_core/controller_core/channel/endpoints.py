@@ -103,7 +103,7 @@ class Server:
     def refused(self) -> int:
         """How many connections were turned away.
 
-        Too many, not in TLS where it is a must, or without a handshake.
+        Reasons: too many, plain where TLS is required, or no handshake.
         """
         return self.turned_away + (0 if self._listener is None else self._listener.refused)
 

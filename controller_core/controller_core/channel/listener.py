@@ -36,7 +36,7 @@ class Listener:
     """Accepts connections on one port and hands them to the loop, in TLS or plain.
 
     Attributes:
-        refused: connections turned away: too many, plain where TLS is a must, or a handshake that failed.
+        refused: refused connections: too many, plain where TLS is required, or a handshake that failed.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class ElectionFollowUp:
     def repeat(self, notices: tuple[RoleNotice, ...]) -> None:
         """Tell brokers of an election that an earlier leader held.
 
-        That leader may have died before it told them.
+        That leader may have died before it sent its notices.
         """
         if self._may_notify():
             self._notifier.notify(notices)

@@ -193,7 +193,7 @@ class NodeConfig:
     def ticks_at_once_max(self) -> int:
         """Return how many ticks may pass without a look at what others sent.
 
-        Less than half an election timeout.
+        It is less than half an election timeout.
         """
         return max(self.election_ticks // 3, 1)
 
@@ -201,7 +201,7 @@ class NodeConfig:
     def lease_margin_ticks(self) -> int:
         """Return how much earlier than followers' patience the lease ends.
 
-        Rounding, and clocks 10 % apart.
+        It covers rounding, and clocks 10 % apart.
         """
         return min(2 + -(-self.election_ticks // 10), self.election_ticks - 1)
 
