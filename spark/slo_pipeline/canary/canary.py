@@ -36,7 +36,7 @@ class CanarySettings:
         name_servers: host and port of each.
         group: brokerName.
         topic: the canary's own topic.
-        rate: sends a second.
+        rate: sends per second.
         queues: queues to make the topic with.
         segment_s: time between two flushes.
     """
@@ -96,7 +96,7 @@ class Canary:
         sending = asyncio.create_task(self._sender.run())
         try:
             await asyncio.wait([sending, *background], return_when=asyncio.FIRST_COMPLETED)
-            # A task in the background ends only by a mistake of ours; then that is what is raised.
+            # A background task ends only through a bug of ours; raise its exception.
             for task in background:
                 if task.done():
                     task.result()

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", required=True, help="brokerName of the group to probe")
     parser.add_argument("--topic", default="rmqha_canary", help="topic of its own, default rmqha_canary")
-    parser.add_argument("--rate", type=float, default=20.0, help="sends a second, default 20")
+    parser.add_argument("--rate", type=float, default=20.0, help="sends per second, default 20")
     parser.add_argument("--queues", type=int, default=1, help="queues to make the topic with, default 1")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="data directory for segments")
     parser.add_argument("--segment-seconds", type=seconds, default=60.0, metavar="TIME", help="default 60s")
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Probe until SIGTERM or SIGINT, read what is left, and return the exit status."""
+    """Probe until SIGTERM or SIGINT, read the remaining messages, and return the exit status."""
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )

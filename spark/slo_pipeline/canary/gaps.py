@@ -1,10 +1,10 @@
-"""How long nobody could write, and what is gone, told while it is fresh.
+"""Report at once how long writes failed and which messages were lost.
 
 Problem: whoever keeps the record of a failover wants to know within seconds what it cost, and the reports come later.
 Shape: every acknowledgement and every loss is noted; a stretch between two acknowledgements that is long enough is a gap,
-and so is one that has not ended. What is told is complete from `since` on: it begins with the first acknowledgement, and
+and so is one that has not ended. The report is complete from `since` on: it begins with the first acknowledgement, and
 whatever must be forgotten (too old, too many, not read) moves it on. Up to `until`, exclusively, every acknowledged send
-has its verdict, so that "nothing is lost" is said only of what was read.
+has its verdict, so that "nothing is lost" is said only of messages that the canary read.
 
 ```
  ack ack ack          ack ack ...                          ack ack ...      now
@@ -12,7 +12,7 @@ has its verdict, so that "nothing is lost" is said only of what was read.
  since                                                    until
 ```
 
-A message that was read from the old master is asked for again at the new one, and until it was, `until` is before it. The
+A message that was read from the old master is requested again from the new one, and until it was, `until` is before it. The
 canary learns of the new master within its route poll; so an `until` after an acknowledgement by the new master is proof.
 Never: a gap without an acknowledgement before it, and no gap shorter than the schedule makes by itself.
 
@@ -45,7 +45,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known now; times are monotonic nanoseconds.
+    """The current state; times are monotonic nanoseconds.
 
     Attributes:
         since_ns: from when on it is complete, None before the first acknowledgement.
@@ -84,7 +84,7 @@ class Told:
 
 
 class WriteGaps:
-    """Notes acknowledgements and losses of one group, and forgets what is older than `KEPT_NS`."""
+    """Records acknowledgements and losses of one group, and forgets entries older than `KEPT_NS`."""
 
     def __init__(self, interval_ns: int, *, gaps_max: int = GAPS_MAX, lost_max: int = LOST_MAX) -> None:
         """Take the time between two sends, and how much to keep at most."""
@@ -118,11 +118,11 @@ class WriteGaps:
         self._begin_at(acknowledged_ns + 1)
 
     def told(self, now_ns: int, unjudged_ns: int | None) -> Told:
-        """Return what is known.
+        """Return the current state.
 
         Args:
             now_ns: monotonic nanoseconds.
-            unjudged_ns: acknowledgement of the oldest message that is still to be read; None if there is none.
+            unjudged_ns: acknowledgement of the oldest message not read yet; None if all were read.
         """
         until_ns = now_ns if unjudged_ns is None else unjudged_ns
         if self._since_ns is None:
@@ -134,7 +134,7 @@ class WriteGaps:
         return Told(self._since_ns, until_ns, self._gap_ns_min, tuple(gaps), tuple(sorted(self._lost)))
 
     def _begin_at(self, since_ns: int) -> None:
-        """Claim nothing about what was before; forget it."""
+        """Forget everything so far; claim nothing about earlier times."""
         if self._since_ns is None or since_ns <= self._since_ns:
             return
         self._since_ns = since_ns

@@ -1,10 +1,10 @@
-"""The canary's connection to whoever is master: one at a time, dialled when needed.
+"""The canary's connection to the current master: one at a time, opened when needed.
 
 Problem: an operation must not wait for another's misfortune, and a connection to a frozen host looks alive for minutes.
 Shape: operations share one connection and one dial. A dial has its own time, whoever began it, and each operation waits for
-it as long as it can; one that fails fails those who wait for it, and the next operation dials anew. After a time-out the connection is retired, as Java's client does: others under way on it may still get their
+it as long as it can; a connection that fails also fails its pending operations, and the next operation opens another one. After a time-out the connection is retired, as Java's client does: others under way on it may still get their
 answers, new ones dial.
-Never: a retry. What an operation met is what is recorded.
+Never: a retry. The canary records the first result of each operation.
 """
 
 import asyncio

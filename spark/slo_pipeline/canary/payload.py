@@ -1,4 +1,4 @@
-"""What a canary message carries: enough to know it again, and to see that nobody changed it.
+"""What a canary message carries: enough to recognize it, and to detect any change.
 
 Layout, big-endian:
 
@@ -24,7 +24,7 @@ def encode(group: str, sequence: int) -> bytes:
 
 
 def decode(group: str, body: bytes) -> int | None:
-    """Return the sequence in a body, None if it is no message of this group's canary or was changed."""
+    """Return the sequence in a body, None if this group's canary did not send it or it was changed."""
     if len(body) != _FORMAT.size:
         return None
     magic, sequence, found = _FORMAT.unpack(body)

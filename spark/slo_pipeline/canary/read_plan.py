@@ -1,4 +1,4 @@
-"""Which acknowledged messages are to be read, when, and what the answers prove.
+"""Decide which acknowledged messages to read, when, and what the answers prove.
 
 Problem: an acknowledgement is a promise about the future. A message that the old master gives back a second later proves
 nothing about the new master; and a message that a broker does not show yet (its queue is built after its log) is not lost.
@@ -12,10 +12,10 @@ Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in 
                                                                         +--for grace, by one and the same master--> missing
 ```
 
-Waiting promises are asked for oldest first, so that at any time everything older than the last verdict has its verdict.
-Read ones are kept for a while and asked for again when the master may be another one; only a contradiction is said then.
+Pending promises are requested oldest first, so that at any time everything older than the last verdict has its verdict.
+Messages already read stay for a while, and the canary requests them again when the master may have changed; it then reports only a contradiction.
 A place that is acknowledged a second time proves that the first message there is gone.
-Never: `missing` because nobody answered. What could not be asked stays without a verdict.
+Never: `missing` because no broker answered. A promise without an answer stays without a verdict.
 
 Pure: time is a parameter (monotonic nanoseconds), pulls are carried out by the caller.
 """
@@ -31,7 +31,7 @@ GRACE_NS = 5_000_000_000
 """How long one master must say "not there"; together with the delay below the reports' own 10 s."""
 DOUBT_INTERVAL_NS = 500_000_000
 KEPT_NS = 600_000_000_000
-"""How long a read message is kept for reading again: longer than any replication lag that is not an outage itself."""
+"""How long to remember a read message for a second reading: longer than any replication lag that is not an outage itself."""
 PROMISES_MAX = 200_000
 
 
@@ -58,7 +58,7 @@ class Promise:
         read_from: the master that showed it, "" if none did yet.
         doubted_since_ns: when `doubted_by` first said that it is not there.
         doubted_by: a master, "" if none said so since the master may have changed.
-        ask_at_ns: when it is to be asked for next while it is doubted.
+        ask_at_ns: time of its next request while it is in doubt.
     """
 
     sequence: int
@@ -74,7 +74,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known about a promise now: result `ok` or `missing`, and words for the row."""
+    """The verdict on a promise: result `ok` or `missing`, and the text for the row."""
 
     promise: Promise
     result: str
@@ -88,7 +88,7 @@ class ReadPlan:
     A promise leaves a queue lazily: an entry whose state is not the queue's is skipped when it comes to the front.
 
     Attributes:
-        delay_ns: age at which a promise is asked for.
+        delay_ns: age at which a promise is first requested.
         grace_ns: how long a master must deny it.
         kept_ns: age until which a read promise may be asked for again.
         promises_max: bound on promises held.
@@ -107,17 +107,17 @@ class ReadPlan:
 
     @property
     def unread(self) -> int:
-        """How many promises have no verdict yet."""
+        """Return how many promises lack a verdict."""
         return sum(not promise.read_from for promise in self._held(State.WAITING, State.DOUBTED))
 
     @property
     def unsettled(self) -> int:
-        """How many promises are to be asked for, those that must be read again included."""
+        """Return how many promises await a request, including those that must be read again."""
         return sum(1 for _ in self._held(State.WAITING, State.DOUBTED, State.AGAIN))
 
     @property
     def unjudged_ns(self) -> int | None:
-        """When the oldest promise that is to be asked for was acknowledged; None if there is none."""
+        """Return when the oldest pending promise was acknowledged; None without a pending promise."""
         waiting = self._held(State.WAITING, State.DOUBTED, State.AGAIN)
         return min((promise.acknowledged_ns for promise in waiting), default=None)
 
@@ -141,7 +141,7 @@ class ReadPlan:
         return verdicts
 
     def master_changed(self) -> None:
-        """Ask again for what was read: another master may answer now, or the same one after losing something."""
+        """Request all read messages again: another master may answer now, or the same one after a loss."""
         for promise in self._held(State.READ):
             self._enter(promise, State.AGAIN)
         self._queues[State.READ].clear()
@@ -165,7 +165,7 @@ class ReadPlan:
         """Take a master's answer to a pull at a promise's place.
 
         Args:
-            asked: the promise that was asked for.
+            asked: the promise that the request named.
             found: queue offset to sequence of the messages that came, None for a message that is not ours.
             master: who answered.
             now_ns: monotonic nanoseconds.

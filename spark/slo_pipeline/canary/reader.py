@@ -1,7 +1,7 @@
-"""Reads back what was acknowledged, and asks again when the master may be another one.
+"""Read back acknowledged messages, and read them again when the master may have changed.
 
 Problem and states: `read_plan`. This is its shell: it pulls from the group's master, over a connection of its own, and
-writes one row for each verdict. A broker that does not answer yields no verdict and no row; the promise is asked for again
+writes one row for each verdict. A broker that does not answer yields no verdict and no row; the promise is requested again
 as soon as there is a master.
 Never: it reads from a slave, and never judges by time alone.
 """
@@ -87,7 +87,7 @@ class Reader:
         return self._gaps.told(self._clock.monotonic_ns(), self._plan.unjudged_ns)
 
     async def run(self) -> None:
-        """Read what is due, again and again, until cancelled."""
+        """Read all due messages in a loop until cancelled."""
         try:
             while True:
                 if not await self._read_once():

@@ -61,8 +61,8 @@ def create_topic_request(topic: str, queues: int) -> RemotingCommand:
 def send_result(code: int, remark: str | None) -> str:
     """Return the word of `probe_ops.result` for a broker's answer to a send.
 
-    A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is kept beside
-    the word), or 14 when its role changed while the message was on its way. IN_SYNC_REPLICAS_NOT_ENOUGH has no code of
+    A slave answers code 2 with `[REJECTREQUEST]` (a master whose page cache is busy does too; the remark is stored beside
+    the word), or 14 when its role changed while the message was on its way. IN_SYNC_REPLICAS_NOT_ENOUGH lacks a code of
     its own on the wire: it is code 1 and a remark.
     """
     words = remark or ""

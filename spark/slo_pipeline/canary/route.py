@@ -1,10 +1,10 @@
-"""Who is master of the group, as the name server says.
+"""Find the master of the group in the name server's route.
 
 Problem: a client learns of a new master from the name server only, and only when it asks; the time from election to that
 answer is a phase of every failover.
-Shape: the name server is asked five times a second, and at once after an operation failed. A change of the address of
-brokerId 0 is told to `on_change`. A topic the name server does not know yet is no reason to know no master: then the
-list of all groups is asked for.
+Shape: the canary asks the name server five times per second, and at once after a failed operation. A change of the address of
+brokerId 0 calls `on_change`. If the name server does not know the topic yet, the master can still be found: then the
+canary requests the list of all groups.
 Never: an answer that did not come changes the route; a client keeps what it last heard, too.
 """
 
@@ -33,7 +33,7 @@ class Route:
     """What the name server says of the group.
 
     Attributes:
-        master: host:port of brokerId 0, "" if there is none.
+        master: host:port of brokerId 0, "" without a master.
         cluster: the group's cluster, "" if not known.
         queues: queues of the topic that may be written on this group; 0 if the topic is not there.
     """
@@ -124,7 +124,7 @@ def topic_route(body: bytes, group: str) -> Route:
     """Return the group's route from the answer to a route request.
 
     Raises:
-        RemotingProtocolError: the body is no route.
+        RemotingProtocolError: the body is not a route.
     """
     data = lenient_json.decode(body, TopicRouteData)
     queues = sum(
@@ -139,7 +139,7 @@ def group_route(body: bytes, group: str) -> Route:
     """Return the group's route, without queues, from the list of all groups.
 
     Raises:
-        RemotingProtocolError: the body is no such list.
+        RemotingProtocolError: the body is not such a list.
     """
     return _route_of(lenient_json.decode(body, ClusterInfo).broker_addr_table.get(group), 0)
 

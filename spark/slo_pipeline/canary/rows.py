@@ -20,7 +20,7 @@ class Operation:
         start_ns: when it began.
         end_ns: when the answer came, None if none did.
         result: a word of `probe_ops.result`.
-        address: of the master asked, "" if there was none.
+        address: of the master asked, "" without a master.
         queue_id: where the message lies, None if not known.
         queue_offset: its offset there, None if not known.
         remark: the broker's words, or ours.
@@ -62,7 +62,7 @@ def route_seen_row(
 ) -> tuple[object, ...]:
     """Return the row of RouteSeen in the order of the `events` schema; `number` counts them in this process.
 
-    A name server's route carries no epoch, so the event has none; `master_address` tells whose route it is.
+    A name server's route carries no epoch, so the event lacks one; `master_address` identifies the route.
     """
     utc_ns = clock.utc_ns_of(now_ns)
     return (

@@ -3,7 +3,7 @@
 Problem: a producer that waits for an answer before it sends again sends little while nothing answers, and so reports an
 outage as one slow send (coordinated omission). One that retries reports it as none.
 Shape: open loop. Slot k is sent at its time whatever became of the slots before, each in a task of its own, with one
-second from its *intended* time to its answer. One slot is one attempt is one row; there are no retries of any kind. A slot
+second from its *intended* time to its answer. One slot is one attempt is one row; it never retries. A slot
 this process was itself too late for, by half of that time, is not sent and not recorded: if that befalls a whole second, it
 is unknown, not bad.
 Never: a send is counted as failed because of us, or as good because it was tried twice.
@@ -62,9 +62,9 @@ class Sender:
             group: brokerName.
             topic: the canary's topic, made on the group's master if it is not there.
             queues: queues to make it with.
-            rate: sends a second.
+            rate: sends per second.
             route: tells the master.
-            reader: is told every acknowledgement.
+            reader: receives every acknowledgement.
             sink: takes the rows.
             clock: this process's.
             metrics: this canary's.
@@ -79,7 +79,7 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._link = Link()
-        # Unique over restarts without a file: no canary sends a million messages a second.
+        # Unique over restarts without a file: a canary sends far fewer than a million messages per second.
         self._next_sequence = clock.utc_ns() // 1_000
         self._under_way: set[asyncio.Task[None]] = set()
         self._creating: asyncio.Task[None] | None = None
@@ -132,7 +132,7 @@ class Sender:
     async def _send(self, sequence: int, intended_ns: int) -> None:
         start_ns = self._clock.monotonic_ns()
         if start_ns - intended_ns > DEADLINE_NS // 2:
-            # What is left would not be enough for a healthy group either.
+            # The remaining time would be too short even for a healthy group.
             self._metrics.missed_slots.inc()
             return
         operation = await self._attempt(sequence, intended_ns, start_ns)

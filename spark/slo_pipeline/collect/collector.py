@@ -56,10 +56,10 @@ class CollectorSettings:
     """How a collector runs.
 
     Attributes:
-        targets: the targets file; None: there is none.
+        targets: the targets file; None: without a file.
         interval_s: time between two scrapes of a target.
         segment_s: time between two flushes.
-        cluster: what is gathered from Kubernetes itself; None: nothing.
+        cluster: the sources within Kubernetes; None: do not use Kubernetes.
     """
 
     targets: Path | None

@@ -76,10 +76,10 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def cluster_settings(args: argparse.Namespace) -> ClusterSettings | None:
-    """Return what is gathered from Kubernetes; None: nothing.
+    """Return the sources within Kubernetes; None if the options name none.
 
     Raises:
-        NoClusterError: something is wanted and there is no cluster, or too many namespaces are.
+        NoClusterError: the options need a cluster and the process runs outside one, or they name too many namespaces.
     """
     namespaces = {*args.kubernetes_events, *args.kubelet_metrics, *args.discover}
     if not namespaces:
@@ -100,14 +100,14 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Collect until SIGTERM or SIGINT, then write what is left and return the exit status."""
+    """Collect until SIGTERM or SIGINT, then write the remaining rows and return the exit status."""
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
     if args.interval < INTERVAL_S_MIN or args.segment_seconds < SEGMENT_S_MIN:
         return _refuse(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
     if args.targets is None and not args.discover:
-        return _refuse("nobody to collect from: name --targets or --discover")
+        return _refuse("nothing to collect from (expected --targets or --discover)")
     try:
         return asyncio.run(_collect(args))
     except (SegmentError, TargetsError, AddressError, NoClusterError, OSError) as error:

@@ -2,7 +2,7 @@
 
 Problem: the collector needs three things of a cluster (its Events, where the pods of broker groups run, what a kubelet
 measures of them), and must not trust an answer's size, nor a token to live as long as the process.
-Shape: the token is read anew for each request, since the kubelet renews the file under a running pod; an answer is read
+Shape: the token is read again for each request, since the kubelet renews the file under a running pod; an answer is read
 up to a bound; every refusal is one of two errors with a word for the counter.
 Never: nothing is written to the cluster, and no redirect is followed with the token.
 
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 class ClusterError(Exception):
-    """The API server or a kubelet did not give what was asked.
+    """A request to the API server or a kubelet failed.
 
     Attributes:
         result: one word for the counter: refused, timeout or error.
@@ -49,12 +49,12 @@ class ExpiredError(ClusterError):
 
 
 class NoClusterError(ValueError):
-    """The process is told to ask a cluster and finds none."""
+    """The options need a cluster, but the process runs outside one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterApi:
-    """Who is asked, and in whose name.
+    """The server to ask, and the identity to use.
 
     Attributes:
         url: the API server, without a path.

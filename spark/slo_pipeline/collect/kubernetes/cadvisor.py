@@ -2,10 +2,10 @@
 
 Problem: the page of a full node has tens of thousands of lines, a few dozen of which are about brokers; and its labels name
 the same container by path, image and runtime id.
-Shape: a line is looked at as bytes first (family, namespace), and only what is left is parsed. The labels that remain say
+Shape: lines are filtered as bytes first (family, namespace), and only the rest is parsed. The labels that remain say
 which member, container and network interface; `pod_uid`, read from the cgroup's path, makes the series of a pod of the same
 name another one. While a container restarts, the page tells of the old one and of the new: the later measurement counts.
-The kubelet measures every 10 to 15 s at moments of its own, which it stamps; the stamps are kept beside the scrape's time.
+The kubelet measures every 10 to 15 s at moments of its own, which it stamps; the stamps are stored beside the scrape's time.
 Never: pure; and the sums that a kubelet makes over a pod or a node are left out, so that nothing is counted twice.
 
 Source: Kubernetes 1.34, pkg/kubelet/cadvisor (housekeeping interval) and metrics of `/metrics/cadvisor`.
@@ -48,7 +48,7 @@ class PageFilter:
         """Look at one line.
 
         Raises:
-            TooMuchError: more is kept than KEPT_BYTES_MAX.
+            TooMuchError: the kept lines exceed KEPT_BYTES_MAX.
         """
         if not line.startswith(_BEGINNINGS) or not any(mark in line for mark in self._marks):
             return
@@ -60,12 +60,12 @@ class PageFilter:
         self._kept.append(line)
 
     def text(self) -> str:
-        """Return what was kept."""
+        """Return the kept lines."""
         return b"\n".join(self._kept).decode("utf-8", errors="replace")
 
 
 def member_samples(parser: ExpositionParser, text: str, members: Members) -> tuple[list[Sample], int]:
-    """Return the samples about members of broker groups, one a series, and how many lines were no samples."""
+    """Return the samples about members of broker groups, one per series, and how many lines were not samples."""
     page = parser.parse(text)
     latest: dict[Series, Sample] = {}
     for sample in page.samples:

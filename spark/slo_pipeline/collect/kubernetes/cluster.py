@@ -27,12 +27,12 @@ NODES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What is gathered from the cluster.
+    """The sources within the cluster.
 
     Attributes:
-        api: who is asked.
+        api: the API server.
         events: namespaces whose Events are copied.
-        kubelets: namespaces of whose members' containers the kubelets are asked.
+        kubelets: namespaces for whose member containers to ask the kubelets.
         discover: namespaces whose pods are targets, the first first where two have the same name.
         cluster: of these, pods of this RocketMQCluster only; "" for all.
         interval_s: between two scrapes of a kubelet.
@@ -58,7 +58,7 @@ async def gather_cluster(
 
     Args:
         settings: what.
-        pods: where pods of all its namespaces are kept.
+        pods: the store for pods of all its namespaces.
         intake: where Events go.
         clock: the collector's.
     """

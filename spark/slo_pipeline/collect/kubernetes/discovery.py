@@ -4,7 +4,7 @@ Problem: a list of targets is out of date with the first broker that is added, a
 Shape: what a pod is follows from its component label, and with it at which ports it answers: a controller's page and events at 9880,
 a broker's page at 5557 and its companion's page and events at 9882, a log replica's page and events at 9881. Names are the pods',
 with `-broker` for what the broker itself says; `uid` is the pod's. `merged` lays the result beside the targets that are listed
-in a file: whoever comes first has the name.
+in a file: the first target keeps the name.
 Never: pure; and nothing is left out without being counted and named.
 
 Source: rocketmq_operator.plan.common.names for ports and names; tests hold both against the pods that the operator makes.
@@ -24,7 +24,7 @@ BROKER_METRICS_PORT = 5557
 
 
 def targets_of(pod: Pod) -> list[Target]:
-    """Return what is collected from a pod; nothing where it has no address, or is none of ours."""
+    """Return the targets of a pod; an empty result if it lacks an address or is not ours."""
     if not pod.address or not pod.cluster:
         return []
     match pod.component:
@@ -57,7 +57,7 @@ class Merged:
     """Targets of a file and of pods together.
 
     Attributes:
-        targets: what is collected from, those of the file first.
+        targets: all targets, those of the file first.
         taken: names of pods' targets that somebody before them has.
         beyond: how many there were beyond the bound.
     """
@@ -72,12 +72,12 @@ def merged(
 ) -> Merged:
     """Lay targets that are listed and those of pods beside each other.
 
-    A name belongs to whoever is first with it: samples of two under one name would mix their counters. So does the name of a
-    cluster to the first namespace, as its controllers' events are one sequence, whose place is kept under that name.
+    A name belongs to the first target that uses it: samples of two under one name would mix their counters. So does the name of a
+    cluster to the first namespace, as its controllers' events are one sequence, whose position is stored under that name.
 
     Args:
         listed: those of the file; they have their names in any case.
-        pods: in the order in which they may have what is left.
+        pods: in order of priority for the remaining places.
         cluster: only pods of this one; "" for all.
         targets_max: at most so many.
     """

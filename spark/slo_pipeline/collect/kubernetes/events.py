@@ -3,9 +3,9 @@
 Problem: an Event says why a pod went (killed, evicted, unhealthy, restarted by the operator), and the API server forgets it
 an hour later. A report is made when somebody asks.
 Shape: they are followed as `watching` does it. An Event that happens again is the same object with a higher count, so a row is
-known by (uid, count): what a list tells twice, or tells again after a restart, is kept once. Core/v1 is read because it shows
+known by (uid, count): an Event that a list repeats, or repeats after a restart, is stored once. Core/v1 is read because it shows
 the Events of both API groups, old counts and new series alike.
-Never: a deletion is no fact (it is the expiry).
+Never: a deletion is not an event (it means expiry).
 
 Source: Kubernetes documentation, API reference, Event v1 core.
 """
@@ -32,7 +32,7 @@ def kubernetes_row(event: Mapping[str, Any], members: Members) -> tuple[object, 
     """Return the row of a core/v1 Event, in the order of the `events` schema.
 
     Raises:
-        EventError: it is no Event.
+        EventError: it is not an Event.
     """
     try:
         metadata, about = event["metadata"], event["involvedObject"]
@@ -89,7 +89,7 @@ def _happened_ns(event: Mapping[str, Any], series: Mapping[str, Any], metadata: 
 
 
 def _version(text: object) -> int:
-    """Return a resourceVersion for people to order by; 0 where the server's are no numbers, which they need not be."""
+    """Return a resourceVersion for people to order by; 0 if it is not a number (the API allows that)."""
     if not isinstance(text, str) or not text.isascii() or not text.isdecimal():
         return 0
     return min(int(text), INT64_MAX)
@@ -103,10 +103,10 @@ class EventCopier:
         self._intake = intake
 
     async def begin(self) -> None:
-        """Do nothing: what was copied stays."""
+        """Do nothing: copied Events stay."""
 
     async def end(self) -> None:
-        """Do nothing: what is not in the list has expired."""
+        """Do nothing: an Event absent from the list has expired."""
 
     async def take(self, value: Json) -> None:
         """Copy an Event, unless it was copied before."""

@@ -61,7 +61,7 @@ class Kubelets:
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def adjust(self, nodes: Mapping[str, str]) -> None:
-        """Begin with nodes that are new, end with those that have no member any more; `nodes` is address by name."""
+        """Start scraping new nodes and stop scraping nodes without a member; `nodes` is address by name."""
         wanted = set(nodes.items())
         for gone in set(self._tasks) - wanted:
             self._tasks.pop(gone).cancel()

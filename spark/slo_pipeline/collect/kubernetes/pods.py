@@ -1,11 +1,11 @@
 """The pods of clusters and their groups, as the API server tells of them.
 
-Problem: who is scraped, whose an Event is and which kubelets are asked all follow from pods; pods come, go, move and are replaced
-under the same name, while nobody can be asked as likely as not.
+Problem: the scrape targets, the owner of an Event and the kubelets to ask all follow from pods; pods come, go, move and are replaced
+under the same name, and often the API server does not answer at that time.
 Shape: `pod_of` takes the few fields of a Pod that anybody here needs, and checks each. `NamespacePods` hears a list and a watch
-(`watching`): a list replaces what was known once it is whole, so that nothing is missing between two of its pages.
+(`watching`): a complete list replaces the known pods, so that nothing is missing between two of its pages.
 Never: a pod is not guessed. One that makes no sense is left out of a list and named in the log; in a watch it leads to a list, since
-nobody knows which of the known ones it was.
+the known pod that it describes cannot be identified.
 
 Source: Kubernetes documentation, API reference, Pod v1 core; "Labels and Selectors".
 """
@@ -30,19 +30,19 @@ PAGE_PODS = 100
 """A pod is some 10 kB of JSON, and a page is read while everything else waits."""
 
 _FINISHED = ("Succeeded", "Failed")
-# Longer ones exist in no API object; and what is written into segments must be text that every reader can read.
+# Longer ones exist in no API object; and segments must hold text that every reader can read.
 _WORD = re.compile(r"[!-~]{0,253}")
 
 _log = logging.getLogger(__name__)
 
 
 class PodError(ValueError):
-    """The API server told of something that is no pod; the text names the field."""
+    """The API server sent an object that is not a pod; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What is known of a pod; "" where there is nothing.
+    """The known fields of a pod; "" for an absent field.
 
     Attributes:
         uid: another one for a pod that took the place of this one.
@@ -69,7 +69,7 @@ def pod_of(value: Mapping[str, Any]) -> Pod:
     """Return what a v1 Pod says.
 
     Raises:
-        PodError: a field that is none of a pod's.
+        PodError: a field is not valid for a pod.
     """
     metadata, spec, status = (_part(value, name) for name in ("metadata", "spec", "status"))
     labels = _part(metadata, "labels")
@@ -139,11 +139,11 @@ class NamespacePods:
         self._full = False
 
     async def begin(self) -> None:
-        """Gather a list beside what is known."""
+        """Collect a new list beside the known pods."""
         self._listed = {}
 
     async def end(self) -> None:
-        """Let the list take the place of what was known."""
+        """Replace the known pods with the list."""
         if self._listed is not None and self._listed != self.known:
             self.known = self._listed
             self._changed.set()

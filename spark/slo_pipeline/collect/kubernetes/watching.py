@@ -1,11 +1,11 @@
 """What there is of one kind in one namespace: a list, then a watch that keeps it true.
 
 Problem: Events and pods are both followed, and everything that can go wrong with a watch goes wrong with both: it ends, it
-breaks, it is silent, its place in the history is forgotten, it tells something that nobody understands.
+breaks, it is silent, the server forgets its position, it sends an object that cannot be parsed.
 Shape: list, then watch from where the list ends. A watch that ends or breaks goes on from the last version that it told. After
 410 (the server forgot that version too), and after a line that is too long or in no form we know, comes a new list: only a list
-says what is true then. What is heard goes to a `Listener`; a page of the list is let go before the next one is asked for.
-Never: it gives up, or says that something is gone because nobody answers.
+says what is true then. Objects go to a `Listener`; a page of the list is released before the next request.
+Never: it gives up, or says that something is gone because the server does not answer.
 
 Source: Kubernetes documentation, "API Concepts", on watches, bookmarks, and 410 Gone.
 """
@@ -43,7 +43,7 @@ class Listener(Protocol):
     """Who hears what there is, in the server's order."""
 
     async def begin(self) -> None:
-        """Hear that a list begins: what is taken until its end is all that there is."""
+        """Begin a list: the objects up to its end are the complete set."""
 
     async def end(self) -> None:
         """Hear that the list is whole."""
@@ -56,7 +56,7 @@ class Listener(Protocol):
         """
 
     async def drop(self, value: Json) -> None:
-        """Hear that an object is gone, or is none of those that were asked for any more.
+        """Note that an object is gone, or does not match the selector any more.
 
         Raises:
             ExpiredError: only a list can say what is true now.

@@ -4,7 +4,7 @@ Problem: events come from several programs, over connections that break; a reade
 there twice, and a job fails whole if one value does not fit its column.
 Shape: `event_row` checks every field and says which one is wrong; `EventLog` remembers ids already taken (bounded) and
 how far each stream was read, as text that a segment carries in its metadata.
-Never: an event is not repaired. What is not understood is refused and counted, since a guessed epoch joins two
+Never: an event is not repaired. An event that cannot be parsed is refused and counted, since a guessed epoch joins two
 failovers into one.
 
 Source: docs/reference/segments.md, section "events".
@@ -27,7 +27,7 @@ _NS_PER_US = 1_000
 
 
 class EventError(ValueError):
-    """A line from a peer is no event; the text names the field."""
+    """A line from a peer is not an event; the text names the field."""
 
 
 def event_row(line: bytes) -> tuple[object, ...]:
@@ -99,7 +99,7 @@ def _checked(name: str, value: object, *, required: bool = False) -> str:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise EventError(f"{name} is no text: half a surrogate pair") from error
+            raise EventError(f"{name} is not valid text (half a surrogate pair)") from error
     return value
 
 

@@ -1,8 +1,8 @@
 """Following events: streams over HTTP, and files that grow.
 
 Problem: a stream breaks when its server dies, which is when its events matter; a connection may also hang without
-breaking, and a file may be begun anew.
-Shape: a follower reads whole lines and hands each to the intake, which drops what is known already; when the stream
+breaking, and a file may be replaced.
+Shape: a follower reads whole lines and hands each to the intake, which drops known events; when the stream
 ends, fails or stays silent too long, it connects again from the position the intake knows. Controllers serve one stream
 from every node: all nodes are followed, so that a frozen one delays nothing.
 Never: a follower gives up; and it never reads faster than the events can be kept (it waits, the server's buffer fills).
@@ -24,7 +24,7 @@ from slo_pipeline.schemas.names import EVENTS_TABLE
 from slo_pipeline.writing.sink import SegmentSink
 
 SILENCE_S_MAX = 60.0
-"""A stream silent for longer is asked anew: a server may be gone without the connection knowing."""
+"""Reconnect a stream silent for longer: a server may vanish without closing the connection."""
 CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 0.5
 FILE_POLL_S = 0.25
@@ -48,7 +48,7 @@ class EventIntake:
     metrics: CollectorMetrics
 
     async def take(self, line: bytes) -> int | None:
-        """Take one line; return its sequence, None if it is no event."""
+        """Take one line; return its sequence, None if it is not an event."""
         try:
             row = event_row(line)
         except EventError as error:
@@ -59,7 +59,7 @@ class EventIntake:
         return sequence if isinstance(sequence, int) else None
 
     def refuse(self, error: EventError) -> None:
-        """Count what is no event."""
+        """Count a line that is not an event."""
         self.metrics.events.labels("malformed").inc()
         _log.warning("a line is no event: %s", error)
 
@@ -104,7 +104,7 @@ async def _read_stream(target: Target, session: aiohttp.ClientSession, intake: E
 
 
 async def follow_file(target: Target, intake: EventIntake) -> None:
-    """Follow a file of JSON lines until cancelled; it may not exist yet, and may be begun anew."""
+    """Follow a file of JSON lines until cancelled; it may not exist yet, and may be replaced."""
     path = Path(target.url)
     stream = f"file:{path}"
     while True:

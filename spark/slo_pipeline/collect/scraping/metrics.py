@@ -22,7 +22,7 @@ class CollectorMetrics:
         )
         self.missed_slots = self._counter("missed_slots", "Scrapes given up because the process was late.")
         self.samples = self._counter("samples", "Samples taken.")
-        self.malformed_lines = self._counter("malformed_lines", "Lines of pages that were no samples.")
+        self.malformed_lines = self._counter("malformed_lines", "Lines of pages that were not samples.")
         self.pages_too_large = self._counter(
             "pages_too_large", "Pages refused because of a bound: bytes, series.", "instance", "bound"
         )

@@ -3,7 +3,7 @@
 Problem: a target that answers slowly, or not at all, must cost only its own samples.
 Shape: one task a target, on a fixed schedule of its own phase (so that a hundred targets do not all answer in the same
 millisecond). A scrape has less time than the interval; when it fails, `up` is 0 and nothing else is said. The time of a
-sample is the begin of its scrape; a timestamp in the page is kept beside it.
+sample is the begin of its scrape; a timestamp in the page is stored beside it.
 Never: a scrape that was missed is not done twice later: its values would be those of another time.
 """
 
@@ -41,7 +41,7 @@ _HEADERS = {
 
 
 class PageError(Exception):
-    """A target answered with something that is no page."""
+    """A target's answer is not a metrics page."""
 
 
 class PageTooLargeError(PageError):
@@ -128,7 +128,7 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
 
 
 async def _parsed(parser: ExpositionParser, body: bytes) -> Page:
-    """Parse a page; a large one on a thread, so that other targets are asked meanwhile."""
+    """Parse a page; a large one on a thread, so that other scrapes continue."""
     if lines_of(body) > PAGE_SERIES_MAX:
         raise PageTooLargeError("series", PAGE_SERIES_MAX)
     if len(body) <= INLINE_BYTES_MAX:

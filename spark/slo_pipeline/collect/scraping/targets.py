@@ -10,7 +10,7 @@ may be left out), `kind`:
 
 - `metrics`: `url` is a page of Prometheus text.
 - `events`: `url` answers `after=N`, added to its query, with JSON lines and stays open. Targets of one `stream` serve the
-  same sequence numbers (the controllers of one cluster): their position is kept and shared. Without `stream` the sequence
+  same sequence numbers (the controllers of one cluster): they share one stored position. Without `stream` the sequence
   lives only in that process (a replica's), and is read from its beginning at each connection.
 - `file`: `url` is the path of a file of JSON lines that grows.
 """
@@ -45,7 +45,7 @@ def read_targets(path: Path) -> list[Target]:
     """Return the targets of a file.
 
     Raises:
-        TargetsError: the file is missing, is no JSON, or holds a mistake.
+        TargetsError: the file is missing, is not JSON, or holds an error.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ class TargetsFile:
     """The targets file, read again when it changes.
 
     Attributes:
-        targets: what was read last; nothing where there is no file.
+        targets: the targets read last; empty without a file.
     """
 
     def __init__(self, path: Path | None) -> None:
