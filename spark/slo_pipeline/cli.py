@@ -40,7 +40,7 @@ BRANCHES: Final = {
         "print how much a counter grew, window by window, as CSV, PromQL's value beside",
     ),
     "slo": Branch(
-        "slo_pipeline.jobs.objectives", "print what was promised, what was kept, and what would have paged"
+        "slo_pipeline.jobs.objectives", "print objectives, results, and the alerts that would have fired"
     ),
     "daily": Branch(
         "slo_pipeline.jobs.daily",
@@ -62,7 +62,7 @@ BRANCHES: Final = {
     ),
 }
 ERROR_CHARACTERS_MAX: Final = 300
-# Spark's word for a damaged file; it may reach us as a Java error that has no class of its own here.
+# Spark's word for a damaged file; it may reach us as a Java error without a Python class of its own.
 UNUSABLE_SEGMENT: Final = "unusable segment: "
 UNREADABLE_FILE: Final = "[FAILED_READ_FILE"
 DAMAGED_FILE: Final = re.compile(r"\[FAILED_READ_FILE[^\]]*\][^\n]*? file:/*(/[^\n]*?\.parquet)\b")
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(module.run(args))  # type: ignore[attr-defined]  # chosen by name; every branch has it
     except BrokenPipeError:
-        # Whoever read our output has had enough. Nothing may be written to it again, not even on the way out.
+        # The reader of our output closed it. Write nothing more to it, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except Exception as error:
@@ -121,13 +121,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_of_segment(error: Exception) -> bool:
-    """Tell whether a segment is what cannot be used; Spark finds out by itself where only data is damaged."""
+    """Tell whether a segment is unusable; Spark finds out by itself where only data is damaged."""
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}" == SEGMENT_UNUSABLE or UNREADABLE_FILE in str(error)
 
 
 def _one_line(error: Exception) -> str | None:
-    """Return what is wrong with the input in one line; None for a fault of ours, which deserves its traceback.
+    """Return the fault of the input in one line; None for a fault of ours, which deserves its traceback.
 
     Spark's errors are known by name, so that nothing has to be imported for it.
     """

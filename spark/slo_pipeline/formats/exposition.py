@@ -1,9 +1,9 @@
 """Prometheus text to samples, fast enough for a scrape a second of every process.
 
 Problem: a broker's page holds the same few hundred series every second; only the numbers change. A general parser
-takes apart names, labels and escapes each time, at about 20,000 samples a second.
+takes apart names, labels and escapes each time, at about 20,000 samples per second.
 Shape: everything before the value is looked up as one string. Only a line never seen before is taken apart, by a
-strict parser of names, labels and escapes; its result is kept under that string (`series_text`). The memory is bounded, so that a
+strict parser of names, labels and escapes; its result is cached under that string (`series_text`). The memory is bounded, so that a
 page with ever new labels costs speed and not memory.
 
 What a sample is follows from its name (`_total`, `_bucket`, `_sum`, `_count`). `# TYPE` and `# HELP` are not read: the
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed page: samples in its order, and how many lines were no samples."""
+    """A parsed page: samples in its order, and the number of lines that are not samples."""
 
     samples: list[Sample]
     malformed: int
@@ -58,7 +58,7 @@ class ExpositionParser:
         self._series = SeriesCache(SERIES_CACHED_MAX)
 
     def parse(self, text: str) -> Page:
-        """Return the samples of a page; lines that are none are counted and left out."""
+        """Return the samples of a page; other lines are counted and left out."""
         samples: list[Sample] = []
         malformed = 0
         known = self._series.get

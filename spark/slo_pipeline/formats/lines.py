@@ -16,7 +16,7 @@ class LineSplitter:
 
     def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
-        # In pieces, joined when the line ends: a long line in small pieces is not copied anew with each.
+        # In pieces, joined when the line ends: a long line in small pieces is not copied again with each.
         self._rest: list[bytes] = []
         self._rest_bytes = 0
         self._overlong_bytes = 0

@@ -1,6 +1,6 @@
 r"""OpenMetrics text with timestamps to samples: history that another program exported.
 
-Problem: history is imported once and believed for months, so a file that was cut off, or holds one line that is none, must
+Problem: history is imported once and believed for months, so a file that was cut off, or holds one invalid line, must
 not land in part and look whole.
 Shape: a strict reader of lines. Every sample must carry a timestamp, the text must end with `# EOF`, and the first line that
 breaks a rule ends the reading with its number. Names, labels and escapes are taken apart by the collector's own parser, once a
@@ -26,14 +26,14 @@ from slo_pipeline.formats.series_text import Series, SeriesCache, split_series, 
 
 EOF: Final = "# EOF"
 US_PER_S: Final = 1_000_000
-# The years 1 to 9999; what is outside is milliseconds taken for seconds, or rubbish.
+# The years 1 to 9999; a value outside is milliseconds mistaken for seconds, or garbage.
 TIMESTAMP_S_MIN: Final = -62_135_596_800.0
 TIMESTAMP_S_MAX: Final = 253_402_300_799.0
 LINE_CHARACTERS_MAX: Final = 1_048_576
 SERIES_MAX: Final = 2_000_000
 """Of one text: some 200 bytes each, to know the last time of each."""
 DISORDERED_STAMPS_MAX: Final = 10_000_000
-"""Times that are kept of series whose samples are not in the order of time."""
+"""Maximum of remembered times for series whose samples are not in time order."""
 
 _SERIES_KEY_BYTES: Final = 16
 _GO_ESCAPE: Final = re.compile(
@@ -71,7 +71,7 @@ def timed_samples(lines: Iterable[str]) -> Iterator[TimedSample]:
     """Yield the samples of a text in its order.
 
     Raises:
-        OpenMetricsError: at the first line that is no sample with a timestamp, or at the end if `# EOF` is missing.
+        OpenMetricsError: at the first line that is not a sample with a timestamp, or at the end if `# EOF` is missing.
     """
     reader = _LineReader()
     ended_at: int | None = None
@@ -104,7 +104,7 @@ class _LineReader:
         """Return the sample of a line.
 
         Raises:
-            ValueError: it is none, or has no timestamp.
+            ValueError: it is not a sample, or lacks a timestamp.
         """
         brace = line.rfind("} ")
         head, rest = (line[: brace + 1], line[brace + 1 :]) if brace >= 0 else line.partition(" ")[::2]
@@ -151,9 +151,9 @@ def _microseconds(text: str) -> tuple[int, bool]:
     """Return a timestamp in seconds as microseconds, and whether it was finer than those."""
     seconds = _number("timestamp", text)
     if not TIMESTAMP_S_MIN <= seconds <= TIMESTAMP_S_MAX:
-        raise ValueError(f"timestamp {text} is no second of the years 1 to 9999")
+        raise ValueError(f"invalid timestamp {text} (expected seconds in the years 1 to 9999)")
     if abs(seconds) < 1 / US_PER_S:
-        # An exponent may be as small as it likes, which takes no digits here.
+        # An exponent may be arbitrarily small: it adds zero digits here.
         return (-1 if seconds < 0 else 0), seconds != 0
     with localcontext(prec=len(text) + len(str(US_PER_S))):
         exact = Decimal(text) * US_PER_S
@@ -165,20 +165,20 @@ def _microseconds(text: str) -> tuple[int, bool]:
 def _number(name: str, text: str) -> float:
     # Python would read 1_0 as ten.
     if "_" in text:
-        raise ValueError(f"{name} {text!r} is no number")
+        raise ValueError(f"invalid {name} {text!r} (expected a number)")
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{name} {text!r} is no number") from None
+        raise ValueError(f"invalid {name} {text!r} (expected a number)") from None
     if name == "timestamp" and not math.isfinite(number):
-        raise ValueError(f"{name} {text!r} is no time")
+        raise ValueError(f"invalid {name} {text!r} (expected a time)")
     return number
 
 
 class RepeatedStamps:
     """Finds samples whose series has one of the same time already.
 
-    Of a series in the order of time the last time is enough. Of the others (which a first reading finds) all times are kept.
+    For a series in time order the last time is enough. For the others (which a first reading finds) all times stay in memory.
 
     Attributes:
         disordered: keys of series whose samples are not in the order of time.

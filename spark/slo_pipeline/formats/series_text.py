@@ -3,7 +3,7 @@
 Problem: a page says the same series every second, and a history says each of them a thousand times; taking names, labels and
 escapes apart each time costs ten times what the number costs.
 Shape: `split_series` is the strict grammar. `SeriesCache` keeps its results under the text that was taken apart, in two
-generations: when the young one is full it becomes the old one, and what is asked for again becomes young again. So a page of
+generations: when the young one is full it becomes the old one, and an entry requested again becomes young again. So a page of
 more series than the bound costs the look-ups of some of them and never of all at once.
 Never: no I/O.
 
@@ -55,7 +55,7 @@ def split_series(line: str, unescape: Callable[[str], str] = unescaped) -> tuple
 
     Args:
         line: of a page or a history.
-        unescape: turns what stands between quotes into the text that is meant.
+        unescape: turns the characters between quotes into the text that they mean.
 
     Raises:
         SeriesError: no series stands at the line's beginning.
@@ -73,7 +73,7 @@ def split_series(line: str, unescape: Callable[[str], str] = unescaped) -> tuple
         key = bare if quoted is None else unescape(quoted)
         if equals is None:
             if bare is not None:
-                raise SeriesError(f"label {bare} has no value")
+                raise SeriesError(f"label {bare} lacks a value")
             key, value = NAME_LABEL, quoted
         name = _put(labels, name, key, unescape(value or ""))
         at = label.end()
@@ -99,7 +99,7 @@ def _put(labels: dict[str, str], name: str | None, key: str, value: str) -> str 
 
 
 class SeriesCache:
-    """Series by the text that stands for them; at most `series_max`, those that were asked for last."""
+    """Series by the text that stands for them; at most `series_max`, the most recently used ones."""
 
     def __init__(self, series_max: int) -> None:
         self._generation_max = max(1, series_max // 2)

@@ -2,8 +2,8 @@
 
 Each day becomes small tables: objectives' counts by minute, bookings of bad seconds, failovers and their phases, durability,
 coverage. `slo-pipeline slo --tables` judges a window from them without touching a segment. Of a day that is closed the rows that a
-report reads are kept too (`sources.extracts`), so that `slo-pipeline report --tables` opens none of its segments; with
-`--extracts-only` nothing else is, which takes no Spark. Which days are computed, and what becomes of late rows: `jobs.days`.
+report reads are stored too (`sources.extracts`), so that `slo-pipeline report --tables` opens none of its segments; with
+`--extracts-only` the job writes only these and does not need Spark. `jobs.days` decides which days are computed and handles late rows.
 
 Exit status: 0 up to date, 2 the input or the tables cannot be used.
 """
@@ -102,8 +102,8 @@ class DayJob:
 
         Args:
             data: directory of segments.
-            now: UTC; of days that it closes an extract is kept.
-            objectives: what tables are computed for; None: there is nothing but extracts.
+            now: UTC; a day that it closes gets an extract.
+            objectives: the objectives to compute tables for; None: write only extracts.
             master: where Spark runs.
         """
         self._data = data
@@ -145,7 +145,7 @@ def _around(day: dt.date) -> list[dt.date]:
 
 
 def day_tables(computed: Gold) -> Iterator[tuple[str, DataFrame]]:
-    """Yield the tables that are kept of a day, rows in a fixed order."""
+    """Yield the stored tables of a day, rows in a fixed order."""
     yield "sli_minutes", by_minute(computed.sli_counts)
     for name in ("booked", "failovers", "failover_phases", "durability", "coverage"):
         frame: DataFrame = getattr(computed, name)

@@ -8,7 +8,7 @@ Shape: one manifest a day, `days/YYYY-MM-DD.json`, written last, names the segme
                                    |
                                    +--- run after day end + CLOSE_AFTER_S ---> closed --- a segment more ---> late
 
-A run computes a day that has new segments, or that is to be closed. Segments that come after a day was closed are copied to
+A run computes a day that has new segments or is due for closing. Segments that come after a day was closed are copied to
 `late_samples/` (and `late_events/`, `late_probe_ops/`) and counted in the manifest; `reopen` computes the day with them. A
 segment belongs to its folder's day, and the days beside it are read for the minutes around midnight; what a new segment
 holds of a neighbour that is closed is late there (`jobs.late`).
@@ -46,7 +46,7 @@ class DaysError(Exception):
 
 @dataclass
 class Manifest:
-    """What is known of one day.
+    """The state of one day.
 
     Attributes:
         segments: relative paths that its tables were made of.
@@ -88,7 +88,7 @@ def read_manifest(tables: Path, day: dt.date) -> Manifest | None:
     """Return a day's manifest; None if it was never computed.
 
     Raises:
-        DaysError: the file is none of ours.
+        DaysError: this job did not write the file.
     """
     path = _path(tables, day)
     if not path.exists():
@@ -144,7 +144,7 @@ def run_days(
         reopen: closed days to compute again with everything that is there.
 
     Returns:
-        What was done, day by day.
+        The results of a run, day by day.
     """
     days = days_of(data)
     for day in days:
@@ -178,7 +178,7 @@ def _strays(data: Path, tables: Path, day: dt.date, reopen: frozenset[dt.date]) 
         return
     own = read_manifest(tables, day) or Manifest()
     if own.closed and day not in reopen:
-        # A segment that is late itself is kept whole, under its folder's day.
+        # A segment that is late itself is stored whole, under its folder's day.
         return
     new = [name for name in segments_of(data, day) if name not in {*own.segments, *own.late}]
     for neighbour, manifest in closed.items():

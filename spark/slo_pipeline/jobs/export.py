@@ -29,14 +29,14 @@ def label(text: str) -> tuple[str, str]:
     """Return the key and the value of a label (an argparse type)."""
     key, separator, value = text.partition("=")
     if not key or not separator or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is no label: write key=value")
+        raise argparse.ArgumentTypeError(f"invalid label {text!r} (expected key=value)")
     return key, value
 
 
 def number(text: str) -> int:
     """Return a whole number above 0 (an argparse type)."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"invalid number {text!r} (expected a number above 0)")
     return int(text)
 
 
@@ -100,7 +100,7 @@ def _objectives(args: argparse.Namespace) -> dict[str, str]:
         OPENSLO_FILE: _text(openslo.documents(objectives)),
     }
     for name in prometheus.without_rules(objectives):
-        sys.stderr.write(f"slo-pipeline export: {name} has no rule: only the report can judge it\n")
+        sys.stderr.write(f"slo-pipeline export: no rule written for {name}: only the report can judge it\n")
     return made
 
 

@@ -3,7 +3,7 @@
 Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order.
 Shape: every timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
 page.
-Never: no arithmetic on what is reported.
+Never: arithmetic on reported values.
 """
 
 from collections import defaultdict
@@ -161,7 +161,7 @@ def _absent(tables: Mapping[str, list[Row]]) -> tuple[str, ...]:
 
 
 def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Objectives) -> list[Row]:
-    """Add to the SLO_STATUS table the promises on writes to groups of which it has no row: nothing was counted."""
+    """Add to the SLO_STATUS table write objectives of groups that it lacks a row for: none of their writes were counted."""
     found = list(status)
     known = {(row["slo"], row["group"]) for row in found}
     nothing = dict.fromkeys(("attained", "burn_1h", "burn_6h", "burn_1d", "burn_3d"))
@@ -175,7 +175,7 @@ def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Ob
 
 
 def _objectives(status: Iterable[Row], objectives: Objectives) -> tuple[model.Kept, ...]:
-    """Lay what was promised beside what was kept, in the file's order."""
+    """Pair each objective with its result, in the file's order."""
     order = {slo.name: place for place, slo in enumerate(objectives.slos)}
     kept = []
     for row in sorted(status, key=lambda row: (order[row["slo"]], row["group"])):

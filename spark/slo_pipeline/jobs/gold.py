@@ -1,7 +1,7 @@
 """Segments to gold tables: which transform feeds which.
 
 Problem: twelve tables share their inputs; computed one by one, each would read and shuffle the segments again.
-Shape: `gold` wires the pure transforms once and keeps what several tables need. What comes from events is small and is
+Shape: `gold` wires the pure transforms once and keeps the frames that several tables need. Frames from events are small and are
 computed once and for all (`localCheckpoint`), which also keeps Spark's plans short.
 Never: no rule of its own; rules live in `slo_pipeline.transforms`.
 """
@@ -37,7 +37,7 @@ STRETCHES_MAX: Final = 240
 STRETCH_STEPS_S: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
 # No plot has more points, however long the period and however often a canary sends.
 POINTS_MAX: Final = 5_000
-# Around a change of master, sends are kept this far from its interval, in so many stretches, and one more, that one of each result fits.
+# Around a change of master, keep sends this far from its interval, in this many stretches plus one, so that one send of each result fits.
 CLOSEUP_US: Final = 11 * US_PER_S
 CLOSEUP_STRETCHES_MAX: Final = POINTS_MAX // len(RESULTS) - 1
 # Kubernetes stamps most of its Events with whole seconds, and tells what led to a change before it and after.
@@ -60,7 +60,7 @@ class Period:
 
     @property
     def wide(self) -> "Period":
-        """Return the period with what is read around it."""
+        """Return the period widened by the margins that are read around it."""
         return Period(self.start_us - self.around_us, self.end_us + self.around_us)
 
     @property
@@ -73,7 +73,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Gold:
-    """The gold tables and what is drawn beside them, each a frame."""
+    """The gold tables and the frames drawn beside them."""
 
     sli_window: DataFrame
     sli_strip: DataFrame
@@ -110,7 +110,7 @@ def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:
 
 
 def _counts_of(counts: DataFrame, over: Period) -> DataFrame:
-    """Leave out what was counted around the period.
+    """Leave out counts around the period.
 
     A period with nothing read around it keeps all: its first slice may begin before it does. Days begin with a slice.
     """

@@ -1,7 +1,7 @@
 """`slo-pipeline increase METRIC`: how much a counter grew, window by window, as CSV.
 
 Columns: window_start, the labels kept, `increase` (the sum of pair increments, which is the account), `promql` (what
-`sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL has no value), `interpolated`.
+`sum by (...) (increase(METRIC[window]))` says at the window's end; empty where PromQL returns no value), `interpolated`.
 
 Exit status: 0 written, 2 the input cannot be used or holds no such metric.
 """
@@ -35,7 +35,7 @@ def window(text: str) -> int:
     """Return the seconds of `30s`, `5m`, `1h` or `1d` (an argparse type)."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no window: write 30s, 5m, 1h or 1d")
+        raise argparse.ArgumentTypeError(f"invalid window {text!r} (expected 30s, 5m, 1h or 1d)")
     return int(match[1]) * UNITS_S[match[2]]
 
 

@@ -1,8 +1,8 @@
 """Where a job's segments are: a directory, or a bucket of which the days that are needed are copied into one.
 
-Problem: Spark's wheel has no reader of buckets, and what finds segments here looks at files.
+Problem: Spark's wheel lacks a reader of buckets, and our search for segments looks at files.
 Shape: `directory` yields what `--input` names; for a bucket a scratch directory, filled as `slo-pipeline mirror` does it, so that a
-scratch that is kept costs only what is new. `last_days` and others choose what a job needs of it.
+reused scratch directory downloads only new segments. `last_days` and others choose what a job needs of it.
 Never: a job knows which of the two it was.
 """
 
@@ -25,7 +25,7 @@ def last_days(count: int, today: dt.date, without: Collection[dt.date] = ()) -> 
     """Choose the days that a window of so many days can touch, and one before it.
 
     Args:
-        count: of the window, which ends with the newest send, or where there is none with the newest event or sample.
+        count: of the window, which ends with the newest send, or without sends with the newest event or sample.
         today: the newest day that can be; later ones come along, and do not move the window.
         without: days that are read from elsewhere.
     """
@@ -50,8 +50,8 @@ def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = 
         choose: which of a bucket's days are needed.
 
     Raises:
-        InputError: there is none, or none of the kinds is in it.
-        PlaceError: `--input` is no bucket, or `--endpoint` none.
+        InputError: the folder does not exist, or holds none of the kinds.
+        PlaceError: `--input` is not a bucket, or `--endpoint` not an endpoint.
         OSError: the bucket cannot be read.
     """
     if not args.input.startswith(SCHEME):

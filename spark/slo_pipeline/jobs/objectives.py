@@ -1,4 +1,4 @@
-"""`slo-pipeline slo`: what was promised, what was kept, what burns, and what would have paged.
+"""`slo-pipeline slo`: print objectives, results, burn rates, and the alerts that would have fired.
 
 Exit status: 0 every budget holds, 1 one is overspent, 2 the input or the objectives cannot be used, 3 none is overspent and too
 little was measured to judge one of them.
@@ -81,12 +81,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Judged(NamedTuple):
-    """What was counted.
+    """The counts of a run.
 
     Attributes:
         status, pages: the tables of these names.
         groups: that must be told, also where nothing was counted.
-        notice: what was set apart, one line or nothing.
+        notice: the rows set apart, as one line; empty without any.
     """
 
     status: DataFrame

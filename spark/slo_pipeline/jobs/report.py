@@ -52,7 +52,7 @@ def target(text: str) -> float:
         value = -1.0
     if not 0.0 < value < 100.0:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no objective: write a percentage below 100, such as 99.95"
+            f"invalid objective {text!r} (expected a percentage below 100, such as 99.95)"
         )
     return value
 
@@ -136,13 +136,13 @@ def make(
     Args:
         source: data directory with segments.
         out: directory for index.html and tables/*.parquet; made if missing.
-        objectives: what was promised.
+        objectives: the promised targets.
         title: heading of the page.
         now: when the report is made, UTC: rows that are later are set apart.
         master: where Spark runs.
         late: rows that came too late for their day, if a daily run keeps book.
         without: segments that came too late, paths relative to `source`: a closed day says what it said when it was closed.
-        extracts: what is read of closed days instead of their segments.
+        extracts: the files to read for closed days instead of their segments.
         summary: where the outcome is written, if anywhere.
 
     Returns:

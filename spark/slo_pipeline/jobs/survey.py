@@ -110,7 +110,7 @@ def _spans(frame: DataFrame, column: str, group: Column) -> tuple[Span, ...]:
 def period(spans: Iterable[Span], window_days: int) -> Period | None:
     """Find the period: of the last `window_days`, from the first row to the end of the last one's second.
 
-    Rows before the window neither begin the period nor are reported. None if there is no row.
+    Rows before the window neither begin the period nor are reported. None without a row.
     """
     known = list(spans)
     if not known:
@@ -145,7 +145,7 @@ def surveyed(inputs: Inputs, now_us: int, window_days: int, source: object) -> S
         source: where the rows are from, for errors.
 
     Raises:
-        InputError: there are no credible rows.
+        InputError: all rows are implausible, or the input is empty.
     """
     kept, set_apart = sift(inputs, now_us), apart(inputs, now_us)
     found = survey(kept)
@@ -171,7 +171,7 @@ def known_groups(found: Survey, set_apart: Iterable[dict[str, Any]]) -> list[dic
 
 
 def notice(set_apart: list[dict[str, Any]]) -> str:
-    """Return one line on the rows that were set apart, for a job's standard error; empty if there are none."""
+    """Return one line on the rows that were set apart, for a job's standard error; empty without such rows."""
     if not set_apart:
         return ""
     count = sum(row["rows"] for row in set_apart)

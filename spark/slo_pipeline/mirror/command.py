@@ -1,6 +1,6 @@
 """`slo-pipeline mirror FROM TO`: segments and extracts of one place, in another one too.
 
-Problem: what was measured must outlive the volume it was written to, and be read where that volume is not.
+Problem: measurements must outlive the volume they were written to, and be readable elsewhere.
 Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO lacks and ends; with `--follow` it goes round until it is
 told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
 Never: nothing is deleted, on either side.
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Mirror once, or until SIGTERM or SIGINT comes; return the exit status.
 
     Raises:
-        PlaceError: a place is none.
-        OSError: a place cannot be listed, or takes no file; not with `--follow`.
+        PlaceError: a place is invalid.
+        OSError: a place cannot be listed, or refuses a file; not with `--follow`.
     """
     if not args.source.startswith(SCHEME) and not Path(args.source).is_dir() and args.follow is None:
         raise PlaceError(f"{args.source}: no such directory")

@@ -2,10 +2,10 @@
 
 Problem: segments outlive the volume they were written to only if they are somewhere else too, and whoever copies them is killed,
 started twice, and loses its connection.
-Shape: a segment never changes, so a file is there if one of its name and size is; what is not, is copied, oldest day first. There is no
-book to keep: what was copied is seen at the place itself. Who goes round again and again looks there only for folders that have another
+Shape: a segment never changes, so a file of the same name and size is the same file. Missing files are copied, oldest day first. It needs no
+record of its own: the destination lists the copied files. With repeated rounds it lists there only folders that have another
 file since. A file that cannot be copied holds up none of the others.
-Never: deletes, or writes over. A name that stands for different sizes is told and left alone: one of the two is not what it says.
+Never: deletes, or writes over. A name with different sizes is reported and left alone: one of the two files is wrong.
 """
 
 import datetime as dt
@@ -80,7 +80,7 @@ class Mirror:
             source: is only read.
             target: gets what it lacks.
             choose: says what of the source is copied.
-            stopped: asked now and then; once true, what is left is left for the next time.
+            stopped: called between files; once true, the remaining files wait for the next round.
         """
         self._source = source
         self._target = target
@@ -92,8 +92,8 @@ class Mirror:
         """Copy what the target lacks.
 
         Raises:
-            OSError: one of the places cannot be listed, or takes no file; what is there by then is whole.
-            PlaceError: the source is no place any more, or not yet.
+            OSError: one of the places cannot be listed, or refuses a file; files copied by then are complete.
+            PlaceError: the source does not exist, or not yet.
         """
         done, choice = Mirrored(), self._choose(self._source.folders())
         with self._target.held(), ThreadPoolExecutor(self._target.puts_at_once) as pool:

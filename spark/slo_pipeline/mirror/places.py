@@ -34,7 +34,7 @@ _REGION: Final = "us-east-1"
 
 
 class PlaceError(Exception):
-    """A place is none: the text names it and says why."""
+    """An invalid place; the text names it and the reason."""
 
 
 class GoneError(Exception):
@@ -55,14 +55,14 @@ class Place(Protocol):
         ...
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
         ...
 
     def read(self, path: str) -> Iterator[pa.Buffer]:
         """Yield a file part by part.
 
         Raises:
-            GoneError: there is none any more.
+            GoneError: it no longer exists.
         """
         ...
 
@@ -74,7 +74,7 @@ class Place(Protocol):
         """
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep others of us from writing there meanwhile, where that can be."""
+        """Prevent another mirror from writing there at the same time, where the place can."""
         ...
 
 
@@ -109,7 +109,7 @@ class DirectoryPlace:
         return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
         sizes = {}
         for path in segment_files(self._root / folder):
             try:
@@ -147,7 +147,7 @@ class DirectoryPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep others of us from writing there meanwhile: they would write to the same temporary names."""
+        """Prevent another mirror from writing there at the same time: it would use the same temporary names."""
         self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / ".mirror.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -161,7 +161,7 @@ class BucketPlace:
     puts_at_once: ClassVar[int] = 2
 
     def __init__(self, url: str, endpoint: str | None = None) -> None:
-        """Describe the place; nobody is asked yet.
+        """Describe the place, without a request yet.
 
         Args:
             url: s3://bucket/prefix.
@@ -178,7 +178,7 @@ class BucketPlace:
         server = urlsplit(endpoint or "")
         bare = server.netloc and server.path in {"", "/"} and not server.query
         if endpoint is not None and (server.scheme not in {"http", "https"} or not bare):
-            raise PlaceError(f"{endpoint!r} is no endpoint: write http://host:port or https://host")
+            raise PlaceError(f"invalid endpoint {endpoint!r} (expected http://host:port or https://host)")
         self._bucket, self._scheme, self._server = bucket, server.scheme, server.netloc
         self._opened: fs.S3FileSystem | None = None
 
@@ -206,7 +206,7 @@ class BucketPlace:
         """Return the folders of days, in order.
 
         Raises:
-            PlaceError: there is no such bucket: its server lists it as if it were empty.
+            PlaceError: the bucket does not exist: its server lists it as if it were empty.
         """
         found = [(table, info) for table in TABLES for info in self._listed(table)]
         if not found and self._store.get_file_info(self._bucket).type == fs.FileType.NotFound:
@@ -214,7 +214,7 @@ class BucketPlace:
         return sorted(f"{table}/{info.base_name}" for table, info in found if day_of_name(info.base_name))
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return the size in bytes of each finished file of a folder by its name; none if there is no such folder."""
+        """Return the size in bytes of each finished file of a folder by its name; empty if the folder does not exist."""
         return {
             info.base_name: info.size
             for info in self._listed(folder)

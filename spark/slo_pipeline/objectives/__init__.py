@@ -1,1 +1,1 @@
-"""What was promised, in OpenSLO's words: one YAML, its checks, and what it is exported to. No Spark here."""
+"""The objectives as OpenSLO YAML: the model, its checks, and its exports. No Spark here."""

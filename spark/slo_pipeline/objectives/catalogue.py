@@ -1,7 +1,7 @@
 """The indicators that exist: what each measures, in which method, and what its threshold means.
 
 Problem: an objective is only as good as its formula, so formulas are not written in YAML. The YAML chooses an indicator by
-name and says what was promised.
+name and states the promise.
 Shape: one entry an indicator. `slo_pipeline.transforms.sli` has the formula of each, `prometheus` its query.
 Never: two entries measure the same thing.
 
@@ -19,8 +19,8 @@ class Indicator(NamedTuple):
 
     Attributes:
         method: how good and bad are counted.
-        says: what is good, for people.
-        op, unit: of the threshold; None where the indicator has none.
+        says: the condition for good, for people.
+        op, unit: of the threshold; None without a threshold.
         slice_s: width of a slice if the YAML does not say; for Occurrences the width in which events are added up.
         fixed_slice: whether the YAML may choose another width.
     """

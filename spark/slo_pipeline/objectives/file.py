@@ -1,7 +1,7 @@
 """Read an objectives file.
 
 Problem: who mistypes an objective wants to know which field, not to read a library's traceback.
-Shape: one function; every violation of `objectives.model` becomes one line with file, field, value and what is wrong. A file is
+Shape: one function; every violation of `objectives.model` becomes one line with file, field, value and fault. A file is
 one document of ours, or OpenSLO v1 documents (`openslo_reader`).
 Never: more than one file, no includes, no templates.
 """
@@ -24,7 +24,7 @@ def load(path: Path | None = None) -> Objectives:
     """Read an objectives file; the project's own if none is named.
 
     Raises:
-        ObjectivesError: one line: file, field, value, what is wrong.
+        ObjectivesError: one line: file, field, value, fault.
         OSError: the file cannot be read.
     """
     chosen = path or DEFAULT_FILE

@@ -23,14 +23,14 @@ SLOS_MAX: Final = 64
 
 
 class ObjectivesError(ValueError):
-    """The file cannot be used; one line with the file, the field, its value and what is wrong."""
+    """The file cannot be used; one line with the file, the field, its value and the fault."""
 
 
 def seconds(text: str) -> int:
     """Return the seconds of OpenSLO's shorthand for a duration: 5m, 1h, 30d, 4w.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     match = re.fullmatch(r"([1-9][0-9]{0,4})([smhdw])", text)
     if match is None:
@@ -123,14 +123,16 @@ class Slo(_Model):
     @model_validator(mode="after")
     def _fits_its_indicator(self) -> Self:
         if self.indicator not in INDICATORS:
-            raise ValueError(f"indicator: {self.indicator!r} is none of {', '.join(INDICATORS)}")
+            raise ValueError(
+                f"indicator: {self.indicator!r} is unknown (expected one of {', '.join(INDICATORS)})"
+            )
         measured = self.measured
         if self.budgetingMethod != measured.method:
             raise ValueError(
                 f"budgetingMethod: {self.budgetingMethod!r}, but {self.indicator} is {measured.method}"
             )
         if measured.op is None and (self.value is not None or self.op is not None):
-            raise ValueError(f"value: {self.value!r}, but {self.indicator} has no threshold")
+            raise ValueError(f"value: {self.value!r}, but {self.indicator} does not take a threshold")
         if measured.op is not None and (self.value is None or self.op != measured.op):
             raise ValueError(
                 f"op, value: {self.op!r}, {self.value!r}, but {self.indicator} needs op: {measured.op} and a value in "

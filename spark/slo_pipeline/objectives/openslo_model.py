@@ -125,7 +125,7 @@ class TimeWindow(_Part):
 
 
 class Objective(_Part):
-    """What was promised about the indicator."""
+    """The target promised for the indicator."""
 
     displayName: str = ""
     op: Op | None = None

@@ -115,7 +115,7 @@ def objectives(found: Sequence[Any]) -> Objectives:
     """Make objectives of the documents of a file.
 
     Raises:
-        ObjectivesError: document, field, what is wrong and what is expected.
+        ObjectivesError: document, field, fault and expectation.
     """
     flat = [one for document in found for one in (document if isinstance(document, list) else [document])]
     library = _Library([_Document(number, one) for number, one in enumerate(flat, start=1)])
@@ -137,7 +137,7 @@ def objectives(found: Sequence[Any]) -> Objectives:
         place = error.errors()[0]["loc"]
         if len(place) > 1 and place[0] == "slos" and isinstance(place[1], int):
             slos[place[1]].refuse(first_violation(error).partition("]")[2].lstrip(".: "))
-        # What is not an SLO's own comes from the first one, as all agree.
+        # Shared values come from the first SLO, as all agree.
         slos[0].refuse(f"spec.{first_violation(error)}")
 
 

@@ -4,15 +4,15 @@ Problem: the report judges from single sends and events; Prometheus has scraped 
 minutes, the report counts.
 Shape: for each objective one recording rule a window (`slo:sli_error:ratio_rate5m` and so on, by group where the series have
 one), and one alert a severity that is the union of its burn alerts. A gauge is first recorded as "bad now", slice by slice, so that
-a window of days is an average of what is recorded and not a subquery. Counters are first recorded as bad and good events. An
+a window of days is an average of recorded series and not a subquery. Counters are first recorded as bad and good events. An
 outage between two scrapes leaves gauges as they were; the canary's counters hold its failed sends.
-Without events in a window there is no ratio: 0/0 is neither kept nor broken. What Prometheus cannot see (a failover's write gap,
-which is measured by the canary's single sends) has no rule, and `without_rules` names it.
+A window without events yields no ratio: 0/0 is neither success nor failure. What Prometheus cannot see (a failover's write gap,
+which is measured by the canary's single sends) cannot become a rule, and `without_rules` names it.
 Never: a `query_range` of ours; these are rules for somebody's Prometheus.
 
 The first failure of a kind. `increase()` of a series that appears with its first failure is 0, since it compares samples. Our
 processes show every kind at 0 from their start; older versions do not. So a bad series that was absent when the window began counts
-with its whole value, unless good series of the same process have no sample before it either: then the process itself is new to
+with its whole value, unless good series of the same process lack an earlier sample too: then the process itself is new to
 Prometheus, and when it counted is unknown.
 
 Source: metric names of docs/reference; Site Reliability Workbook, "Alerting on SLOs", multiwindow, multi-burn-rate alerts.
@@ -51,7 +51,7 @@ class _Events(NamedTuple):
         return f"sum by (group) (increase({self.good}[{window}]))"
 
     def bad_in(self, window: str) -> str:
-        """Return the query for the bad events of a window, those before a series' first sample included."""
+        """Return the query for the bad events of a window, including events before a series' first sample."""
         samples = f"count_over_time({self.bad}[{window}])"
         samples_of_good = f"max without ({self.kinds}) (count_over_time({self.good}[{window}]))"
         new_process = f"{samples} >= ignoring ({self.kinds}) group_left () {samples_of_good}"
@@ -79,7 +79,7 @@ _EVENTS: Final = {
     ),
 }
 OF_GROUP: Final = "{{ with $labels.group }} of {{ . }}{{ end }}"
-"""Nothing where the series have no group."""
+"""Empty for series without a group."""
 
 
 def bad_now(slo: Slo) -> str | None:

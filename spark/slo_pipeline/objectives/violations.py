@@ -1,10 +1,10 @@
-"""A violation of a model as one line: field, value, what is wrong."""
+"""A violation of a model as one line: field, value, fault."""
 
 from pydantic import BaseModel, ValidationError
 
 
 def first_violation(error: ValidationError) -> str:
-    """Return the first violation: the field's path, its value where that is short, and what is wrong."""
+    """Return the first violation: the field's path, its value where that is short, and the fault."""
     found = error.errors()[0]
     where = ""
     for part in found["loc"]:

@@ -51,7 +51,7 @@ def assert_schema(frame: DataFrame, schema: pa.Schema, *, table: str = "frame") 
         The same frame, so that the check can stand in a `DataFrame.transform` chain.
 
     Raises:
-        SchemaMismatchError: naming the table, the position and what was found there.
+        SchemaMismatchError: naming the table, the position and the field found there.
     """
     wanted = [(field.name, field.dataType.simpleString()) for field in struct_type(schema).fields]
     found = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]

@@ -19,7 +19,7 @@ SEGMENT_VERSION: Final = 1
 # A row may be this much later than the job that reads it: the clocks of two nodes that synchronise them differ less.
 AHEAD_MAX_S: Final = 300
 
-# Spark reads microseconds; a timestamp without a zone would be taken in the zone of whoever reads.
+# Spark reads microseconds; a timestamp without a zone would be read in the reader's zone.
 TIMESTAMP_US: Final = pa.timestamp("us", tz="UTC")
 LABELS: Final = pa.map_(pa.string(), pa.string())
 
@@ -49,7 +49,7 @@ SAMPLES: Final = pa.schema(
         _required("metric", pa.string()),
         _required("labels", LABELS),
         _required("value", pa.float64()),
-        _required("instance", pa.string()),  # who was scraped: host:port or pod
+        _required("instance", pa.string()),  # the scraped target: host:port or pod
         _required(
             "instance_uid", pa.string()
         ),  # changes when the process or pod is another one; "" if unknown
@@ -88,7 +88,7 @@ PROBE_OPS: Final = pa.schema(
         _required("start_ts", TIMESTAMP_US),
         pa.field("end_ts", TIMESTAMP_US),  # null: no answer came
         _required("result", pa.string()),  # one of RESULTS
-        _required("broker_addr", pa.string()),  # "" where there was no route
+        _required("broker_addr", pa.string()),  # "" without a route
         pa.field("queue_id", pa.int32()),
         pa.field("queue_offset", pa.int64()),
         pa.field("remark", pa.string()),

@@ -73,7 +73,7 @@ FAILOVERS: Final = _schema(
     ("new_master_address", pa.string()),
     ("sync_state_set_before", pa.string()),
     ("sync_state_set_after", pa.string()),
-    ("fault", pa.string()),  # what the nemesis did; null when nobody injected anything
+    ("fault", pa.string()),  # the nemesis action; null without an injected fault
     ("fault_ts", TIMESTAMP_US),
     ("fault_healed_ts", TIMESTAMP_US),
     ("last_heartbeat_ts", TIMESTAMP_US),

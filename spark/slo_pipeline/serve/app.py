@@ -8,7 +8,7 @@
     /livez
 
 Problem: links to a failover are written into tickets and into the cluster before and long after a report is made.
-Shape: reports are finished pages, served as they are with an ETag of their bytes; a browser that has them is told so (304). They are
+Shape: reports are finished pages, served as they are with an ETag of their bytes; a browser that has them gets 304. They are
 compressed for clients that accept gzip. Redirects are relative, so they also work below a path prefix that a proxy takes away.
 Never: it lists no directory, runs no script and sends nothing that is not a page.
 
@@ -73,7 +73,7 @@ async def _list(request: web.Request) -> web.Response:
 
 
 def _page_number(text: str | None) -> int:
-    """Return a page's number from an address; the first page for what is not one."""
+    """Return a page's number from an address; the first page for an invalid number."""
     return int(text) if text and text.isascii() and text.isdecimal() and 1 <= len(text) <= 6 else 1
 
 
@@ -107,7 +107,7 @@ async def _newest(request: web.Request) -> web.Response:
     if found is None:
         raise web.HTTPNotFound(text="no report tells of this failover yet\n")
     report, page = found
-    # Relative to the address that was asked for, which has three segments below `failovers`.
+    # Relative to the requested address, which has three segments below `failovers`.
     address = f"../../../reports/{_quoted(report.name)}/failovers/{_quoted(page)}"
     raise web.HTTPFound(URL(address, encoded=True))
 

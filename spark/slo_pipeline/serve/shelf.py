@@ -22,7 +22,7 @@ from slo_pipeline.serve.summaries import Change, Summary, SummaryError, parse
 # Beyond this many, the reports that were written first are left out.
 REPORTS_MAX: Final = 10_000
 SUMMARY_BYTES_MAX: Final = 10_000_000
-# Changes of master held in memory, of all reports together. Those of older reports are read anew when they are needed.
+# Changes of master held in memory, of all reports together. Those of older reports are read again when needed.
 CHANGES_HELD_MAX: Final = 100_000
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _Identity = tuple[int, int, int]
 
 
 class Shelf:
-    """Looks reports up in a directory; every look reads the directory anew, as jobs add reports while it is served."""
+    """Looks reports up in a directory; each lookup reads the directory again, as jobs add reports while it is served."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -76,7 +76,7 @@ class Shelf:
         return found, len(entries) - len(found)
 
     def report(self, name: str) -> Shelved | None:
-        """Return one report; None if there is none of this name that can be used."""
+        """Return one report; None without a usable report of this name."""
         if not is_segment(name):
             return None
         with self._lock:
@@ -130,7 +130,7 @@ class Shelf:
         try:
             return () if text is None or len(text) > SUMMARY_BYTES_MAX else parse(text).failovers
         except SummaryError:
-            return ()  # written anew since; the next look says why
+            return ()  # rewritten since; the next lookup says why
 
     def _entries(self) -> list[tuple[str, _Identity]]:
         """Return the folders with a summary, the one written last first."""
@@ -143,7 +143,7 @@ class Shelf:
         return sorted(found, key=lambda entry: (-entry[1][1], entry[0]))
 
     def _identity(self, name: str) -> _Identity | None:
-        """Return what changes when a summary is written anew; None if the folder has no summary."""
+        """Return a value that changes when a summary is rewritten; None if the folder lacks a summary."""
         try:
             seen = os.stat(self._root / name / SUMMARY)
         except OSError:

@@ -8,4 +8,4 @@ EXIT_FAILED: Final = 1
 EXIT_UNUSABLE: Final = 2
 """Wrong options, or input that cannot be used."""
 EXIT_UNKNOWN: Final = 3
-"""Too little was measured to tell whether an objective was kept."""
+"""Too little was measured to judge an objective."""

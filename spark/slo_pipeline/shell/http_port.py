@@ -1,6 +1,6 @@
 """The HTTP port of a long-running command: metrics, liveness, and a few values as JSON.
 
-Never: it has no state of its own, and it changes nothing.
+Never: hold state, or change anything.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -19,13 +19,13 @@ def seconds(text: str) -> float:
             if value > 0:
                 return value
             break
-    raise argparse.ArgumentTypeError(f"{text!r} is no time: write 1s, 250ms or 2m")
+    raise argparse.ArgumentTypeError(f"invalid duration {text!r} (expected 1s, 250ms or 2m)")
 
 
 def days(text: str) -> int:
     """Return a window in whole days (an argparse type)."""
     if not text.isdecimal() or not 1 <= int(text) <= 366:
-        raise argparse.ArgumentTypeError(f"{text!r} is no window: write 1 to 366 days")
+        raise argparse.ArgumentTypeError(f"invalid window {text!r} (expected 1 to 366 days)")
     return int(text)
 
 
@@ -34,7 +34,7 @@ def day(text: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day: write 2026-11-20") from None
+        raise argparse.ArgumentTypeError(f"invalid date {text!r} (expected YYYY-MM-DD)") from None
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def add_bucket(parser: argparse.ArgumentParser) -> None:
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
-    """Declare who serves a bucket."""
+    """Declare the options of a bucket's server."""
     parser.add_argument("--endpoint", metavar="URL", help="server of a bucket, default: Amazon's")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done at one moment.
+    """The work due at one moment.
 
     Attributes:
         slots: numbers of the slots to carry out now, oldest first.

@@ -5,7 +5,7 @@ samples no report looks at.
 Shape: `write` copies the rows that a report can read, unchanged, into one file a kind; a reader takes a closed day from there and
 the others from their segments. Rows stay rows: a report of extracts has the numbers of a report of segments, whatever its
 objectives and its window are, because the same transforms see the same rows.
-Never: no rule about what is good or bad, and no arithmetic; a segment is not changed.
+Never: judge good or bad, compute, or change a segment.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ from slo_pipeline.schemas.names import EXTRACT_PREFIX
 from slo_pipeline.schemas.segments import SEGMENTS
 from slo_pipeline.sources.layout import reading
 
-# What is in memory at once: segments of seconds become row groups that are worth a read.
+# Rows in memory at once: segments of seconds become row groups that are worth a read.
 ROWS_HELD_MAX: Final = 262_144
 
 
@@ -37,7 +37,7 @@ class Extracts(NamedTuple):
     days: frozenset[dt.date]
 
     def files(self, kind: str) -> list[Path]:
-        """Return the extracts of a kind, in order; a day without any row of it has none."""
+        """Return the extracts of a kind, in order; a day without such rows lacks an extract."""
         found = (_file(self.tables, kind, day) for day in sorted(self.days))
         return [path for path in found if path.exists()]
 
@@ -47,7 +47,7 @@ class Extracts(NamedTuple):
 
 
 def extracts_of(tables: Path, closed: Iterable[dt.date]) -> Extracts:
-    """Find which of the closed days have an extract: days that were closed before there were any have none."""
+    """Find which of the closed days have an extract: days closed before extracts existed lack one."""
     having = (day for day in closed if any(_file(tables, kind, day).exists() for kind in SEGMENTS))
     return Extracts(tables, frozenset(having))
 
@@ -58,7 +58,7 @@ def write(data: Path, names: Collection[str], metrics: Collection[str], director
     Args:
         data: directory of segments.
         names: the day's segments, paths relative to it.
-        metrics: the samples that a report reads; of a scrape without any of them one row is kept, as it was a scrape.
+        metrics: the samples that a report reads; a scrape without any of them keeps one row, to record the scrape.
         directory: scratch of this day.
     """
     for kind, schema in SEGMENTS.items():
@@ -89,7 +89,7 @@ def _gathered(
 
 
 def _rows(path: Path, schema: pa.Schema, metrics: Collection[str] | None) -> Iterator[pa.Table]:
-    """Yield the rows of one segment that are kept."""
+    """Yield the rows to keep of one segment."""
     file = pq.ParquetFile(path)
     kept = None if metrics is None else needed(file.read(["metric", "instance", "ts"]), metrics)
     begin = 0
@@ -123,5 +123,5 @@ def _file(tables: Path, kind: str, day: dt.date) -> Path:
     return tables / f"{EXTRACT_PREFIX}{kind}" / f"day={day.isoformat()}" / "day.parquet"
 
 
-def _call(function: str, *arguments: object, options: object = None) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _call(function: str, *arguments: object, options: object = None) -> Any:  # noqa: ANN401 - pyarrow is untyped
     return pc.call_function(function, list(arguments), options)

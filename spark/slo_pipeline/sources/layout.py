@@ -3,7 +3,7 @@
 Problem: people and programs leave other files beside segments, and a segment that is empty or damaged makes one reader fail, another
 one skip it, and a third one take its columns for nulls.
 Shape: `day_folders` and `segment_files` say which names are ours; `ignored` lists the others. `check` opens the footer of each segment
-before anything is computed, and refuses with the same words whoever asks.
+before anything is computed, and refuses with the same words for every caller.
 Never: Spark is not needed here, and a path is never a pattern.
 
 Source: docs/reference/segments.md.
@@ -75,7 +75,7 @@ def ignored(directory: Path, tables: Iterable[str]) -> list[Path]:
 
 
 def ignored_text(paths: Collection[Path | str]) -> str:
-    """Return one line on what is ignored."""
+    """Return one line on the ignored files."""
     named = ", ".join(map(str, list(paths)[:NAMED_MAX]))
     more = f" and {len(paths) - NAMED_MAX} more" if len(paths) > NAMED_MAX else ""
     return f"ignored, as no segments: {named}{more}"
@@ -114,7 +114,7 @@ def unusable(path: Path, schema: pa.Schema) -> str | None:
         return "unusable segment: damaged Parquet"
     lacking = [name for name in schema.names if name not in found.names]
     if lacking:
-        return f"unusable segment: has no column {', '.join(lacking)}"
+        return f"unusable segment: missing column {', '.join(lacking)}"
     return None
 
 
@@ -135,7 +135,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return what is in a folder, in order; nothing if it is none."""
+    """Return the entries of a folder, in order; empty if it is not a folder."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):

@@ -5,7 +5,7 @@
         url="http://prometheus:9090", match='{__name__=~"rmqha_.*"}', start="2026-11-20T00:00:00Z", end="2026-11-21T00:00:00Z"
     ).load()
 
-Problem: a month of samples does not fit one answer, and a store must not be asked for more than was asked of us.
+Problem: a month of samples does not fit one answer, and the query to a store must not exceed the caller's.
 Shape: one partition a selector and slice of time (`slice`, 2h by default), each fetched by itself as Arrow batches. Filters on
 `ts` narrow the slices and an equality of `metric` narrows the selectors; every filter is also given back to Spark, which
 checks it again, so a pushed filter can make a read cheaper and never wrong.
@@ -142,7 +142,7 @@ def asked(options: Mapping[str, str]) -> Asked:
     """Read the options.
 
     Raises:
-        PrometheusError: naming the option, its value and what is wrong.
+        PrometheusError: naming the option, its value and the fault.
     """
     given = DEFAULTS | {name.lower(): value for name, value in options.items()}
     read: dict[str, Any] = {}
@@ -183,7 +183,7 @@ class PrometheusReader(DataSourceReader):
         self._asked = what
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow what is asked for; yield every filter back, so that Spark checks it again."""
+        """Narrow the query; yield every filter back, so that Spark checks it again."""
         self._asked = narrowed(self._asked, filters)
         yield from filters
 

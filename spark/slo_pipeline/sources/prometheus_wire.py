@@ -1,8 +1,8 @@
-"""Raw samples out of a Prometheus: remote read, and an instant query of a range where there is no remote read.
+"""Raw samples out of a Prometheus: remote read, and an instant query of a range where remote read is missing.
 
 Problem: `query_range` looks plausible and is not raw data: it repeats old values into gaps, so resets and outages vanish.
 Shape: `fetch` asks for one selector and one half-open stretch of time and returns a table of the samples segment. Remote read
-(protobuf and snappy) is asked first; a store that has none (Thanos, some gateways) is asked for `selector[range]` at the end
+(protobuf and snappy) is tried first; a store without it (Thanos, some gateways) gets a query `selector[range]` at the end
 of the stretch, which also returns samples with their own timestamps. Ranges of Prometheus 2 hold both borders and those of 3
 only the right one, so the stretch is cut here and not trusted.
 Never: a staleness marker is not a sample.
@@ -24,7 +24,7 @@ from slo_pipeline.schemas.segments import SAMPLES
 from slo_pipeline.sources.selectors import NAME_LABEL, TYPES, Matcher, text_of
 
 Protocol = Literal["auto", "remote_read", "query"]
-# What a server says that has no remote read: not found, wrong method, not implemented.
+# Answers of a server without remote read: not found, wrong method, not implemented.
 WITHOUT_REMOTE_READ: Final = frozenset({404, 405, 501})
 ANSWER_BYTES_MAX: Final = 2_000_000_000
 BATCH_ROWS: Final = 65_536
@@ -67,7 +67,7 @@ def fetch(store: Store, matchers: tuple[Matcher, ...], stretch: Stretch) -> Iter
     """Yield the samples of one selector in one stretch, in the schema of the samples segment.
 
     Raises:
-        PrometheusError: the store refused, or what it sent is no answer.
+        PrometheusError: the store refused, or its answer is invalid.
     """
     if store.protocol == "query":
         return batches(_queried(store, matchers, stretch), stretch)

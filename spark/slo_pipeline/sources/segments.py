@@ -105,7 +105,7 @@ def _read(
 
 
 def _places(directory: Path, kind: str, extracts: Extracts | None) -> list[Path]:
-    """Return what is to be read of a kind: extracts, and the segments of the other days, by folder where that says the same."""
+    """Return the paths to read of a kind: extracts, and the segments of the other days, by folder where that says the same."""
     places = extracts.files(kind) if extracts is not None else []
     for folder in day_folders(directory, kind):
         if extracts is not None and extracts.hold(folder):

@@ -18,7 +18,7 @@ _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\
 
 
 class SelectorError(ValueError):
-    """The text is no selector; the message shows it."""
+    """The text is not a selector; the message shows it."""
 
 
 class Matcher(NamedTuple):
@@ -33,20 +33,20 @@ def parse(text: str) -> tuple[Matcher, ...]:
     """Return the matchers of a selector.
 
     Raises:
-        SelectorError: it is none, or it matches everything.
+        SelectorError: it is invalid, or it matches everything.
     """
     head = _NAME.match(text)
     name, at = (head.group(1), head.end()) if head else (None, 0)
     found = [] if name is None else [Matcher(NAME_LABEL, "=", name)]
     if at < len(text):
         if text[at] != "{":
-            raise SelectorError(f"{text!r} is no selector: unexpected {text[at]!r}")
+            raise SelectorError(f"invalid selector {text!r}: unexpected {text[at]!r}")
         at += 1
         while part := _MATCHER.match(text, at):
             found.append(Matcher(part[1], part[2], _unquoted(part[3], text)))
             at = part.end()
         if text[at:].strip() != "}":
-            raise SelectorError(f"{text!r} is no selector: its labels do not end")
+            raise SelectorError(f"invalid selector {text!r}: missing '}}' after its labels")
     if not any(one.op in {"=", "=~"} and one.value for one in found):
         raise SelectorError(f"{text!r} selects everything: name a metric or a label")
     return tuple(found)
@@ -56,7 +56,7 @@ def _unquoted(quoted: str, text: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError:
-        raise SelectorError(f"{text!r} is no selector: {quoted} is no string") from None
+        raise SelectorError(f"invalid selector {text!r}: {quoted} is not a string") from None
 
 
 def text_of(matchers: tuple[Matcher, ...]) -> str:

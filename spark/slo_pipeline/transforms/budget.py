@@ -30,7 +30,7 @@ S_PER_DAY: Final = 86_400
 
 
 class Objective(NamedTuple):
-    """What was promised: `target_percent` of the seconds of `window_days` days are good."""
+    """A promise: `target_percent` of the seconds of `window_days` days are good."""
 
     target_percent: float = 99.95
     window_days: int = 30

@@ -33,7 +33,7 @@ def series_key() -> Column:
 
 
 def births(samples: DataFrame) -> DataFrame:
-    """Find when each process first answered a scrape: instance, instance_uid, born_ts. Without an `up`, nobody knows."""
+    """Find when each process first answered a scrape: instance, instance_uid, born_ts. Unknown without an `up`."""
     answered = samples.where((F.col("metric") == UP) & (F.col("value") == 1.0))
     return answered.groupBy("instance", "instance_uid").agg(F.min("ts").alias("born_ts"))
 
@@ -69,7 +69,7 @@ def increments(samples: DataFrame, born: DataFrame) -> DataFrame:
         .withColumn("prev_uid", F.lag("instance_uid").over(order))
         .join(F.broadcast(born), on=["instance", "instance_uid"], how="left")
     )
-    # "" is a process that nobody knows: perhaps the same.
+    # "" is an unknown process: perhaps the same.
     both_known = (F.col("prev_uid") != "") & (F.col("instance_uid") != "")
     other_process = both_known & (F.col("prev_uid") != F.col("instance_uid"))
     went_down = F.col("value") < F.col("prev_value")

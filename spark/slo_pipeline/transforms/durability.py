@@ -1,4 +1,4 @@
-"""Whether what was acknowledged is there.
+"""Count acknowledged messages that are present, and those that are lost.
 
 Problem: "no message lost" is a claim about messages, so it needs each one read back, and an answer for those that cannot
 be judged yet.
@@ -6,7 +6,7 @@ Shape: a send that was acknowledged is lost if its reader says `missing`, or if 
 UNREAD_MAX_US after the acknowledgement without finding it; otherwise, unread, it is pending. A reader is the process that
 sent (`clock_id`): one that was restarted owes no answer for its predecessor's messages. A send that failed without a
 verdict may still be stored: ambiguous, and counted as found when it is read.
-Never: a group that nobody reads back has no lost count at all; 0 would be a lie.
+Never: a lost count of 0 for a group without read-back; the count is absent.
 """
 
 from typing import Final

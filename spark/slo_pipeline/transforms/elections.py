@@ -1,11 +1,11 @@
 """Changes of master, and the marks that belong to each.
 
-Problem: what happened around a change of master is told by four programs with four clocks. Joining by nearness in time
+Problem: four programs with four clocks report the events around a change of master. Joining by nearness in time
 gives a wrong story exactly when two failovers follow each other.
 Shape: the master epoch is the key: (cluster, group, epoch) names one change of master, and a mark belongs to it because it
-carries that epoch. Only two things have no epoch, because who saw them knows none: an injected fault, and a route that the
+carries that epoch. Only two events lack an epoch, because their observer does not know it: an injected fault, and a route that the
 canary saw. Those are looked for inside the change's own bounds (after the election before, before the election after).
-A re-election of the same master is no change of master, but writes stand still during it as well, so it is found here too, with
+A re-election of the same master is not a change of master, but writes stand still during it as well, so it is found here too, with
 the booking `reelection`, and answers for its seconds.
 Where the operator restarts a master, for a rollout or because a person asked, the broker's end looks to the controllers like any
 other. The operator's Event of that restart tells that it was ordered, and makes the change a switchover.
@@ -21,12 +21,12 @@ from slo_pipeline.transforms.lag import members, set_after
 from slo_pipeline.transforms.rollouts import handovers_ordered
 from slo_pipeline.transforms.timing import US_PER_S, from_nanos_text, plus_us
 
-# Two processes' wall clocks may differ this much before a fault is taken for an effect.
+# Two processes' wall clocks may differ this much before a fault looks like an effect.
 CLOCK_SLACK_US: Final = US_PER_S
 # A fault that began or was healed longer than this before the master was last seen did not cause the election.
 FAULT_REACH_US: Final = 30 * US_PER_S
 PLANNED_CAUSES: Final = ("Designated",)
-# A master that was told to hand over has done so after this, or was lost meanwhile.
+# A master ordered to hand over has done so after this, or was lost during it.
 HANDOVER_US_MAX: Final = 60 * US_PER_S
 REELECTION: Final = "reelection"
 
@@ -158,7 +158,7 @@ def roles_taken(changes: DataFrame, events: DataFrame) -> DataFrame:
 def redundancies(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Find when the SyncStateSet was as large as before the change: redundancy_ts, redundancy_clock.
 
-    The election itself counts: a planned change that loses nobody is redundant at once.
+    The election itself counts: a planned change that loses no member is redundant at once.
     """
     told = events.where(F.col("kind").isin("SyncStateSetChanged", "MasterElected")).select(
         *KEY, "ts", "clock_id", F.size(members(set_after())).alias("members_now")
@@ -191,7 +191,7 @@ def faults(changes: DataFrame, events: DataFrame) -> DataFrame:
     """Find the injected fault that a change of master answers.
 
     Returns:
-        failover_id, fault, fault_ts, fault_clock, fault_healed_ts (null: never healed). No row where nobody injected a
+        failover_id, fault, fault_ts, fault_clock, fault_healed_ts (null: never healed). No row without an injected
         fault, where it was healed long before the master was missed, or where it hit another broker.
     """
     marks = with_healing(events).alias("f")

@@ -68,7 +68,7 @@ def marked(changes: DataFrame, events: DataFrame) -> DataFrame:
 def _with_bounds(changes: DataFrame) -> DataFrame:
     """Add where to look for the write gap: between the neighbours' elections, around the change's own marks.
 
-    Redundancy is no such mark: a broker that comes back 20 s later may cost a gap of its own, which is not the change's.
+    Redundancy is not such a mark: a broker that comes back 20 s later may cost a gap of its own, which is not the change's.
     """
     earliest = F.least("fault_ts", "suspected_ts", "proposed_ts", "elected_ts")
     latest = F.greatest("elected_ts", "role_taken_ts", "route_seen_ts")

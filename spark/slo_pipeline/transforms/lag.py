@@ -1,4 +1,4 @@
-"""How far replicas were behind, and who was in the SyncStateSet.
+"""Compute how far replicas lagged, and the members of the SyncStateSet.
 
 Problem: a lag that is averaged over a bucket hides its spike, and a SyncStateSet is a step, not a sample.
 Shape: the maximum of the gauge a bucket; the set's steps from events, keyed by the order of the log, not of clocks.

@@ -3,7 +3,7 @@
 Problem: a latency measured from the send's own start leaves out the time it waited behind a stuck one.
 Shape: exact quantiles (not sketches: a canary's rows are few), a histogram with fixed bounds, a thinned series over time,
 and the raw points near a failover.
-Never: a failed send has no latency; it is counted, and drawn at its own height.
+Never: a failed send lacks a latency; it is counted, and drawn at its own height.
 """
 
 from typing import Final
@@ -51,7 +51,7 @@ def latency(points: DataFrame) -> DataFrame:
 
 
 def latency_histogram(points: DataFrame) -> DataFrame:
-    """Count acknowledged sends by bucket: the LATENCY_HISTOGRAM table; empty buckets have no row."""
+    """Count acknowledged sends by bucket: the LATENCY_HISTOGRAM table; empty buckets are left out."""
     bucket = F.lit(float("inf"))
     for bound in reversed(BOUNDS_MS):
         bucket = F.when(F.col("latency_ms") <= F.lit(bound), F.lit(bound)).otherwise(bucket)

@@ -1,13 +1,13 @@
-"""Changes that somebody wanted: what was rolled out, and which members were restarted for it.
+"""Find planned changes: the rollouts, and the members restarted for them.
 
-Problem: a restart that the operator makes looks like a fault to a canary, and who reads the report wants to know which it was.
+Problem: a restart that the operator makes looks like a fault to a canary, and the reader of the report must tell them apart.
 Shape: two sources, one table of intervals.
 
 - `RolloutStarted` and the first `RolloutFinished` of its group after it: whoever rolls something out may tell so.
 - The operator's own Kubernetes Event `MemberRestarted`: from its time until the SyncStateSet, which loses the member, has as many
-  members again as it had before. Nobody tells that end; the set does, by the controllers' clock.
+  members again as it had before. No event reports that end; the set shows it, by the controllers' clock.
 
-An interval whose end nobody told lasts UNENDED_US.
+An interval without a reported end lasts UNENDED_US.
 Never: an Event of a pod alone makes no rollout: a kubelet says `Killing` of a pod that was evicted as well.
 
 Source: operator, `handlers.events` (reason and note).
@@ -24,7 +24,7 @@ from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
 KUBERNETES_EVENT: Final = "KubernetesEvent"
 RESTARTED: Final = "MemberRestarted"
-# An interval whose end nobody told answers for this long.
+# The assumed length of an interval without a reported end.
 UNENDED_US: Final = 60 * US_PER_S
 # A member that is not back after this keeps the rollout from going on; what then fails is another matter.
 RESTART_US_MAX: Final = 600 * US_PER_S

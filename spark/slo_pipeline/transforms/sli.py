@@ -1,10 +1,10 @@
-"""The formulas of the indicators: each makes good, bad and unknown counts out of what was measured.
+"""The formulas of the indicators: each derives good, bad and unknown counts from measurements.
 
 Problem: eight promises about very different things must share one budget arithmetic.
 Shape: every formula returns the same columns (group, ts, good, bad, unknown). For Timeslices a row is one slice and exactly
 one of the three is 1; for Occurrences a row adds up the events of one stretch. Slices between the first and the last one of a
 group in which nothing was measured are unknown: neither good nor bad, and shown.
-Never: a gauge that nobody scraped is not carried on from before.
+Never: carry a gauge over a missing scrape.
 """
 
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ TERM_METRIC: Final = "rmqha_controller_term"
 METRICS: Final = frozenset(
     {LAG_METRIC, IN_SYNC_METRIC, SET_SIZE_METRIC, REGISTERED_METRIC, ROLE_METRIC, TERM_METRIC, UP}
 )
-"""The samples that a report reads; no other is kept of a day that is closed (`sources.extracts`)."""
+"""The samples that a report reads; a closed day keeps only these (`sources.extracts`)."""
 _COLUMNS = ("group", "ts", "good", "bad", "unknown")
 
 
@@ -101,7 +101,7 @@ def replication_lag(samples: DataFrame, slo: Slo) -> DataFrame:
         lag=LAG_METRIC,
         in_sync=IN_SYNC_METRIC,
     )
-    # A replica that does not say whether it is in sync is taken for one.
+    # A replica that does not report whether it is in sync counts as in sync.
     counted = seen.where(F.col("lag").isNotNull() & (F.coalesce("in_sync", F.lit(1.0)) == 1.0))
     return _sliced(counted, slo, F.max("lag") <= F.lit(slo.value))
 
@@ -150,7 +150,7 @@ def controller_leader(samples: DataFrame, slo: Slo) -> DataFrame:
 
 
 def failover_duration(failovers: DataFrame, slo: Slo) -> DataFrame:
-    """Count failovers whose write gap was within the threshold, milliseconds; switchovers are another matter."""
+    """Count failovers with a write gap within the threshold, milliseconds; switchovers do not count."""
     short = F.col("write_gap_ms") <= F.lit(slo.value)
     rows = failovers.where(F.col("booking") == "failover").withColumn("ts", F.col("elected_ts"))
     return _added(rows, slo, good=short, bad=~short, unknown=F.col("write_gap_ms").isNull())

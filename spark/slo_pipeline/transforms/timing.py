@@ -33,5 +33,5 @@ def slice_of(timestamp: Column, width_us: int) -> Column:
 def from_nanos_text(text: Column) -> Column:
     """Return the timestamp of an attribute that holds UTC nanoseconds as text; null for rubbish, "" and "0"."""
     nanos = F.nullif(text.try_cast("bigint"), F.lit(0).cast("bigint"))
-    # Not `/`: it would go through a double, which has no room for nanoseconds of this century.
+    # Not `/`: it would go through a double, which cannot hold nanoseconds of this century exactly.
     return F.timestamp_micros(F.call_function("div", nanos, F.lit(1_000).cast("bigint")))

@@ -1,12 +1,12 @@
 """Rows on their way to a segment, in bounded memory and without work for the garbage collector.
 
-Problem: a hundred brokers make 20,000 samples a second; as Python objects a minute of them is half a gigabyte and a
+Problem: a hundred brokers make 20,000 samples per second; as Python objects a minute of them is half a gigabyte and a
 pause of seconds when it is turned into a table, and during a pause no scrape is on time.
-Shape: samples are kept as machine numbers in columns: a series is a small number, and its name and labels are stored
+Shape: samples are stored as machine numbers in columns: a series is a small number, and its name and labels are stored
 once. Turning columns into tables is then done by pyarrow's own code, a part at a time, as a sample with its labels is ten times
-as large as its numbers. Events and probe operations are few; they are kept as tuples. Both are split by UTC day when they are
+as large as its numbers. Events and probe operations are few; they are stored as tuples. Both are split by UTC day when they are
 taken out, since a segment holds one day.
-Never: a buffer never grows beyond its bound; what does not fit is refused and counted by the caller.
+Never: a buffer never grows beyond its bound; it refuses rows that do not fit, and the caller counts them.
 """
 
 import datetime as dt
@@ -47,7 +47,7 @@ def day_of(ts_us: int) -> dt.date:
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Samples taken out of their buffer; nobody else holds them, so any thread may turn them into tables."""
+    """Samples taken out of their buffer; no other code holds them, so any thread may turn them into tables."""
 
     series: list[Series]
     instances: list[tuple[str, str]]
@@ -102,12 +102,12 @@ class SampleBuffer:
 
         Args:
             ts_us: begin of the scrape, UTC microseconds.
-            instance: who was scraped.
+            instance: the scraped target.
             uid: identity of that process; "" when unknown.
             samples: what it said.
 
         Returns:
-            Whether it was kept; False: the buffer is full.
+            True if it was stored; False: the buffer is full.
         """
         if len(self) + len(samples) > self._rows_max:
             return False
@@ -181,7 +181,7 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class _SampleParts:
-    """The samples of one day as tables of PART_ROWS rows, each made when it is asked for."""
+    """The samples of one day as tables of PART_ROWS rows, each made on demand."""
 
     numbers: pa.Table
     named: _Named

@@ -88,7 +88,7 @@ class SegmentStore:
         Args:
             table: a key of `SEGMENTS`.
             day: the UTC day all rows belong to.
-            parts: the rows, in the table's schema; each part is let go before the next one is asked for.
+            parts: the rows, in the table's schema; each part is released before the next one is requested.
             metadata: facts to keep beside the rows, read back with `read_metadata`.
 
         Raises:

@@ -3,8 +3,8 @@
 Problem: rows come on the event loop, files are written by a disk that may be slow or full, and whoever measures must
 not stand still for it.
 Shape: rows go into bounded buffers; a flush takes them out at once and writes them on a thread, one flush at a time.
-A batch that the disk refuses is kept and written first at the next flush; meanwhile new rows gather in the buffer, and
-when that is full too, rows are refused and counted. Order within a table is kept, because the cursors in a segment's
+A batch that the disk refuses is written first at the next flush; until then new rows gather in the buffer, and
+when that is full too, rows are refused and counted. Order within a table does not change, because the cursors in a segment's
 metadata promise that everything before them is on the disk: they go into the last file of the batch they belong to.
 Never: a refusal is never silent, and a row is never in two files.
 """

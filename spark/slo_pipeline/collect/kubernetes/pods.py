@@ -153,7 +153,7 @@ class NamespacePods:
         """Take a pod.
 
         Raises:
-            ExpiredError: the watch told of something that is no pod.
+            ExpiredError: the watch sent an object that is not a pod.
         """
         try:
             pod = self._checked(value)
@@ -177,7 +177,7 @@ class NamespacePods:
         """Forget a pod, unless another one has its name.
 
         Raises:
-            ExpiredError: the watch told of something that is no pod.
+            ExpiredError: the watch sent an object that is not a pod.
         """
         try:
             pod = self._checked(value)

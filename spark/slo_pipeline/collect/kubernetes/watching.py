@@ -52,14 +52,14 @@ class Listener(Protocol):
         """Take an object of the list, or a new state of one.
 
         Raises:
-            ExpiredError: only a list can say what is true now.
+            ExpiredError: only a new list can restore the current state.
         """
 
     async def drop(self, value: Json) -> None:
         """Note that an object is gone, or does not match the selector any more.
 
         Raises:
-            ExpiredError: only a list can say what is true now.
+            ExpiredError: only a new list can restore the current state.
         """
 
 

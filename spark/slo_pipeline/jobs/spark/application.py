@@ -1,9 +1,9 @@
 """A report as the spark-operator takes it: a SparkApplication, or a ScheduledSparkApplication where there is a schedule.
 
-Problem: who runs Spark on Kubernetes by the spark-operator wants its queues, limits and history for reports too.
+Problem: users of the spark-operator on Kubernetes want its queues, limits and history for reports too.
 Shape: the same image, volume and words as an SLOReport's; driver and executors are described by pod templates, which need none of the
 spark-operator's webhooks. Spark starts `slo-pipeline driver` and `slo-pipeline executor` in them.
-Never: nothing is applied here, and no cluster is asked.
+Never: apply the object, or contact a cluster.
 
 Source: kubeflow/spark-operator, API v1beta2; Spark 4.2 "Running Spark on Kubernetes".
 """
@@ -30,7 +30,7 @@ _OBJECTIVES_FILE: Final = "objectives.yaml"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is run, and where.
+    """The job to run, and where.
 
     Attributes:
         claim: the PersistentVolumeClaim with the measurements.

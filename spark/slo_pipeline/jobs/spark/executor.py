@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Become Spark's executor; returns only if there is no Java.
+    """Become Spark's executor; returns only if Java is missing.
 
     Raises:
-        OSError: a variable that Spark sets is missing, or there is no Java.
+        OSError: a variable that Spark sets is missing, or Java is.
     """
     del args
     command = java_command(os.environ, Path(pyspark.__file__).parent / "jars")

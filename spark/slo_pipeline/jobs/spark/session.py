@@ -49,9 +49,9 @@ def session(
             `spark-defaults.conf` of SPARK_CONF_DIR.
         name: shown in Spark's lists.
         shuffle_partitions: 2 to 4 a core is right on one machine.
-        quick: start for a small input: half the processor time below a few megabytes, more than twice above.
+        quick: start for a small input: half the CPU time below a few megabytes, more than twice above.
     """
-    # Without this the workers are whatever `python3` the PATH holds, which has no pyarrow.
+    # Without this the workers are whatever `python3` the PATH holds, which lacks pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in (CONFIGURATION | (LOCAL_CONFIGURATION if master.startswith("local") else {})).items():

@@ -82,7 +82,7 @@ def spent_bar(report: Report, group: Group) -> Markup:
 
 
 def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name: str) -> Markup:
-    """Draw what is left of a group's budget over the period, with its changes of master."""
+    """Draw the rest of a group's budget over the period, with its changes of master."""
     box = Box(LEFT_PX, 26, WIDTH - RIGHT_PX, 196)
     scale = Linear(report.start_us, report.end_us, box.left, box.right)
     remaining = report.budget_s - group.bad_s
@@ -100,7 +100,7 @@ def burn_down(report: Report, group: Group, failovers: Sequence[Failover], name:
     ticks = [tick for tick in nice_ticks(y.low, report.budget_s, 4) if tick == round(tick)]
     return figure(
         name,
-        f"What is left of {group.name}'s budget",
+        f"Remaining error budget of {group.name}",
         f"{words.seconds(report.budget_s)} at the start, {words.seconds(remaining)} at the end.",
         238,
         value_axis(box, y, [(tick, words.seconds(tick)) for tick in ticks]),
@@ -177,7 +177,7 @@ def latency_over_time(report: Report, group: Group, name: str) -> Markup:
 
 
 def _runs(stretches: Sequence[float], bucket_s: float) -> list[range]:
-    """Return the ranges of neighbouring stretches: a hole ends one; without stretches there is no range."""
+    """Return the ranges of neighbouring stretches: a hole ends one; without stretches the result is empty."""
     if not stretches:
         return []
     holes = [

@@ -2,7 +2,7 @@
 
 Problem: the timeline says what the system did; whether anybody felt it only the canary's sends say.
 Shape: sends as points on a logarithmic scale, acknowledged ones as dots, others as crosses in a band of their own on top
-(they have no latency), the fault's time shaded over the whole height; below, at the same scale, the SyncStateSet's size.
+(they lack a latency), the fault's time shaded over the whole height; below, at the same scale, the SyncStateSet's size.
 Never: a failed send is not drawn at a latency it does not have.
 """
 

@@ -1,10 +1,10 @@
-"""The picture of one change of master: who did what, when, and what writers felt.
+"""The picture of one change of master: actors, actions, times, and the effect on writers.
 
 Problem: phases of 5 ms and of 2 s belong on one picture, told by four kinds of process.
 Shape: swim lanes (controller, broker, canary, replica), one row a phase so that labels never collide, time since the fault
 along the bottom. The window ends soon after the first acknowledged send; what lies beyond is cut at the border with an arrow
 and its time in words.
-Never: a mark that nobody set is not drawn; its row says so.
+Never: draw an unset mark; its row says so.
 """
 
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ def summary(report: Report, lists_written: Sequence[str] = ()) -> dict[str, Any]
     """Return what a list of reports shows.
 
     Args:
-        report: what is on the page.
+        report: the content of the page.
         lists_written: file names of its long tables.
     """
     headline, good = verdict(report)

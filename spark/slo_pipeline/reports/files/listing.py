@@ -70,7 +70,7 @@ def render_list(listing: Listing, reports_page: int = 1, failovers_page: int = 1
     """Return one page of the list.
 
     Args:
-        listing: what is known.
+        listing: the known reports.
         reports_page: which page of the reports, from 1; the last one if there are not so many.
         failovers_page: which page of the failovers, likewise.
     """
@@ -115,7 +115,7 @@ def _reports(listing: Listing, page: int, failovers_page: int) -> Markup:
         else None
     )
     if not listing.reports:
-        return parts.section("reports", "Reports", tag("p", "There is no report yet."), unusable)
+        return parts.section("reports", "Reports", tag("p", "No reports yet."), unusable)
     shown, page, pages = _paged(listing.reports, page, REPORTS_LISTED_MAX)
     rows = [
         (

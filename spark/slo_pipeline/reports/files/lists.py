@@ -1,8 +1,8 @@
 """The files of tables that are too long for the report's page: `lists/<table>-<n>.html`.
 
 Problem: ten thousand failovers or two thousand groups are megabytes of rows, and the page must open at once.
-Shape: a table of which the page shows all rows has no file. Another one is written whole, in files of about LIST_BYTES_MAX, each with
-links to the one before and the one after.
+Shape: a table whose rows all fit the page needs no file. Another one is written whole, in files of about LIST_BYTES_MAX, each with
+links to the previous and the next one.
 """
 
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def _pages(report: Report, long: parts.Long) -> Iterator[tuple[str, str]]:
 
 
 def _turn(name: str, number: int, pages: int) -> Markup | None:
-    """Lead to the first page, the one before, the one after, and the last."""
+    """Link to the first, previous, next and last page."""
     if pages == 1:
         return None
     ways = (("First", 1), ("Previous", number - 1), ("Next", number + 1), ("Last", pages))

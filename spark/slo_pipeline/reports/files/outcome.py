@@ -6,8 +6,8 @@
 
 Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are more than that.
 Shape: one entry an objective, told of the group that has spent most of its budget; the entry with the least left comes first.
-What does not fit is left out from the end, and counted in `more`.
-`measured` is false where too little was measured to say that an objective is kept; such an entry comes after the overspent ones.
+Entries that do not fit are cut from the end, and counted in `more`.
+`measured` is false where too little was measured to call an objective successful; such an entry comes after the overspent ones.
 Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0 and where
 `measured` is false and the objective holds.
 
@@ -23,7 +23,7 @@ from slo_pipeline.reports.values.model import Kept, Report
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
-# Orders what is unknown between what is overspent, below 0, and what is kept.
+# Orders unknown entries between overspent ones, below 0, and good ones.
 UNKNOWN_SHARE: Final = -1e-12
 
 
@@ -31,7 +31,7 @@ def outcome(report: Report, page: str) -> dict[str, Any]:
     """Return what a run came to.
 
     Args:
-        report: what is on the page.
+        report: the content of the page.
         page: where the page is.
     """
     headline, good = verdict(report)
@@ -60,7 +60,7 @@ def text(made: dict[str, Any]) -> str:
 def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
     """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
 
-    An objective of which too little was measured is worse than any that is kept.
+    An objective with too few measurements ranks worse than any good one.
     """
     return worst_of_each(objectives, _share)
 

@@ -2,7 +2,7 @@
 
 Problem: most reports begin with a chart and leave the answer to the reader.
 Shape: verdict, how much was measured, the state of each objective, four numbers, the last change of master in words and one
-picture, what was spent; below, everything else in the order in which questions come. No line is better news than what stands
+picture, the budget spent; below, everything else in the order in which questions come. No line is better news than the lines
 below it: the verdict is the worst state. One file, no script, no external address, light and dark, printable; the same input makes
 the same bytes, as the page's only clock is the end of its data.
 Never: no number without its unit, no plot without its table.

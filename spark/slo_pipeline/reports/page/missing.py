@@ -1,6 +1,6 @@
-"""The section on what the page cannot tell: what was not measured, and rows that were set apart.
+"""The section on gaps in the data: missing measurements, and rows that were set apart.
 
-Problem: a group that nobody measures has no bad second, so it looks like the best one.
+Problem: a group without measurements shows zero bad seconds, so it looks like the best one.
 Shape: one line for each kind of segment that is absent, one table of the groups that lack something, one of the clocks whose rows were
 set apart.
 Never: a number of these rows is in another section.
@@ -25,7 +25,7 @@ MISSING: Final = "missing"
 
 
 def section(report: Report) -> Markup:
-    """Show what is missing and what was set apart; say so if that is nothing."""
+    """Show missing data and rows set apart; say so if nothing is missing."""
     lines = [tag("p", ABSENT[kind], class_="note") for kind in ABSENT if kind in report.absent]
     shown = [*lines, _groups(report), _apart(report)]
     found = [one for one in shown if one is not None]

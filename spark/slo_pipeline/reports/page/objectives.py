@@ -1,9 +1,9 @@
-"""What was promised, what was kept, what burns, and what would have paged.
+"""The section on objectives: targets, results, burn rates, and alerts that would have fired.
 
 Problem: eight objectives times many groups is a wall of numbers of which most say "fine".
 Shape: `summary` shows each objective once, by its worst group, on the first screen. `section` has one row an objective and group, the
 worst first; below it every time that a burn alert would have fired. Windows that are longer than the data are marked.
-Never: a budget of 0 has no share; it is kept, or it is not.
+Never: show a share of a budget of 0; it either holds or does not.
 """
 
 from collections import Counter
@@ -146,7 +146,7 @@ def _marked(report: Report, window_s: int) -> str | None:
     if not _is_short(report, window_s):
         return None
     span = words.span((report.end_us - report.start_us) / states.US_PER_S)
-    return f"{MARK} The window is longer than the data, which spans {span}: only what was measured counts."
+    return f"{MARK} The window is longer than the data, which spans {span}: only measured time counts."
 
 
 def _left(kept: Kept) -> Markup | str:

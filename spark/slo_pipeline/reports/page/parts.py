@@ -1,6 +1,6 @@
 """Pieces of the page that several sections use: tables, figures with their data, facts, tiles.
 
-Problem: each plot needs the same frame: what it is, the picture, the numbers behind it for those who cannot see it.
+Problem: each plot needs the same frame: a title, the picture, and its numbers for readers who use a screen reader.
 Shape: small functions from values to markup.
 Never: no section's own wording here.
 """

@@ -2,7 +2,7 @@
 
 Problem: numbers about many groups, of which most are uneventful.
 Shape: one table over all groups, then pictures for the first DETAILED_MAX groups (those with most bad seconds first).
-Never: a section without data is not left out; it says that there is none.
+Never: a section without data is not left out; it says that its data is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ US_PER_S: Final = 1_000_000
 
 
 def detailed(report: Report) -> list[Group]:
-    """Return the groups that get pictures, those with most bad seconds first; without any second there is none to draw."""
+    """Return the groups that get pictures, those with most bad seconds first; empty without any second."""
     seen = [group for group in worst_first(report) if group.measured_s + group.unknown_s or group.lag]
     return seen[:DETAILED_MAX]
 

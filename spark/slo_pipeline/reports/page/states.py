@@ -3,7 +3,7 @@
 Problem: a budget that is not spent yet says nothing about the hour in which it burns, and nothing measured is not the same as
 nothing bad.
 Shape: one state an objective and group. The worst of them is the state of the objective, and the worst objective that of the report,
-so that no headline is better than what stands below it.
+so that no headline is better than the lines below it.
 Never: a state that a reader cannot check with the numbers beside it; good news of a report of which any part is unknown.
 
     overspent  more was bad than the budget allows, however little was measured

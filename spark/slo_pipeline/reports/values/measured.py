@@ -1,6 +1,6 @@
-"""How much must be measured before a report says that something was kept.
+"""How much must be measured before a report calls an objective successful.
 
-Problem: without bad seconds every budget holds, also that of a group that nobody measured.
+Problem: without bad seconds every budget holds, even for a group without measurements.
 Shape: two bounds. Below either, the answer is "unknown", unless the budget is overspent already: that needs no more time.
 """
 

@@ -12,7 +12,7 @@ from slo_pipeline.reports.values.measured import enough
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One of the seven phases of a change of master; times are null when nobody set the mark."""
+    """One of the seven phases of a change of master; times are null for an unset mark."""
 
     name: str
     start_us: int | None
@@ -55,7 +55,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """One change of master: a row of FAILOVERS with what is drawn around it."""
+    """One change of master: a row of FAILOVERS with the data drawn around it."""
 
     failover_id: str
     cluster: str
@@ -104,7 +104,7 @@ class Failover:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Exact quantiles of acknowledged sends in milliseconds; null when there was none."""
+    """Exact quantiles of acknowledged sends in milliseconds; null without any."""
 
     acknowledged: int
     failed: int
@@ -231,7 +231,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One objective of one group: what was promised and what was kept.
+    """One objective of one group: its target and its result.
 
     Attributes:
         budget: how many slices or events may be bad; 0 for an objective of 100 %.
@@ -255,7 +255,7 @@ class Kept:
 
     @property
     def is_measured(self) -> bool:
-        """Tell whether enough was measured to say that the objective is kept."""
+        """Tell whether enough was measured to call the objective successful."""
         return enough(self.good, self.bad, self.unknown, self.slice_s)
 
     @property

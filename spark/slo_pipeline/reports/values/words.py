@@ -56,7 +56,7 @@ def seconds(value: float) -> str:
 
 
 def clipped(text: str, characters_max: int) -> str:
-    """Return a text for a picture, which cannot wrap it; an ellipsis stands for what is cut."""
+    """Return a text for a picture, which cannot wrap it; an ellipsis replaces the cut part."""
     return text if len(text) <= characters_max else f"{text[: characters_max - 1]}…"
 
 
@@ -165,7 +165,7 @@ def gap(failover: Failover) -> str:
 def lost(amount: int | None) -> str:
     """Return the verdict on acknowledged messages."""
     if amount is None:
-        return "Nothing was read back, so nobody knows whether messages were lost."
+        return "No message was read back, so message loss is unknown."
     if amount == 0:
         return "No acknowledged message was lost."
     return f"{count(amount, 'acknowledged message')} {'was' if amount == 1 else 'were'} lost."
