@@ -78,9 +78,10 @@ class Durability(StrEnum):
     ASYNC = "Async"
     """The master has it. A failover may lose what was acknowledged last."""
     QUORUM = "Quorum"
-    """Two members have it; a failover loses nothing while one of those that have it lives."""
+    """Two members have it. A failover may lose some of it, also by the loss of the master alone: the controllers compare the log ends of the
+    last heartbeats, some `heartbeatIntervalMs` old, and never elect a log replica."""
     ALL_IN_SYNC = "AllInSync"
-    """Every member that may be elected has it, at least two. No single loss takes an acknowledged message."""
+    """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged message."""
 
 
 class Failover(SpecModel):
@@ -149,7 +150,9 @@ class BrokerGroupSpec(SpecModel):
     log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
     """Members that keep the log only, for tens of megabytes of memory each."""
     durability: Durability = Durability.ALL_IN_SYNC
-    """What an acknowledgement means: Async, Quorum or AllInSync."""
+    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two members; a failover may still elect one that
+    lacks it, because the controllers rank brokers by the log ends of their last heartbeats and never elect log replicas. AllInSync: every
+    member of the SyncStateSet, at least two; the loss of any one member loses nothing."""
     storage: Storage
     """Volume of each member, log replicas included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")

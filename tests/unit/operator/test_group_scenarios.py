@@ -300,6 +300,13 @@ async def test_a_version_that_loses_topics_is_warned_of() -> None:
     assert world.condition("VersionSound", "RocketMQCluster", "main") == ("False", "KnownBroken")
 
 
+@pytest.mark.parametrize("version", ["5.0.0", "5.0.1", "5.1.0"])
+async def test_a_version_with_another_controller_protocol_is_warned_of(version: str) -> None:
+    world = OperatorWorld(cluster={"version": version})
+    await world.settle()
+    assert world.condition("VersionSound", "RocketMQCluster", "main") == ("False", "KnownBroken")
+
+
 async def test_the_token_stays_what_it_was() -> None:
     world = await _settled()
     first = world.get("Secret", "main-controller-token")["data"]

@@ -1,4 +1,4 @@
-"""Replace pods of an older revision: log replicas first, then slaves, the master last and only after a switchover.
+"""Replace pods of an older revision: log replicas first, then slaves, the master last.
 
 The state of a pod of an older revision decides how it is replaced:
 
@@ -12,10 +12,16 @@ SyncStateSet does not hold others back: the change may correct the very cause.
 `mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and whether there is a master or not.
 Such a member serves nobody, so its restart takes nothing away. It keeps its volume: only a pod is deleted.
 
-The master is restarted like any other, once another broker can take its place: its companion hands over before it ends
-(`plan.group.companion`). To make another master first and restart the old one then costs clients far more: they keep their
-connections to a broker that lives and refuses them (8 s and 1,542 failed sends at 200 a second, where a restart costs one).
-The only broker of a group cannot hand over, log replicas or not: it is restarted, and clients wait until it is back.
+The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's preStop then asks the companion
+how the broker should end (`ha_sidecar.companion.leaving`):
+
+    another broker has all that was acknowledged (AllInSync)   SIGKILL at once, without a switchover: the controllers elect
+    another broker may lack some of it (Async, Quorum)         the companion hands over, then SIGKILL
+    broker or controllers do not answer, or nobody can follow  SIGTERM; the controllers elect when the connection ends
+
+The companion holds the clients of a killed master until the controllers name its successor. A switchover before the deletion costs clients
+more, because they keep connections to a living broker that refuses them: 8 s and 1,542 failed sends at 200 per second, against one failed
+send. The only broker of a group has no successor, even with log replicas: clients wait until it is back.
 """
 
 from collections.abc import Collection, Iterable
@@ -61,7 +67,7 @@ def roll(observed: ObservedGroup) -> Plan:
 
 
 def restart_master(observed: ObservedGroup, pod: PodSeen, why: str) -> Plan:
-    """Return the restart of the master's pod, which hands over as it ends; why it must wait if nobody can follow it."""
+    """Return the deletion of the master's pod, or why it must wait; the companion then decides how the broker ends."""
     if not successors(observed):
         return _nobody(pod.name, why)
     wait = Wait("SwitchingOver", f"{pod.name} is still master: {why}")

@@ -4,9 +4,9 @@ The annotation names the master epoch in which it was asked, and the member to b
 `7:orders-1`. It is used up by the very change that it asks for, because the epoch is another then. So nothing has to be
 removed, a second look after a crash does not switch a second time, and a failover that comes first answers it too.
 
-The old master is restarted and hands over as it ends, because its clients would keep their connections to a broker that
-refuses them (`rolling`). Only where one of several brokers is asked for by name it is designated, and the old master goes
-on as a slave.
+The operator deletes the old master's pod, and its companion decides how the broker ends (`rolling`): clients would keep their connections
+to a living broker that refuses them. If the annotation names one of several brokers, the operator designates that broker instead, and
+the old master stays as a slave.
 """
 
 import re

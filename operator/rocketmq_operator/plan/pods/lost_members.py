@@ -13,9 +13,14 @@ Theory of operation. Each look finds the first line that holds; nothing is remem
       and the others hold all that this volume has                      its claim is deleted, then the pod: both are made anew
     the same, and the others may not                                    wait, and say what is missing
 
-One volume is given up at a time, so that what the last one had is copied before the next goes. By force is safe for the log: a broker on a
-node that still lives alone there has lost its controllers, and its companion has fenced it (`ha_sidecar.decisions.fence`); a volume that can be
-attached elsewhere is attached to one node at a time by Kubernetes itself.
+One volume is given up at a time, so that the others copy the log to its successor before the next one goes.
+
+What a forced deletion rests on. Nothing stops a broker on a node that is cut off: companions on Kubernetes have no fence.
+- The controllers elected another master seconds after the cut; the deletion follows at least 30 s later and adds no second master.
+- Under AllInSync and Quorum a master alone on its node acknowledges nothing, because `minInSyncReplicas` is 2. With another member on its
+  side of the cut it may acknowledge writes, and under Async it may do so alone. Those writes are lost, with or without the deletion.
+- An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does not check that the node
+  is off. A driver that lets two nodes write to one volume makes the deletion unsafe.
 
 Never here: a look at nodes. Whoever may read them may read all of them; what their loss does to pods is all that matters.
 """
