@@ -29,14 +29,17 @@ from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
 BROKER_ID_MAX = 1_000_000
-"""The highest id that a group takes, unless it is the next one: controllers give ids in order, so no broker has one above."""
+"""The highest id that a group takes, unless it is the next one.
+
+Controllers give ids in order, so no broker has one above.
+"""
 
 
 def id_problem(group: Group | None, broker_id: int) -> str | None:
     """Return why a group must not record an id that it does not have; None if it may.
 
-    The next id is always possible, so a claim of `BROKER_ID_MAX` does not exhaust the ids. A claim (1013) is judged before it is
-    proposed, as a controller of the release before applies every claim.
+    The next id is always possible, so a claim of `BROKER_ID_MAX` does not exhaust the ids. A claim (1013) is
+    judged before it is proposed, as a controller of the release before applies every claim.
     """
     next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
     id_max = max(BROKER_ID_MAX, next_id)

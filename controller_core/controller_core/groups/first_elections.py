@@ -52,7 +52,10 @@ IDLE_EPOCHS_MAX = 1_000
 """How many epochs, one after another, may have passed without a write before the controllers lost their
 store."""
 UNHEARD_IDS_MAX = 1_000
-"""How many unheard ids are named: a member's id must not decide how long the leader counts, or how much it logs."""
+"""How many unheard ids are named.
+
+A member's id must not decide how long the leader counts, or how much it logs.
+"""
 
 SET_EPOCHS_SINCE_S = 1_735_689_600
 """The start of 2025, UTC: set epochs are 32-bit integers, and few seconds may be wasted."""

@@ -24,7 +24,8 @@ IsAlive = Callable[[ReplicaKey], bool]
 def get_next_broker_id(state: GroupsState, cluster: str, broker_name: str) -> GroupReply:
     """Answer 1012: the id to claim next, 1 for an unknown group.
 
-    A claim of Java's highest id that an older release let in leaves no next one: then it is the lowest id that nobody has.
+    A claim of Java's highest id that an older release let in leaves no next one: then it is the lowest id
+    that nobody has.
     """
     ext = group_ext(cluster, broker_name)
     try:

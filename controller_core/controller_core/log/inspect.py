@@ -29,7 +29,8 @@ class Inspected:
         term: Raft term; None for damage.
         text: what a person wants to know beside that.
         data: an entry's or snapshot's own bytes.
-        incarnation: of the store, which a segment's head names. It is a secret among the members: do not print it.
+        incarnation: of the store, which a segment's head names. It is a secret among the members: do not
+            print it.
     """
 
     kind: str

@@ -50,7 +50,10 @@ _SURELY_SHORT_CHARS: Final = min(FIELD_BYTES_MAX.values()) // 4
 """A text of so few characters is within every bound, whatever its characters are."""
 _REFUSED_CATEGORIES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 _REORDERING: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that change the direction of text: what follows on the line is shown in another order than it was written."""
+"""Characters that change the direction of text.
+
+What follows on the line is shown in another order than it was written.
+"""
 
 
 def text_problem(text: str, bytes_max: int) -> str | None:

@@ -1,1 +1,4 @@
-"""What every process of this package uses: settings, controllers, events, the HTTP port, one HA connection."""
+"""What every process of this package uses.
+
+Settings, controllers, events, the HTTP port, one HA connection.
+"""

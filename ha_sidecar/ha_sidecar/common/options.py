@@ -1,7 +1,7 @@
 """Settings of every command: read from a file or the command line, parsed and checked in one place.
 
-A file has one `key = value` per line, and `#` starts a comment. Its keys are those of the command line, with dashes or
-underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
+A file has one `key = value` per line, and `#` starts a comment. Its keys are those of the command line, with
+dashes or underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,1 +1,4 @@
-"""`ha-sidecar companion`: a process beside an unmodified broker that shows, fences, hands over and holds clients."""
+"""`ha-sidecar companion`.
+
+A process beside an unmodified broker that shows, fences, hands over and holds clients.
+"""

@@ -1,12 +1,13 @@
 """The four kinds of metadata of a broker beside its log, and whether a text of one kind holds entries.
 
-A broker writes each of the four as one JSON file below `config`, and answers requests for them (21, 201, 43, 45) with the
-same text. So a process of ours keeps the answer as it came, and it serves both ways: as the file for a broker that starts
-on this store, and as the answer for a broker that follows us. Nothing here reads more of a text than whether its table
+A broker writes each of the four as one JSON file below `config`, and answers requests for them (21, 201, 43,
+45) with the same text. So a process of ours keeps the answer as it came, and it serves both ways: as the file
+    for a broker that starts on this store, and as the answer for a broker that follows us. Nothing here reads
+    more of a text than whether its table
 exists and has an entry: Java writes map keys without quotes, which is not valid JSON.
 
-Source: AdminBrokerProcessor.java (getAllTopicConfig, getAllSubscriptionGroup, getAllConsumerOffset, getAllDelayOffset),
-BrokerPathConfigHelper.java 5.4.0.
+Source: AdminBrokerProcessor.java (getAllTopicConfig, getAllSubscriptionGroup, getAllConsumerOffset,
+getAllDelayOffset), BrokerPathConfigHelper.java 5.4.0.
 """
 
 import re

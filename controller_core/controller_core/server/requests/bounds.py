@@ -71,7 +71,8 @@ def check_set(wanted: SyncStateSet) -> None:
 def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
     """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
 
-    The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is not there.
+    The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
+    not there.
     """
     broker_id = header.applied_broker_id
     if group is None or broker_id < FIRST_BROKER_ID or broker_id in group.replicas:
