@@ -56,6 +56,7 @@ async def _unexpected_and_lost(old: OldGroup, sends: list[Send], name: str) -> t
 async def test_a_master_and_its_slave_go_on_with_all_that_they_had(old: OldGroup) -> None:
     master = await old.start_old("master", MASTER)
     slave = await old.start_old("slave", SLAVE)
+    await old.until_followed(master)
     sends = await old.send(1_000)
     async with asking(master) as asker:
         await create(asker)
@@ -113,6 +114,7 @@ async def _apart(old: OldGroup, *, slave_has_others: bool) -> list[Send]:
     """
     master = await old.start_old("master", MASTER)
     slave = await old.start_old("slave", SLAVE)
+    await old.until_followed(master)
     sends = await old.send(300)
     await old.until_equal(master, slave)
     async with asking(slave) as asker:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller_core.channel.asking import Asker, AskError
+from controller_core.remoting.bodies import HARuntimeInfo
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode
 from controller_core.remoting.routes import TopicRouteData
@@ -141,6 +142,27 @@ class OldGroup:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             while await self.permissions() != {wanted}:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(_POLL_S)
+
+    async def until_followed(self, master: Broker) -> None:
+        """Wait until a slave reported its end to the master.
+
+        An empty slave begins with the master's newest file: one that connects late never gets the earlier files.
+        """
+        asker = Asker(host_port(master.address))
+        try:
+            async with asyncio.timeout(BOOT_TIMEOUT_S):
+                while not await self._is_followed(asker):
+                    await asyncio.sleep(_POLL_S)
+        finally:
+            asker.close()
+
+    async def _is_followed(self, asker: Asker) -> bool:
+        try:
+            answer = await asker.ask(RequestCode.GET_BROKER_HA_STATUS)
+        except AskError:
+            return False
+        connections = HARuntimeInfo.decode(answer.body).ha_connection_info
+        return any(connection.slave_ack_offset >= 0 for connection in connections)
 
     async def until_equal(self, master: Broker, slave: Broker) -> int:
         """Wait until both logs end at the same offset; return it."""
