@@ -31,7 +31,7 @@ async def test_reports_that_are_added_while_it_runs_are_shown(tmp_path: Path) ->
         root = f"http://127.0.0.1:{found[1]}"
         async with aiohttp.ClientSession() as session:
             async with session.get(root) as answer:
-                assert "There is no report yet." in await answer.text()
+                assert "No reports yet." in await answer.text()
             write_pages(report(), tmp_path / "reports" / "week-47")
             async with session.get(f"{root}/failovers/demo/orders/2") as answer:
                 assert answer.status == 200

@@ -3,7 +3,7 @@
 Problem: a producer that waits for an answer before it sends again sends little while nothing answers, and so reports an
 outage as one slow send (coordinated omission). One that retries reports it as none.
 Shape: open loop. Slot k is sent at its time whatever became of the slots before, each in a task of its own, with one
-second from its *intended* time to its answer. One slot is one attempt is one row; it never retries. A slot
+second from its *intended* time to its answer. One slot is one attempt is one row; the sender never retries. A slot
 this process was itself too late for, by half of that time, is not sent and not recorded: if that befalls a whole second, it
 is unknown, not bad.
 Never: a send is counted as failed because of us, or as good because it was tried twice.

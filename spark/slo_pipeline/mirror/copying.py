@@ -93,7 +93,7 @@ class Mirror:
 
         Raises:
             OSError: one of the places cannot be listed, or refuses a file; files copied by then are complete.
-            PlaceError: the source does not exist, or not yet.
+            PlaceError: the source no longer exists, or does not exist yet.
         """
         done, choice = Mirrored(), self._choose(self._source.folders())
         with self._target.held(), ThreadPoolExecutor(self._target.puts_at_once) as pool:

@@ -172,7 +172,7 @@ class BucketPlace:
         """
         bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
         if not bucket:
-            raise PlaceError(f"{url}: names no bucket: write s3://bucket/prefix")
+            raise PlaceError(f"{url}: names no bucket (expected s3://bucket/prefix)")
         self._url = url
         self._base = "/".join((bucket, *filter(None, prefix.split("/"))))
         server = urlsplit(endpoint or "")

@@ -114,7 +114,7 @@ def unusable(path: Path, schema: pa.Schema) -> str | None:
         return "unusable segment: damaged Parquet"
     lacking = [name for name in schema.names if name not in found.names]
     if lacking:
-        return f"unusable segment: missing column {', '.join(lacking)}"
+        return f"unusable segment: has no column {', '.join(lacking)}"
     return None
 
 

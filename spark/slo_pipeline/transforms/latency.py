@@ -3,7 +3,7 @@
 Problem: a latency measured from the send's own start leaves out the time it waited behind a stuck one.
 Shape: exact quantiles (not sketches: a canary's rows are few), a histogram with fixed bounds, a thinned series over time,
 and the raw points near a failover.
-Never: a failed send lacks a latency; it is counted, and drawn at its own height.
+Never: a latency for a failed send; it is counted, and drawn at its own height.
 """
 
 from typing import Final

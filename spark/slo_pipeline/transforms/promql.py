@@ -94,7 +94,7 @@ def _extrapolated(ranges: DataFrame, window_ms: int, version: Version) -> DataFr
     limit_s = distance_s * F.lit(BORDER_DISTANCES_MAX)
     to_start_s = (F.col("first_ms") - (F.col("end_ms") - F.lit(window_ms))) / F.lit(MS_PER_S)
     to_end_s = (F.col("end_ms") - F.col("last_ms")) / F.lit(MS_PER_S)
-    # `try_divide`: a constant counter was never zero.
+    # `try_divide`: a constant counter yields no time at which it was zero.
     to_zero_s = F.when(
         (grown > 0) & (F.col("first") >= 0), sampled_s * F.try_divide(F.col("first"), grown)
     ).otherwise(F.lit(float("inf")))

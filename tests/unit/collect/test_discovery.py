@@ -369,4 +369,4 @@ def test_more_namespaces_than_are_served_are_refused() -> None:
 
 def test_nobody_to_collect_from_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(_args("--kubernetes-events=mq")) == 2
-    assert "name --targets or --discover" in capsys.readouterr().err
+    assert "expected --targets or --discover" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def test_a_time_has_a_unit_or_is_in_seconds(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0s", "-1s", "1h", "nan"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="invalid duration"):
         seconds(text)
 
 

@@ -87,5 +87,5 @@ def test_a_bucket_with_executors_elsewhere_needs_a_scratch_that_they_can_see() -
 
 @pytest.mark.parametrize("words", [["--input=s3:///p"], ["--input=s3://b", "--endpoint=localhost:9000"]])
 def test_what_is_no_bucket_or_no_endpoint_is_named(words: list[str]) -> None:
-    with pytest.raises(PlaceError, match="write "), inputs.directory(_args(*words)):
+    with pytest.raises(PlaceError, match="expected "), inputs.directory(_args(*words)):
         pass

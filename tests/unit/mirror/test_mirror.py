@@ -219,8 +219,8 @@ def test_the_command_names_what_cannot_be_copied_and_copies_the_rest(
     [
         (["nowhere", "there"], "nowhere: no such directory"),
         (["s3:///x", "there"], "s3:///x: names no bucket"),
-        (["s3://b/x", "there", "--endpoint=b:9000"], "'b:9000' is no endpoint"),
-        (["s3://b/x", "there", "--endpoint=http://b/path"], "'http://b/path' is no endpoint"),
+        (["s3://b/x", "there", "--endpoint=b:9000"], "invalid endpoint 'b:9000'"),
+        (["s3://b/x", "there", "--endpoint=http://b/path"], "invalid endpoint 'http://b/path'"),
     ],
 )
 def test_what_is_no_place_is_one_line_and_status_2(

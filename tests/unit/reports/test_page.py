@@ -308,7 +308,7 @@ def test_a_report_without_any_failover_or_sample_says_so() -> None:
         "No master changed",
         "No replica reported its lag",
         "Nothing was scraped",
-        "nobody knows whether",
+        "message loss is unknown",
     ):
         assert words in page
 

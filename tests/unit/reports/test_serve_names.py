@@ -76,7 +76,7 @@ async def test_a_folder_of_any_visible_name_is_listed_and_served(
 @pytest.mark.parametrize("name", [".hidden", "a\\b"])
 async def test_a_hidden_folder_is_not_a_report(client: Client, tmp_path: Path, name: str) -> None:
     write_pages(report(), tmp_path / name)
-    assert "There is no report yet." in await _text(client, "/")
+    assert "No reports yet." in await _text(client, "/")
     assert (await client.get(URL("/slo/reports") / name)).status == 404
 
 

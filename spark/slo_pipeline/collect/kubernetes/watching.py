@@ -5,7 +5,7 @@ breaks, it is silent, the server forgets its position, it sends an object that c
 Shape: list, then watch from where the list ends. A watch that ends or breaks goes on from the last version that it told. After
 410 (the server forgot that version too), and after a line that is too long or in no form we know, comes a new list: only a list
 says what is true then. Objects go to a `Listener`; a page of the list is released before the next request.
-Never: it gives up, or says that something is gone because the server does not answer.
+Never: give up, or report an object as gone because the server does not answer.
 
 Source: Kubernetes documentation, "API Concepts", on watches, bookmarks, and 410 Gone.
 """

@@ -4,7 +4,7 @@ Problem: events come from several programs, over connections that break; a reade
 there twice, and a job fails whole if one value does not fit its column.
 Shape: `event_row` checks every field and says which one is wrong; `EventLog` remembers ids already taken (bounded) and
 how far each stream was read, as text that a segment carries in its metadata.
-Never: an event is not repaired. An event that cannot be parsed is refused and counted, since a guessed epoch joins two
+Never: repair an event. An event that cannot be parsed is refused and counted, since a guessed epoch joins two
 failovers into one.
 
 Source: docs/reference/segments.md, section "events".

@@ -2,7 +2,7 @@
 
 Problem: numbers about many groups, of which most are uneventful.
 Shape: one table over all groups, then pictures for the first DETAILED_MAX groups (those with most bad seconds first).
-Never: a section without data is not left out; it says that its data is missing.
+Never: leave out a section without data; it says that its data is missing.
 """
 
 from collections.abc import Iterable, Sequence
