@@ -113,8 +113,8 @@ MUTANTS = (
     Mutant(
         "an election does not go above the epochs of its members' logs",
         "groups/first_elections.py",
-        "return max(group.master_epoch, told + untold) + 1",
-        "return group.master_epoch + 1",
+        "return MasterEpoch(max(group.master_epoch, told + untold) + 1)",
+        "return MasterEpoch(group.master_epoch + 1)",
         test="tests/unit/groups/test_first_elections.py",
     ),
     Mutant(

@@ -151,7 +151,7 @@ class OldGroup:
         asker = Asker(host_port(master.address))
         try:
             async with asyncio.timeout(BOOT_TIMEOUT_S):
-                while not await self._is_followed(asker):
+                while not await self._is_followed(asker):  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(_POLL_S)
         finally:
             asker.close()

@@ -46,7 +46,10 @@ def test_the_default_file_promises_something_for_every_indicator() -> None:
     [
         ({"targetPercent": 101.0}, "slos[0].targetPercent: 101.0: Input should be less than or equal to 100"),
         ({"targetPercent": "99"}, "slos[0].targetPercent: '99': Input should be a valid number"),
-        ({"indicator": "send_latensy"}, "slos[0]: indicator: 'send_latensy' is unknown (expected one of write_availability"),
+        (
+            {"indicator": "send_latensy"},
+            "slos[0]: indicator: 'send_latensy' is unknown (expected one of write_availability",
+        ),
         (
             {"budgetingMethod": "Timeslices"},
             "slos[0]: budgetingMethod: 'Timeslices', but send_latency is Occurrences",
