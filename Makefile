@@ -28,7 +28,7 @@ ORDER ?= 1
 WORKERS ?= 2
 PACKAGES := controller_core ha_sidecar rocketmq_operator slo_pipeline testkit project_tools
 
-.PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs clean
+.PHONY: help setup demo test lint types images images-push changelog e2e e2e-full bench bench-collector bench-controller bench-failover bench-ha bench-operator bench-spark sim sim-raft mutants sim-ha kill-rounds fuzz raft-scenarios conformance chart docs docs-reference clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -121,7 +121,10 @@ chart: .venv/.ready ## generate CRDs, the chart's Prometheus rules, the pages ab
 	@$(PYTHON) -m project_tools.chart_files
 	@$(PYTHON) -m project_tools.kind_page
 
-docs: .venv/.ready ## check every command and link in the documents
+docs: .venv/.ready ## build the site of the documents in out/site, with checked links
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict --site-dir $(OUT)/site
+
+docs-reference: .venv/.ready ## check every command and link in the documents
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/tidy/test_docs.py
 
 changelog: .venv/.ready ## print what the fragments in changelog.d will become, or write it (VERSION=0.2.0)
