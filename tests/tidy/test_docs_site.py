@@ -65,3 +65,9 @@ def test_no_page_has_a_diagram_that_a_script_of_another_host_draws(site: Path) -
 )
 def test_what_is_loaded_from_another_host_is_found(text: str) -> None:
     assert len(_loaded(text)) == 1
+
+
+def test_every_document_is_in_the_navigation() -> None:
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    documents = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert listed == documents
