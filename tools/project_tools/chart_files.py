@@ -53,16 +53,16 @@ networkPolicies:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a value again where it is met again: people read the file, and anchors are hard to read."""
+    """Writes a repeated value again: people read the file, and anchors are hard to read."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Say that nothing is to be an anchor."""
+        """Disable anchors for every value."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key of values.yaml: where it is, what is said of it, whether keys are below it."""
+    """One key of values.yaml: its path, its comment, whether keys are below it."""
 
     path: tuple[str, ...]
     comment: str
@@ -82,7 +82,7 @@ def schema() -> Json:
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Yield each key of a values.yaml, in its order; keys of lists and of values on one line are none."""
+    """Yield each key of a values.yaml, in its order; skip keys of lists and of values on one line."""
     path: list[str] = []
     comment: list[str] = []
     for line in text.splitlines():

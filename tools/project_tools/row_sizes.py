@@ -35,7 +35,7 @@ _NAMES: Final = (
 
 
 def sizes_on_disk(scratch: Path) -> dict[str, float]:
-    """Return what is asked of a plan: bytes of rows in segments and in extracts, by what they are."""
+    """Return the sizes that a plan needs: bytes of rows in segments and in extracts, by kind of row."""
     found = {}
     for segment_s in (10, SECONDS):
         data = scratch / f"segments of {segment_s} s"
@@ -95,7 +95,7 @@ def _write(data: Path, segment_s: int) -> tuple[int, int]:
 
 
 def _pages(second: int, chance: random.Random) -> Iterator[tuple[str, list[Sample]]]:
-    """Yield who is scraped and what it says, in the order of the scrapes."""
+    """Yield each scraped pod with its text, in the order of the scrapes."""
     for pod in range(PODS):
         group = f"group-{pod // 3}"
         labels = (("cluster", "main"), ("node_id", group))

@@ -1,7 +1,7 @@
 """A month of measurements planned on paper: formulas over the inputs that docs/reference/sizing.md names.
 
 The page is where inputs are written; `python -m project_tools.sizing` writes the table of results below them, and a test holds the two equal.
-Never: a number of its own. What is not an input is read from the program (a buffer's bound) or is arithmetic.
+Never: a number of its own. Every number is an input, comes from the program (a buffer's bound), or is computed.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Checkers: given what was seen from outside, say whether it can have been right."""
+"""Checkers: given observations from outside, say whether the observed behaviour can be correct."""

@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval(Generic[CallT]):
-    """One call: when it began, when its answer came, and what was asked and answered."""
+    """One call: the times of its request and answer, and the contents of both."""
 
     began_s: float
     ended_s: float
@@ -67,7 +67,7 @@ class Finding(Generic[CallT]):
 
 @dataclass(slots=True)
 class _Frame:
-    """A node of the search: what is placed, the state, and which candidates are still to be tried."""
+    """A node of the search: the calls placed so far, the state, and the candidates not yet tried."""
 
     placed: int
     state: object

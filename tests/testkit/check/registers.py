@@ -1,6 +1,6 @@
 """A broker group as a register: what its requests may see and do, said a second time and in other words.
 
-The state is what every broker builds on: master, master epoch, SyncStateSet and its epoch. Calls are what was asked of
+The state is what every broker builds on: master, master epoch, SyncStateSet and its epoch. Calls are the requests to
 the controllers and what they answered; and transitions that no caller sees whole (elections, forgotten members), taken
 from the log with the time between their proposal and their first application.
 
@@ -89,7 +89,7 @@ def _alter(state: Register, call: Alter) -> Register | None:
         case ResponseCode.SUCCESS:
             return done if refusal is None and call.new_set_epoch == done.set_epoch else None
         case ResponseCode.CONTROLLER_INVALID_REPLICAS | ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
-            # Who is registered and alive is no part of the register; the fences come first.
+            # Registrations and liveness are not part of the register; the fences come first.
             return state if refusal in (None, _NO_MASTER) else None
         case code:
             # A group that controllers without a store do not know yet is answered so, too.

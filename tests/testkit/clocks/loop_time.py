@@ -34,7 +34,7 @@ class LoopTime:
 
 
 class PatientUvloop(uvloop.Loop):
-    """A uvloop on which a stall of the machine takes no time, as on a `patient_loop.PatientLoop`.
+    """A uvloop on which a stall of the machine does not advance the time, as on a `patient_loop.PatientLoop`.
 
     Nodes and brokers that share a process share its stalls: after one of a second all of them have been silent for longer
     than any of them waits, and a healthy leader loses its office.
@@ -69,7 +69,7 @@ class PatientUvloop(uvloop.Loop):
         return super().call_later(delay_s, callback)
 
     def run_forever(self) -> None:
-        """Run, and look at the clock all the time, so that waiting is no stall."""
+        """Run, and look at the clock all the time, so that waiting does not count as a stall."""
         self._beat()
         try:
             super().run_forever()
@@ -96,7 +96,7 @@ class _Timer(asyncio.TimerHandle):
         self._patient = loop
 
     def arm(self) -> None:
-        """Wait for what is left."""
+        """Wait for the rest."""
         self._waiting = self._patient.real_later(self.when() - self._patient.time(), self._fire)
 
     def cancel(self) -> None:

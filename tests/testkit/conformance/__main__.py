@@ -46,7 +46,7 @@ async def our_lines(controller: str | None) -> list[Line]:
 
 
 def report(source: str, verdicts: Sequence[Verdict]) -> int:
-    """Print what was allowed and what was not; return how many steps failed."""
+    """Print the allowed and the disallowed differences; return how many steps failed."""
     _print(f"\ncompared with {source}")
     for verdict in verdicts:
         if verdict.problems:

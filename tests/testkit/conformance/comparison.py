@@ -26,7 +26,7 @@ class Verdict:
     Attributes:
         name: label, with `#n` for the second and later of the same label.
         problems: one text a difference that is not allowed; empty if passed.
-        improvement: what allowed the differences; None if there were none.
+        improvement: the improvement that allowed the differences; None without differences.
     """
 
     name: str

@@ -28,7 +28,7 @@ class Improvement:
         ours: what ours answers instead, by field (`code`, `ext`, `remark`, `body`), in the canonical form of
             `comparison.canonical`; a pattern must match the whole field.
         what: what ours does, in a sentence for the report.
-        why: what goes wrong with Java's way.
+        why: the failure that Java's way allows.
         occurrence: which step of that label, from 1; 0 for all.
     """
 

@@ -23,7 +23,7 @@ _POLL_S: Final = 0.05
 
 
 class PlayError(Exception):
-    """The controller could not be talked to, or did not do what was awaited."""
+    """The controller could not be reached, or did not do the expected thing in time."""
 
 
 async def wait_until_serving(host: str, port: int) -> None:

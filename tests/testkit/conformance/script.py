@@ -8,7 +8,7 @@ connection, as real brokers do: a controller may take it for a sign of life.
 Labels up to "first elect unknown id 99" are those of an earlier recording of the same conversation, so that both can be
 compared.
 
-Source: ControllerRequestProcessor.java and ReplicasInfoManager.java of 5.4.0 for what can be asked and refused.
+Source: ControllerRequestProcessor.java and ReplicasInfoManager.java of 5.4.0 for the possible requests and refusals.
 """
 
 import json
@@ -33,7 +33,7 @@ from controller_core.remoting.headers import (
 CLUSTER: Final = "c1"
 MAIN_LINK: Final = "main"
 ALIVE_MS: Final = 240_000
-"""Nobody falls silent before the conversation ends, on however slow a machine."""
+"""No participant falls silent before the conversation ends, even on a slow machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Ask:
 
     Attributes:
         label: name of the line.
-        request: what is sent.
+        request: the request to send.
         link: over which connection; one is opened for each new name.
         until: asked again until this holds of an answer and stays so for a moment; None to ask once. For what a
             controller does in its own time.

@@ -30,7 +30,7 @@ _WARM_UP_ACKS = 1_000
 _WARM_UP_TIMEOUT_S = 180.0
 _REPORT_TIMEOUT_S = 180.0
 # The Java client asks for routes every 30 s on its defaults. On Kubernetes the operator moves the dead master's address
-# instead; on loopback there is nobody to do that, so here the client asks more often.
+# instead; on loopback no controller does that, so here the client asks more often.
 _LOAD = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
 
 EXIT_OK = 0

@@ -1,4 +1,4 @@
-"""Everything the demo runs, as real processes on loopback: who is started, in which order, and how it is ended.
+"""Everything the demo runs, as real processes on loopback: which start, in which order, and how they end.
 
 Three controllers, a name server, two unmodified brokers, a log replica, the collector and the canary. All files live
 under one folder, ports are chosen free, and `stop` ends whatever was started, also when `start` failed half-way.

@@ -1,4 +1,4 @@
-"""What was written down about each change, put together into timelines.
+"""Builds timelines from the records of each change.
 
 Sources: the controllers' failover records (suspicion, election, notice, role), the canary's RouteSeen events from the
 collected segments, SyncStateSet changes from the collected events, and the load client's ledger.

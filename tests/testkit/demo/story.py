@@ -70,7 +70,7 @@ class Story:
         self._faults = FaultLog(cluster.fault_log, CLUSTER)
 
     async def tell(self) -> list[Happened]:
-        """Do all three, one after another, and return what was done when."""
+        """Do all three, one after another, and return the actions with their times."""
         return [await self._kill_master(), await self._kill_leader(), await self.switch_over()]
 
     async def _kill_master(self) -> Happened:
@@ -130,7 +130,7 @@ class Story:
         return Happened(f"planned switchover to {name}", fault_ns, time.time_ns(), after["master_epoch"])
 
     async def _elect(self, broker_id: int) -> None:
-        """Ask for a master until it is one: that is refused while a slave is behind or nobody leads; twice is once."""
+        """Ask for a master until it is one: that is refused while a slave is behind or no controller leads; twice is once."""
         deadline_s = asyncio.get_running_loop().time() + _CHANGE_TIMEOUT_S
         while (refusal := await self.asked_to_elect(broker_id)) is not None:
             if asyncio.get_running_loop().time() > deadline_s:

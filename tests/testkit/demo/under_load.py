@@ -40,12 +40,12 @@ async def under_load(
     threads: int = 4,
     settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[UnderLoad]:
-    """Run the cluster with `rate` sends a second, from the 500th acknowledgement on; end it afterwards.
+    """Run the cluster with `rate` sends per second, from the 500th acknowledgement on; end it afterwards.
 
     Args:
         directory: everything is written below it.
         relayed: see `DemoCluster`.
-        rate: sends a second.
+        rate: sends per second.
         threads: senders, each waiting for its answer.
         settings: see `DemoCluster`.
     """

@@ -1,4 +1,4 @@
-"""A fake broker that also answers who asks it, and a fake name server.
+"""A fake broker that also answers requests, and a fake name server.
 
 Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it answers as a broker does. It takes the role
 that the controllers' notices give it, and says so at once.
@@ -115,7 +115,7 @@ class AnsweringBroker(FakeBroker):
 
 
 class FakeNameServer:
-    """Answers who is master (106) with what a test sets.
+    """Answers queries for the master (106) with the value that a test sets.
 
     Attributes:
         masters: address of each group's master.

@@ -2,7 +2,7 @@
 
 It does over real connections what a Java broker in controller mode does, in the same order, without a store: enough to
 see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes them. It lets a write guard be
-set: its settings are told and taken, and its slaves have all of its log.
+set: it reports and accepts settings, and its slaves have all of its log.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class FakeBroker:
                     self._connections[address] = await connect(host.strip("[]"), int(port), _DIAL_TIMEOUT_S)
 
     async def register(self, controller: int = 0) -> RemotingCommand:
-        """Claim an id if it has none (1012, 1013) and register (1003); return the answer to 1003."""
+        """Claim an id if still without one (1012, 1013) and register (1003); return the answer to 1003."""
         if not self.broker_id:
             ask = headers.GetNextBrokerIdRequestHeader(self.cluster, self.group)
             answer = await self.must(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, ask, controller=controller)

@@ -6,7 +6,7 @@ controller and ask the leader. Each member has a loopback address of its own
 (127.x.y.z), where one listener takes the notices of new masters: a controller that cannot tell a broker would be
 measured at failing to.
 
-RocketMQ's other controllers answer nothing but heartbeats; when the leader changes meanwhile, the new one is asked again.
+RocketMQ's other controllers answer nothing but heartbeats; when the leader changes, the fleet asks the new one again.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ _DEAD_POLL_S = 0.01
 
 
 class FleetError(Exception):
-    """The controllers refused a preparation, or did not do in time what was awaited."""
+    """The controllers refused a preparation, or did not do the expected thing in time."""
 
 
 async def find_leader(controllers: Sequence[str], timeout_s: float = 60.0) -> str:
     """Return the address of the controller that leads.
 
     Raises:
-        TimeoutError: nobody does in time.
+        TimeoutError: no controller does in time.
     """
     async with asyncio.timeout(timeout_s):
         while True:
@@ -56,7 +56,7 @@ async def find_leader(controllers: Sequence[str], timeout_s: float = 60.0) -> st
 
 
 async def wait_for_read(controllers: Sequence[str], name: str, timeout_s: float) -> None:
-    """Wait until one of the controllers answers who is master of a group (1004).
+    """Wait until one of the controllers names the master of a group (1004).
 
     Raises:
         TimeoutError: none does in time.
@@ -149,10 +149,10 @@ class Fleet:
     async def wait_re_elected(self, timeout_s: float) -> None:
         """Wait until the slave is master of every group, as the leader serves the state (1006).
 
-        Few groups are asked about at a time: what the question costs must not be what is measured.
+        It asks about few groups at a time: the cost of asking must not distort the measurement.
 
         Raises:
-            FleetError: some have none in time; it says how many.
+            FleetError: some groups get no master in time; the text says how many.
         """
         missing = list(reversed(self.names))
         try:
@@ -165,7 +165,7 @@ class Fleet:
                     missing = [name for name in missing if name not in done]
                     await asyncio.sleep(0 if done else _POLL_S)
         except TimeoutError as error:
-            raise FleetError(f"{len(missing)} groups have no new master after {timeout_s} s") from error
+            raise FleetError(f"{len(missing)} groups without a new master after {timeout_s} s") from error
 
     async def _prepare(self, index: int, *, slaves: bool) -> None:
         name = self.names[index]

@@ -14,7 +14,7 @@ from testkit.products.one_controller import OneNode
 
 @dataclass
 class Store:
-    """What the master says of its log and settings, and what it was asked."""
+    """The master's answers about its log and settings, and the requests it received."""
 
     setting: int = 2
     end: int = 100
@@ -42,7 +42,7 @@ class Master(FakeBroker):
         super()._on_connection(connection)
 
     async def stop_listening(self) -> None:
-        """Go on beating, and let nobody in."""
+        """Go on beating, and admit no slave."""
         if self._server is not None:
             await self._server.close()
         for connection in self.accepted:

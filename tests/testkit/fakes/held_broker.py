@@ -34,12 +34,12 @@ def request(
 
 
 class Successor:
-    """A new master's port: refuses as often as it is told to, and then stores what it is sent.
+    """A new master's port: refuses a set number of times, and then stores every message.
 
     Attributes:
         refusals: code and remark of the answers to come, before anything is stored.
         stored: bodies, in their order.
-        others: requests that are no sends.
+        others: requests other than sends.
         came: set by the first request.
         is_mute: answers nothing, until it is to `speak`.
     """
@@ -62,7 +62,7 @@ class Successor:
         self.address = self._server.sockets[0].getsockname()
 
     def speak(self) -> None:
-        """Answer what came while it was mute."""
+        """Answer the requests that came while it was mute."""
         self.is_mute = False
         for writer, command in self._waiting:
             writer.write(encode(self._answer(command)))
@@ -134,7 +134,7 @@ class Place:
             await self._connected.wait()
 
     def drop_connections(self) -> None:
-        """Close what is connected, and go on listening."""
+        """Close the open connections, and go on listening."""
         self._connected.clear()
         while self._connections:
             writer = self._connections.pop()
@@ -203,7 +203,7 @@ async def answers(client: asyncio.StreamReader, count: int | None = None) -> lis
 
 
 async def is_held(client: asyncio.StreamReader) -> bool:
-    """Say whether nothing is heard for a while."""
+    """Say whether nothing arrives for a while."""
     reading = asyncio.ensure_future(client.read())
     done, _ = await asyncio.wait([reading], timeout=0.2)
     reading.cancel()

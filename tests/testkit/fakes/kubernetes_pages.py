@@ -1,7 +1,7 @@
 """An API server and a kubelet in one: Events and pods with a history that can be forgotten, and a page of cadvisor's.
 
 What it serves is laid out as Kubernetes does: a list comes in pages; a watch goes on from a version or is answered with 410, and
-tells of an object that has lost the label it was asked for as of one that is gone.
+reports an object that lost the selected label as deleted.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def cluster_pod(
     phase: str = "Running",
     namespace: str = NAMESPACE,
 ) -> Json:
-    """Return a pod as the operator and Kubernetes make it; `address` None: it has none yet."""
+    """Return a pod as the operator and Kubernetes make it; `address` None: no address yet."""
     labels = {"app.kubernetes.io/component": component, "rocketmq-ha.dev/cluster": cluster}
     return {
         "metadata": {
@@ -85,7 +85,7 @@ class Kept:
         self._version = 100
         self._forgotten = 0
         self._live: dict[str, Json] = {}
-        # Version, the object before, the object after; neither for what is no object: that is told as it stands there.
+        # Version, the object before, the object after; neither for events without an object: those travel unchanged.
         self._told: list[tuple[int, Json | None, Json | None, Json | str | None]] = []
         self._generation = 0
         self._changed = asyncio.Condition()
@@ -193,7 +193,7 @@ def _as_told(before: Json | None, value: Json | None, label: str) -> Json | None
         case True, True:
             return {"type": "MODIFIED", "object": value}
         case True, False:
-            # One that lost its label is told as it was; its version is that of the change.
+            # Show an object that lost its label in its old state, with the version of the change.
             return {"type": "DELETED", "object": before}
         case _:
             return None

@@ -12,7 +12,7 @@ LENT_HOST: Final = "127.0.0.2"
 
 
 class Tenant:
-    """Whom another broker's address was lent to."""
+    """A broker that holds another broker's address for a while."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()

@@ -1,6 +1,6 @@
 """A hundred pods as one small process: an API server that tells of them, and the pages and events that they serve.
 
-Problem: what a collector of a hundred pods costs is to be measured on a machine that has not a hundred pods, so whatever plays them must
+Problem: the benchmark measures a collector of a hundred pods on a machine without a hundred pods, so the substitute must
 cost little beside it.
 Shape: each pod has an address of its own in 127.0.0.0/8, all of which is loopback, and serves at the ports of real pods. Its pages are
 those of `broker_pages`. Controllers tell of a new event now and then, the others of a few from the beginning.
@@ -57,14 +57,14 @@ def pods(count: int, network: int) -> Iterator[Json]:
 
 @dataclass(slots=True)
 class ManyPods:
-    """What is served: pages by URL, events by URL, and the controllers' one stream."""
+    """The served content: pages by URL, events by URL, and the controllers' one stream."""
 
     stream: Stream = field(default_factory=Stream)
     pages: dict[str, Page] = field(default_factory=dict)
     events: dict[str, bytes] = field(default_factory=dict)
 
     def add(self, pod: Json) -> set[tuple[str, int]]:
-        """Take a pod; return where it is to be served."""
+        """Take a pod; return the address to serve it at."""
         found = targets_of(pod_of(pod))
         for target in found:
             if target.kind == "metrics":
@@ -102,7 +102,7 @@ class ManyPods:
 
 
 async def _bound(runner: web.AppRunner, count: int, many: ManyPods, cluster: FakeCluster) -> None:
-    """Serve the pods in the first network where nobody else does."""
+    """Serve the pods in the first network that is free."""
     for network in _NETWORKS:
         listed = list(pods(count, network))
         places = sorted(place for pod in listed for place in many.add(pod))
@@ -121,7 +121,7 @@ async def _bound(runner: web.AppRunner, count: int, many: ManyPods, cluster: Fak
 
 
 async def serve(count: int) -> None:
-    """Serve until the process is told to end."""
+    """Serve until a signal ends the process."""
     many, cluster, end = ManyPods(), FakeCluster(), asyncio.Event()
     cluster.pods.page_items = 100
     app = web.Application()

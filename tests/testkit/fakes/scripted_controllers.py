@@ -17,7 +17,7 @@ GROUP = "g"
 
 @dataclass
 class Said:
-    """A group's state in a controller's words; master 0: there is none."""
+    """A group's state in a controller's words; master 0: without a master."""
 
     epoch: int
     master_id: int = 1
@@ -32,7 +32,7 @@ class ScriptedController:
     """One controller.
 
     Attributes:
-        said: what it says of the group; None: it refuses as one that has no leader to ask.
+        said: its report on the group; None: it refuses like a controller without a leader.
         leader: address that it names as the leader's; empty for none.
         count: how many controllers it says there are.
         is_mute: whether it answers nothing at all.

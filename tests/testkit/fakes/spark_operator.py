@@ -80,7 +80,7 @@ _MEMORY: Final = re.compile("[1-9][0-9]*[mg]")
 
 
 def problems(document: Json) -> list[str]:
-    """Return what is wrong with a SparkApplication or ScheduledSparkApplication, each with its path."""
+    """Return the errors of a SparkApplication or ScheduledSparkApplication, each with its path."""
     if document.get("apiVersion") != "sparkoperator.k8s.io/v1beta2":
         return [f"apiVersion: {document.get('apiVersion')!r}"]
     if document["kind"] == "SparkApplication":

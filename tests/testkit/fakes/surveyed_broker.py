@@ -1,4 +1,4 @@
-"""A broker of before the controllers, as far as a migration asks one: its settings, figures, metadata, queues and permission."""
+"""A broker that predates controller mode, as far as a migration queries one: its settings, figures, metadata, queues and permission."""
 
 import json
 from typing import Any

@@ -1,6 +1,6 @@
 """`make fuzz`: look for bytes that a reader of strangers' bytes cannot bear, guided by what they reach.
 
-Each target starts from the inputs that are kept; `--keep` keeps what reached further, too. A finding is printed with the line that makes it a test:
+Each target starts from the stored inputs; `--keep` also stores inputs that reached new code. A finding is printed with the line that makes it a test:
 append it to the target's file, and `tests/unit/fuzz` fails until it is mended.
 
 Exit status: 0 nothing was found, 1 something was, 2 the fuzzer cannot run here.
@@ -33,7 +33,7 @@ class Run:
         executions: how many inputs were tried.
         findings: inputs that are bugs.
         text: the end of what the fuzzer said, if there is a finding.
-        kept: how many inputs are kept for it now.
+        kept: the number of its stored inputs now.
     """
 
     target: str
@@ -44,7 +44,7 @@ class Run:
 
 
 def fuzz(target: str, seconds: float, *, keep: bool) -> Run:
-    """Fuzz one target; with `keep` its file of inputs is written anew.
+    """Fuzz one target; with `keep` rewrite its file of inputs.
 
     Raises:
         subprocess.SubprocessError: the fuzzer did not end.

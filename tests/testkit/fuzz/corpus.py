@@ -1,4 +1,4 @@
-"""The inputs that are kept: one line of hexadecimal digits each, in one text file a target.
+"""The stored inputs: one line of hexadecimal digits each, in one text file per target.
 
 They are what coverage-guided runs found to reach code that no other line reaches, and every input that ever was a finding.
 `tests/unit/fuzz` feeds all of them to their targets.
@@ -22,7 +22,7 @@ def path_of(target: str) -> Path:
 
 
 def load(target: str) -> list[bytes]:
-    """Return a target's inputs, none if it has no file yet."""
+    """Return a target's inputs, an empty list without a file."""
     path = path_of(target)
     return [bytes.fromhex(line) for line in path.read_text().splitlines()] if path.exists() else []
 

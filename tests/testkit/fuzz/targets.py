@@ -74,12 +74,12 @@ def remoting_stream(data: bytes) -> None:
 
 
 def remoting_frame(data: bytes) -> None:
-    """Read a frame, and every request and answer header and body from it; what was read can be written."""
+    """Read a frame, and every request and answer header and body from it; anything readable can also be written."""
     try:
         command = decode_frame(data)
     except RemotingProtocolError:
         return
-    # The binary form has no way to say that a text is empty, nor a map.
+    # The binary form cannot express an empty text or an empty map.
     if command.serialize_type is SerializeType.JSON:
         _same(command, decode_frame(encode(command)[4:]), "frame")
     for header in _HEADERS:
@@ -91,7 +91,7 @@ def remoting_frame(data: bytes) -> None:
 
 
 def remoting_body(data: bytes) -> None:
-    """Read a body as each of those that travel; what was read can be written."""
+    """Read a body as each body type of the protocol; anything readable can also be written."""
     for body in _BODIES:
         try:
             value = body.decode(data)
@@ -149,12 +149,12 @@ def commitlog_record(data: bytes) -> None:
 
 
 def epoch_file(data: bytes) -> None:
-    """Read a broker's epoch file; what was read can be written."""
+    """Read a broker's epoch file; anything readable can also be written."""
     try:
         epochs = file_format.decode(data)
     except file_format.EpochFileError:
         return
-    if epochs:  # without an epoch there is no file
+    if epochs:  # without an epoch the file does not exist
         _same(epochs, file_format.decode(file_format.encode(epochs)), "epochs")
 
 

@@ -1,7 +1,7 @@
 """Counters whose truth is known, as OpenMetrics text: the input of every test that compares sums.
 
 Each series counts events at its own pace and is scraped on a fixed beat. Scrapes are lost, instances are out for minutes, and
-processes restart: a restart hides what was counted after the last scrape before it, and nothing else may be lost in an account.
+processes restart: a restart hides the counts after the last scrape before it, and nothing else may be lost in an account.
 """
 
 import random
@@ -14,7 +14,7 @@ BEGIN_S: Final = 1_790_000_100
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A text and what is true of it.
+    """A text and the facts it contains.
 
     Attributes:
         text: OpenMetrics, ended by its mark.

@@ -43,7 +43,7 @@ def violations(
     root: Mapping[str, Any] | None = None,
     place: str = "",
 ) -> Iterator[str]:
-    """Yield what is wrong with a value, each with its place."""
+    """Yield each error of a value with its place."""
     root = schema if root is None else root
     if "$ref" in schema:
         schema = root["definitions"][schema["$ref"].removeprefix("#/definitions/")]

@@ -2,7 +2,7 @@
 
 Each of SERIES counters is scraped every 15 s and wraps to 0 now and then, which is a reset. Rows are ordered as the collector
 orders them, one segment a quarter of a day. `write_text` says the same of one day in OpenMetrics text. `write_operations` makes a day of
-one canary that sends ten times a second and reads everything back.
+one canary that sends ten times per second and reads everything back.
 """
 
 import datetime as dt

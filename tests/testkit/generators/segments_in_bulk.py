@@ -13,6 +13,6 @@ def segment(data: Path, table: str, day: dt.date, name: str, content: bytes | No
 
 
 def contents(data: Path) -> dict[str, bytes]:
-    """Return what is in every file below a directory that a reader would see, by its path."""
+    """Return the content of every file below a directory that a reader would see, by its path."""
     found = (path for path in data.rglob("*.parquet") if path.name[0] not in "._")
     return {str(path.relative_to(data)): path.read_bytes() for path in found}

@@ -1,7 +1,7 @@
-"""Segments of a known story: what a report finds must be what was put in.
+"""Segments of a known story: a report must find exactly the generated events.
 
-Problem: a pipeline that is tested on its own output proves nothing. Here the story comes first (who was master, what broke
-when, how long each step took), the segments follow from it, and the story says what must be found.
+Problem: a pipeline that is tested on its own output proves nothing. Here the story comes first (the masters, the faults and
+their times, the duration of each step), the segments follow from it, and the story predicts the findings.
 Shape: `Story` is a value; `write(story, directory)` makes the files; the same story makes the same bytes.
 Never: nothing here uses the pipeline's transforms, only its segment schemas.
 """
@@ -134,7 +134,7 @@ def two_failovers_and_a_switchover() -> Story:
 
 
 def probe_rows(story: Story, group: Group) -> list[dict[str, Any]]:
-    """Return the canary's rows of one group: every send, and the reads of what was stored."""
+    """Return the canary's rows of one group: every send, and the reads of the stored messages."""
     chance = random.Random(f"{story.seed}/{group.name}")
     period_ms = 1_000 // story.sends_per_s
     rows: list[dict[str, Any]] = []

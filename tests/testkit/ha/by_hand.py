@@ -103,7 +103,7 @@ class HandSlave:
     """A connection to an HA port, led byte by byte."""
 
     def __init__(self, port: int, receive_buffer_bytes: int | None = None) -> None:
-        """Connect; a small buffer makes it a slave that is slow to whoever sends."""
+        """Connect; a small buffer makes it a slave that is slow to read from its master."""
         self.peer: Final = socket.socket()
         self.peer.settimeout(WAIT_S)
         if receive_buffer_bytes is not None:

@@ -1,6 +1,6 @@
 """The two ends of an HA connection as processes of their own, and what a log costs to get from one to the other.
 
-Each end has a process, as it would have a machine, so that their processor time can be told apart. An end is driven
+Each end has a process, as it would have a machine, so that the CPU time of each can be measured alone. An end is driven
 over a pipe: it says what it listens on, waits for the word, and answers with figures. All of them move the same log:
 `serve` is our HA port, `replicate` our slave, `drop` a slave that stores nothing, and `send_raw` with `take_raw` the
 same files without any protocol, which is as fast as this machine can do it.

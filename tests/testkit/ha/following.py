@@ -1,7 +1,7 @@
 """The replica's follower at work in a test's own loop: a store, a view of the group, and a broker that tells an HA address.
 
 The HA port itself is whatever the test has: a master by hand, a Java store, a port of ours. No controller takes part; the
-test says who is master, as a notice would.
+test names the master, as a notice would.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _NOWHERE: Final = ("127.0.0.1", 1)
 
 
 async def announced(role: MasterRole) -> str:
-    """Return where a master is met where no address is lent: where it announced."""
+    """Return the address that a master announced, for tests without lent addresses."""
     return role.master_address or ""
 
 
@@ -39,7 +39,7 @@ class Following:
         store: where its log goes. Acks follow each write.
         view: what it knows of the group.
         work: ends when the follower does, with its error.
-        lent: addresses that lead to another broker than their own, and where that one is met.
+        lent: addresses that lead to a broker other than their own, with that broker's address.
     """
 
     def __init__(self, store: ReplicaStore, config: ReplicaConfig) -> None:
@@ -60,7 +60,7 @@ class Following:
             link_ended=lambda: None,
             met_at=self._met_at,
         )
-        self.follower.set_room(True)  # nobody looks at the disk here
+        self.follower.set_room(True)  # no test here looks at the disk
         self.work: Final = asyncio.ensure_future(self.follower.run())
 
     async def _met_at(self, role: MasterRole) -> str:

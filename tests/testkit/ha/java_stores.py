@@ -56,7 +56,7 @@ class JavaStatus:
     Attributes:
         messages: how many its consume queue holds.
         sync_state_set: as its own puts count it; while a change is under way, the union of old and new.
-        local_set: without what is under way.
+        local_set: without pending changes.
         reported: the sets that it asked its controller for, in order.
     """
 
@@ -129,7 +129,7 @@ class JavaStores:
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Have the JVM stand still meanwhile, with all its stores: its sockets stay, and nobody reads or writes them."""
+        """Pause the JVM with all its stores for the block: its sockets stay open, without reads or writes."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield

@@ -150,7 +150,7 @@ class OurMaster:
         self.server.log_grew()
 
     def restart(self) -> None:
-        """End the port and serve on it anew."""
+        """End the port and serve on it again."""
         port = self.port
         self.server.stop()
         self.server = self._serve(port)
@@ -242,6 +242,6 @@ def follow_and_die_in_the_cut(directory: Path, file_bytes: int, port: int) -> No
         resize(file, size_bytes)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    OsFile.resize = resize_and_die  # type: ignore[method-assign, assignment]  # the process has nothing else to do
+    OsFile.resize = resize_and_die  # type: ignore[method-assign, assignment]  # the process does only this
     slave.follow(port)
     slave.notes.end()

@@ -17,7 +17,7 @@ _REPORT_EVERY = 200
 
 
 def _verdict(seed: int) -> tuple[int, str | None, Counter[str]]:
-    """Return the seed, what was violated (None: nothing), and what the schedule saw."""
+    """Return the seed, the violation (None: no violation), and the schedule's observations."""
     try:
         group = run_schedule(seed)
     except SafetyViolation as violation:

@@ -1,4 +1,4 @@
-"""What must hold whatever fails: the group's memory of what was acknowledged, and of what each log has ever held.
+"""Invariants under every fault: the group's record of acknowledged messages, and of all that each log has ever held.
 
 kept        a member of the SyncStateSet has, after any crash, every message that was acknowledged
 no ghosts   what recovery finds is a beginning of what the log held last: no cut tail comes back, whole or in part
@@ -19,7 +19,7 @@ class SafetyViolation(AssertionError):
 
 @dataclass
 class Acknowledged:
-    """What clients were told is stored: the group's log up to there."""
+    """The group's log as far as clients received acknowledgements."""
 
     data: bytes = b""
     messages: int = 0
@@ -89,7 +89,7 @@ def check_labels(found: bytes, epochs: EpochList, file_bytes: int) -> None:
 
 
 def check_kept(acknowledged: Acknowledged, found: bytes, file_bytes: int) -> None:
-    """Hold a member of the SyncStateSet against what was acknowledged."""
+    """Hold a member of the SyncStateSet against the acknowledged log."""
     ends = [end for _, end, _ in messages(acknowledged.data, file_bytes)]
     end = ends[-1] if ends else 0
     if found[:end] != acknowledged.data[:end]:

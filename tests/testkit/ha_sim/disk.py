@@ -1,6 +1,6 @@
 """A disk in memory that loses power, tears writes and fails on demand: `ha_sidecar.commitlog.disk.Disk` for a simulation.
 
-What is written stays volatile until its file is synced. When power goes, each file keeps what was durable, and of the
+Writes stay volatile until their file is synced. When power goes, each file keeps its durable part, and of the
 rest nothing, all, the first operations, or each sector as it was at some time: a disk may write them in any order. Names
 are volatile until a directory is synced, and survive in the order in which they were made, as a journal keeps them.
 
@@ -28,7 +28,7 @@ class PowerLossError(Exception):
 
 @dataclass
 class Content:
-    """A file's bytes: what the platter has, what came after it in order, and what a reader sees."""
+    """A file's bytes: the durable content, the later writes in order, and the content that a reader sees."""
 
     durable: bytes = b""
     volatile: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Content:
         return sum(SECTOR_BYTES for at in sectors if data[at : at + SECTOR_BYTES].strip(b"\0"))
 
     def survivor(self, random: Random) -> bytes:
-        """Return what is found after power was lost."""
+        """Return the content after a power loss."""
         kind = random.randrange(4)
         if kind == 0:
             return self.durable

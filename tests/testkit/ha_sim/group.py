@@ -3,7 +3,7 @@
 What each part may do is the contract of the simulation:
     controller  elects any living member of the SyncStateSet at any time, in a new epoch; takes the master's changes of
                 the set at once; its notices arrive in any order and after any time, so that old masters go on
-    clients     are told "stored" when every member of the master's set has acknowledged
+    clients     receive "stored" when every member of the master's set has acknowledged
     network     delivers bytes of one connection in order and in any pieces; a connection breaks at any time, and its two
                 ends notice at different times, so that an old one outlives the next
     disk        see `disk`; in some schedules it has hardly any room left, for a while; a process is killed, loses power or meets an error at any step of its I/O
@@ -38,8 +38,8 @@ class Plan:
 
     Attributes:
         steps: how long it is.
-        after_sync: whether acks and what is served wait for the disk. If not, only processes die, never machines:
-            nobody promises anything for power loss then.
+        after_sync: whether acks and reads wait for the disk. If not, only processes die, never machines:
+            power loss then has no guarantees.
         batch_bytes: the largest body of a frame.
         mishaps: share of steps at which something breaks.
         long_properties: whether messages have texts of more than a sector, which no checksum covers.
@@ -138,7 +138,7 @@ class Group:
                 if member.link is not None:
                     member.link.wire.cut = True
             case 3 | 4 | 5:
-                # Often while the old master writes on: what nobody else has then is the tail that must go.
+                # Often while the old master writes on: its log then ends in a tail that no other member has, which must go.
                 self._guarded(self.master, lambda: self._write(self.master))
                 self.elect()
                 self._guarded(member, lambda: self._write(member))
@@ -219,7 +219,7 @@ class Group:
             member.drop_link()
             return
         if member.office is None:
-            # A process that died in office takes it anew, in an epoch of its own.
+            # A process that died as master becomes master again, in a new epoch.
             if member.store is not None and member.store.epochs.last_epoch >= self.epoch:
                 self.epoch += 1
                 self.members = {member.id}
@@ -292,7 +292,7 @@ class Group:
         self._acknowledge(master)
 
     def _keep_set(self, master: Member) -> None:
-        """Let in who has all, and let go, now and then, who is not there."""
+        """Add members that have the whole log, and now and then remove absent ones."""
         assert master.store is not None
         last = master.store.epochs.last
         there: dict[int, int] = {}
@@ -317,7 +317,7 @@ class Group:
         end = min(own, *acks) if acks else own
         if end <= len(self.acknowledged.data):
             return
-        # A BLANK is nobody's message: recovery may give it up.
+        # A BLANK is not a message: recovery may give it up.
         whole = [found for _, found, _ in messages(bytes(master.held.data), FILE_BYTES) if found <= end]
         if whole and whole[-1] > len(self.acknowledged.data):
             self.acknowledged.grow(bytes(master.held.data[: whole[-1]]))
@@ -368,7 +368,7 @@ def _ack(session: Session, broker_id: int) -> int:
 
 
 def run_schedule(seed: int) -> Group:
-    """Run the schedule of a seed; raise `SafetyViolation` for what must never happen."""
+    """Run the schedule of a seed; raise `SafetyViolation` if an invariant breaks."""
     group = Group(seed)
     try:
         group.run()

@@ -356,7 +356,7 @@ class Member:
         """Nothing to note."""
 
     def on_end(self, end: LinkEnd) -> None:
-        """Never called: a stepped link has no thread."""
+        """Never called: a stepped link runs without a thread."""
 
 
 def _record_ends(data: bytes) -> list[int]:

@@ -5,7 +5,7 @@ all the while. A round waits a moment that the seed chose, kills who the seed ch
 afterwards are acknowledged, starts the victim again and waits until it is back in the SyncStateSet. At the end every
 acknowledged message is read with a Java consumer, and the three logs are compared byte by byte.
 
-Exit status: 0 nothing acknowledged was lost and the logs are equal, 1 otherwise. Who is killed when follows from the
+Exit status: 0 nothing acknowledged was lost and the logs are equal, 1 otherwise. The victims and times follow from the
 seed; what a kill meets does not, since the processes are real.
 """
 
@@ -44,7 +44,9 @@ def main() -> int:
     """Run as the command line says and return the exit status."""
     parser = argparse.ArgumentParser(prog="make kill-rounds", description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=None, help="who is killed when; a fresh one by default")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="seed of the victims and times; a fresh one by default"
+    )
     arguments = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}: again with make kill-rounds ROUNDS={arguments.rounds} SEED={seed}", flush=True)

@@ -1,6 +1,6 @@
-"""Rounds of kill -9 of a group's members under load: who is killed when, what that met, and what is left at the end.
+"""Rounds of kill -9 of a group's members under load: the victims and times, the state each kill meets, and the final logs.
 
-Of every three rounds each member is the victim of one. Who is killed when follows from the seed; what a kill meets does not,
+Of every three rounds each member is the victim of one. Victims and times follow from the seed; the state that a kill meets does not,
 since the processes are real.
 """
 
@@ -48,7 +48,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found at the end."""
+    """The findings at the end."""
 
     rounds: list[Round]
     read_back: ReadBackResult
@@ -70,7 +70,7 @@ def schedule(random: Random, rounds: int) -> Iterator[tuple[str, float]]:
 
 
 async def run_rounds(running: UnderLoad, random: Random, rounds: int) -> Verdict:
-    """Do so many rounds, end the load, and look at what is left."""
+    """Run that many rounds, end the load, and inspect the final logs."""
     found = []
     for number, (victim, pause_s) in enumerate(schedule(random, rounds), 1):
         found.append(await _round(running, victim, pause_s))
@@ -106,7 +106,7 @@ def _member(running: UnderLoad, victim: str, group: GroupInfo) -> Broker | LogRe
 
 
 async def _wait_back(running: UnderLoad, before: GroupInfo) -> GroupInfo:
-    """Wait until the set is whole and another than before: one that still names the victim is not what is meant."""
+    """Wait until the set is whole and another than before: a set that still names the victim does not count."""
 
     def is_back(group: GroupInfo) -> bool:
         is_newer = group["sync_state_set_epoch"] > before["sync_state_set_epoch"]

@@ -1,6 +1,6 @@
 """The API server's audit log of what a namespace's accounts ask, where the API server is a process of this machine.
 
-It is started anew with its own command line and two options more, and in the end once more without them. What is open ends, as
+The run restarts it with its own command line and two more options, and at the end once more without them. Open connections end, as
 when an API server is upgraded: everything that runs on the cluster has to bear that.
 """
 
@@ -36,7 +36,7 @@ def why_not() -> str:
 
 
 def policy(namespace: str) -> dict[str, Any]:
-    """Return the policy by which only what the accounts of a namespace ask is kept, and who asked what, no bodies."""
+    """Return the policy that logs only requests of a namespace's accounts: account and request, no bodies."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -53,7 +53,7 @@ async def audited(cluster: Cluster, folder: Path) -> AsyncIterator[Path]:
     """Keep an audit log of the accounts of the cluster's namespace for as long as the context lasts; yields its path.
 
     Raises:
-        KubeError: the API server does not answer when it was started anew.
+        KubeError: the API server does not answer after its restart.
     """
     log, rules = folder / "audit.jsonl", folder / "audit-policy.yaml"
     rules.write_text(yaml.safe_dump(policy(cluster.namespace)))
@@ -99,7 +99,7 @@ async def _start_anew(cluster: Cluster, command: list[str]) -> None:
 
 
 async def _end(pid: int) -> None:
-    """End the process with what it is in the midst of; kill it when that takes long, as watches that stay open make it."""
+    """End the process once its requests finish; kill it if that takes long, because open watches delay it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, number)
@@ -107,7 +107,7 @@ async def _end(pid: int) -> None:
             return
         try:
             async with asyncio.timeout(ENDED_WITHIN_S):
-                while not _is_over(pid):  # noqa: ASYNC110 - it is nobody's child here
+                while not _is_over(pid):  # noqa: ASYNC110 - it is not our child process
                     await asyncio.sleep(0.1)
         except TimeoutError:
             continue

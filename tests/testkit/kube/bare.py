@@ -4,7 +4,7 @@ Problem: what an operator of hundreds of groups costs cannot be seen where each 
 Shape: etcd, kube-apiserver and kube-controller-manager as processes, in a network namespace of their own in which the ranges of
 Services and pods are this host itself, so that whoever listens on a port answers at every address. `Pods` stands in for kubelets: a pod
 is Running and Ready a moment after it was made, at an address of its own.
-Never: nodes, volumes, images, or a garbage collector. What is deleted here leaves its children.
+Never: nodes, volumes, images, or a garbage collector. A deleted object leaves its children.
 """
 
 import asyncio
@@ -218,7 +218,7 @@ class Pods:
     def __init__(
         self, session: aiohttp.ClientSession, namespace: str, on_ready: Callable[[str], None]
     ) -> None:
-        """Take a session, and who is told the name of each pod that is ready."""
+        """Take a session, and a callback that gets the name of each ready pod."""
         self._session: Final = session
         self._path: Final = f"/api/v1/namespaces/{namespace}/pods"
         self._on_ready: Final = on_ready
@@ -267,7 +267,7 @@ async def sent(session: aiohttp.ClientSession, method: str, path: str, body: Jso
 
 
 async def watched(session: aiohttp.ClientSession, path: str, since: str = "0") -> AsyncIterator[Json]:
-    """Yield what is at a path, and every change of it, until the stream ends; lines may be of any length.
+    """Yield the objects at a path, and every change of them, until the stream ends; lines may be of any length.
 
     A kind that is new is refused for a moment (429, "storage is (re)initializing"): then nothing is yielded, after the time asked for.
 
@@ -285,5 +285,5 @@ async def watched(session: aiohttp.ClientSession, path: str, since: str = "0") -
             for line in lines:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
-                    return  # the version is gone: whoever asks again is told all anew
+                    return  # the version is gone: the next request returns everything again
                 yield event

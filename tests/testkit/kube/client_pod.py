@@ -1,6 +1,6 @@
 """A pod of RocketMQ's own image for clients and tools of RocketMQ, under the restricted profile.
 
-Our Java classes travel in a ConfigMap of the pod's name, RocketMQ's jars are those of its image. What runs is said by a
+Our Java classes travel in a ConfigMap of the pod's name, RocketMQ's jars are those of its image. The program is set by a
 shell script; mqadmin is there too.
 """
 
@@ -39,7 +39,7 @@ def client_objects(
         "name": CONTAINER,
         "image": image,
         "command": ["sh", "-c", script],
-        # Without it the client comes last wherever processor time is short.
+        # Without it the client comes last wherever CPU is scarce.
         "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
         "env": [{"name": "JAVA_OPT_EXT", "value": f"-Xms64m -Xmx192m -Duser.home={DATA}"}],
         "securityContext": {

@@ -112,7 +112,7 @@ class Scene:
             await sent(self._session, "DELETE", f"/api/v1/namespaces/default/{plural}/{name}")
 
     async def has_reason(self, plural: str, name: str) -> str:
-        """Return the reason of the status of an object of ours, empty while it has none."""
+        """Return the reason of the status of an object of ours, empty while it is unset."""
         reason: str = (await self.get(f"{_OURS}/{plural}/{name}")).get("status", {}).get("reason", "")
         return reason
 

@@ -122,7 +122,7 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
         async with watch.watching(), without_provisioner():
             await asyncio.sleep(BEFORE_S)
             fault_ns = await inject(group, before.master, fault, harmed_node, NODE_FAULT_S)
-            # Nothing is asked meanwhile: on a small machine the question would cost what is measured.
+            # Send no requests now: on a small machine they would distort the measurement.
             await asyncio.sleep(AFTER_S)
             if fault == ROLL:
                 await group.until_epoch_above(before.epoch, ROLLED_WITHIN_S)

@@ -22,7 +22,7 @@ class GroupView:
 
     Attributes:
         ready: the condition Ready is True.
-        master: the master's pod, empty while there is none.
+        master: the master's pod, empty without a master.
         epoch: master epoch.
         in_sync: members in the SyncStateSet of all, such as 3/3.
         brokers: pods of brokers, the master included.
@@ -115,7 +115,7 @@ async def kill_java(cluster: Cluster, pod: str, container: str) -> int:
     """Kill the Java process of a container with SIGKILL; return the time of the kill, UTC nanoseconds.
 
     Raises:
-        KubeError: there is none.
+        KubeError: the group is without a master.
     """
     script = f'java=$({JAVA_PIDS}); [ -n "$java" ] && date +%s%N && kill -9 $java'
     printed = (await cluster.shell(pod, container, script)).decode().split()

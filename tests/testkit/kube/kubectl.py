@@ -22,7 +22,7 @@ STACK_BINARIES: Final = Path.home() / ".cache" / "kube-stack" / "bin"
 
 
 class KubeError(Exception):
-    """A call failed, or what was awaited did not come; the text says which and shows what was printed."""
+    """A call failed, or an expected state did not come; the text says which and shows the output."""
 
 
 def program(name: str) -> str | None:
@@ -137,7 +137,7 @@ async def until(
     """Wait until a condition holds; return the seconds it took.
 
     Raises:
-        KubeError: it did not hold in time; a call that fails meanwhile counts as not holding.
+        KubeError: it did not hold in time; a failed call counts as not holding.
     """
     loop = asyncio.get_running_loop()
     start_s = loop.time()

@@ -85,7 +85,7 @@ class LoadPod:
         return f"{make_topic}{load} & echo $! >{DATA}/pid; wait $!; echo $? >{DATA}/status; exec sleep 3600"
 
     async def sends(self) -> list[Send]:
-        """Return what the ledger holds now, none while there is no ledger."""
+        """Return what the ledger holds now, an empty one before the ledger exists."""
         try:
             text = await self._shell(f"cat {DATA}/ledger.jsonl")
         except KubeError:
@@ -119,7 +119,7 @@ class LoadPod:
         """Read the whole topic and compare it with the ledger; call it when the producer has ended.
 
         A name server that was cut off knows a broker again by its next registration only, some 13 s later at most; until then
-        the reader may be told that there is none.
+        the reader may not find one.
         """
         command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
 

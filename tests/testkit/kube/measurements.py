@@ -45,7 +45,7 @@ async def until_written(cluster: Cluster, after_ns: int) -> None:
 
 
 async def put_aside(cluster: Cluster, folder: str) -> None:
-    """Copy all segments to a folder of /data: canary and collector go on, and what comes now is not in the copy."""
+    """Copy all segments to a folder of /data: canary and collector go on, and the copy does not contain later rows."""
     await cluster.shell(MEASURE, "server", f"cp -r /data/segments /data/{folder}")
 
 

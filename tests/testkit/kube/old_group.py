@@ -75,7 +75,7 @@ class OldGroup:
     """The old brokers in a namespace."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster, with the namespace in which they are to be."""
+        """Take the cluster, with the namespace for the group."""
         self.cluster: Final = cluster
 
     async def install(self) -> None:
@@ -96,7 +96,7 @@ class OldGroup:
         await until(f"{name} runs", runs, _READY_TIMEOUT_S, poll_s=1.0)
 
     async def replicas(self) -> dict[str, int]:
-        """Return how many pods each of their StatefulSets is asked to have."""
+        """Return the replicas of each of their StatefulSets."""
         ours = ("names", MASTER, SLAVE)
         found = await self.cluster.find("statefulsets")
         asked = {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}

@@ -1,7 +1,7 @@
 """The yardstick: RocketMQ as its own documents deploy it on Kubernetes, without any of ours.
 
 A name server, three of RocketMQ's own controllers (DLedger, their default), two brokers in controller mode whose address is
-their pod's. Timers are RocketMQ's defaults, and each asks for as much processor time as ours do. `allAckInSyncStateSet` is on,
+their pod's. Timers are RocketMQ's defaults, and each requests as much CPU as ours do. `allAckInSyncStateSet` is on,
 since a comparison with brokers that may lose messages would be none; `minInSyncReplicas` is one, because with two brokers two
 would mean no writes after a failover.
 """
@@ -41,7 +41,7 @@ def _controllers() -> list[str]:
 def java_set(name: str, replicas: int, script: str, heap_mebibytes: int, cpu: str) -> list[Json]:
     """Return a headless Service and a StatefulSet whose pods run one of RocketMQ's start scripts.
 
-    They ask for processor time: a pod that does not gets what is left over on its node, and a broker took two minutes to start there.
+    They request CPU: a pod without a request gets only its node's spare CPU, and a broker took two minutes to start there.
     """
     labels = {"app": name}
     pod: Json = {
@@ -165,7 +165,7 @@ class PlainGroup:
         """Ask the controllers.
 
         Raises:
-            KubeError: nobody answers, or there is no master.
+            KubeError: no name server answers, or the group is without a master.
         """
         script = f'sh "$ROCKETMQ_HOME/bin/mqadmin" getSyncStateSet -a controller-0.controller:{_CONTROLLER_PORT} -b {GROUP}'
         printed = await self.cluster.shell(

@@ -64,7 +64,7 @@ async def as_shown(cluster: Cluster, command: str) -> str:
 
 
 async def install(cluster: Cluster) -> Release:
-    """Install on a cluster that has none of it.
+    """Install on a cluster without a release.
 
     Raises:
         KubeError: the namespace exists, or a command failed; then with what a person would look at first.
@@ -110,7 +110,7 @@ async def described(cluster: Cluster) -> str:
 
 
 async def remove(cluster: Cluster) -> None:
-    """Remove what is there, and the namespace with the volumes."""
+    """Remove the release, and the namespace with the volumes."""
     for command in shown_commands(REMOVE_TITLE):
         try:
             await as_shown(cluster, command)

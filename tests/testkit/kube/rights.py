@@ -1,7 +1,7 @@
 """What accounts may do, by their roles, against what they did, by the API server's audit log. Pure: objects in, sets out.
 
 A right is one account, API group, resource (with its subresource, as rules write it) and verb; names of objects are left aside.
-Server-side apply of what is not there is one `patch` in the log, though the API server asks for `create` too: its answer, 201, tells.
+Server-side apply of an absent object is one `patch` in the log, though the API server asks for `create` too: its answer, 201, tells.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class Used:
     """What the accounts of a namespace were seen to do.
 
     Attributes:
-        rights: what was allowed to them and done.
+        rights: their allowed and completed requests.
         refused: what they asked for and had no right to, in words.
     """
 
@@ -42,7 +42,7 @@ class Difference:
 
     Attributes:
         ungranted: used, though no role of the accounts has it.
-        unused: granted, never used, and nobody said why it is needed.
+        unused: granted, never used, and without a recorded reason.
         unexcused: excused, and yet used or not granted: the excuse is old.
     """
 

@@ -30,7 +30,7 @@ async def harmed(fault: str, node: str) -> AsyncIterator[None]:
     """Cut a node off (`cut`) or stop all its processes (`freeze`) for as long as the context lasts.
 
     Raises:
-        KubeError: there is no tool, or it failed.
+        KubeError: the tool is missing or failed.
     """
     if not tool():
         raise KubeError(f"{VARIABLE} names no tool that can {fault} a node")
@@ -44,7 +44,7 @@ async def harmed(fault: str, node: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_server_stopped() -> AsyncIterator[None]:
-    """Stop the API server's process for as long as the context lasts: nobody can ask or be told anything."""
+    """Stop the API server's process for as long as the context lasts: no client gets an answer or an event."""
     async with _stopped("kube-apiserver"):
         yield
 
@@ -53,8 +53,8 @@ async def api_server_stopped() -> AsyncIterator[None]:
 async def without_provisioner() -> AsyncIterator[None]:
     """Stop what makes the cluster's volumes for as long as the context lasts.
 
-    It is a script of the tool's that runs kubectl twice a second, for half of the processor time that two cores have left in the
-    second of a failover. A cluster that people use has nothing like it, and where the cluster is not the tool's nothing is stopped.
+    It is a script of the tool's that runs kubectl twice per second, for half of the CPU time that two cores have left in the
+    second of a failover. A cluster that people use does not run such a script, and where the cluster is not the tool's nothing is stopped.
     """
     async with _stopped("provisioner") if tool() else contextlib.nullcontext():
         yield
@@ -94,7 +94,7 @@ def java_of(pod: str) -> int:
     """Return the process id, on this machine, of the broker that runs in a pod.
 
     Raises:
-        KubeError: there is none, or more than one.
+        KubeError: none or more than one exists.
     """
     found = [
         int(process.name)
@@ -112,7 +112,7 @@ def kill_java_of(pod: str) -> int:
     Why not by `kubectl exec`: it needs the API server, and starts a process in the pod in the very moment of the fault.
 
     Raises:
-        KubeError: there is none, or more than one.
+        KubeError: none or more than one exists.
     """
     java = java_of(pod)
     now_ns = time.time_ns()

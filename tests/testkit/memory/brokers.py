@@ -17,10 +17,10 @@ class MemoryBrokers:
 
     Attributes:
         tables: by address, then by (kind, name): what the broker there has.
-        silent: addresses at which nobody answers.
+        silent: addresses at which no broker answers.
         refused: names that brokers refuse to take or to forget.
         routes: (address of a name server, cluster, topic) of each route that was deleted.
-        calls: what was asked that changes something, in words.
+        calls: the requests that change something, in words.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ class MemoryCanaries:
     Attributes:
         told: what each host answers.
         silent: hosts that never answer, and do not refuse either.
-        asked: hosts in the order in which they were asked.
+        asked: hosts in the order of the requests.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class MemoryCanaries:
         self.asked: list[str] = []
 
     async def gaps(self, host: str) -> Json:
-        """Return what the canary at host:port knows; raise `UnavailableError` if there is none."""
+        """Return what the canary at host:port knows; raise `UnavailableError` if no canary is there."""
         self.asked.append(host)
         if host in self.silent:
             await asyncio.Event().wait()

@@ -13,7 +13,7 @@ class MemoryCompanions:
 
     Attributes:
         told: what each host answers.
-        asked: hosts in the order in which they were asked.
+        asked: hosts in the order of the requests.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class MemoryCompanions:
         self.asked: list[str] = []
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows; raise `UnavailableError` if there is none."""
+        """Return what the companion at host:port knows; raise `UnavailableError` if no companion is there."""
         self.asked.append(host)
         if host not in self.told:
             raise UnavailableError(f"nobody is at {host}")

@@ -1,6 +1,6 @@
-"""The controllers in memory, for the operator's tests: who is master follows from the pods of a `MemoryKube`.
+"""The controllers in memory, for the operator's tests: the masters follow from the pods of a `MemoryKube`.
 
-A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. While there is no master nobody changes that
+A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. Without a master no controller changes that
 set. A master whose pod is gone is replaced by the first broker of the set that lives. Each change of master raises the epoch and is remembered. Who the controllers themselves are is
 `membership_memory`.
 """
@@ -54,7 +54,7 @@ class MemoryControllers:
         return self.membership.nodes() if self.reachable else [None] * COUNT_MAX
 
     async def members(self, node: int) -> Json:
-        """Return what the leader says of all; nobody else is asked."""
+        """Return the leader's report on all groups; ask no other controller."""
         self._answer()
         assert f"n{node}" == self.membership.leader
         return self.membership.members()

@@ -1,9 +1,9 @@
 """A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers that act on them.
 
 What it does as the real one: empty lists are not kept; server-side apply removes what the same manager no longer names; Services get a ClusterIP;
-a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims where it is told so; a pod that is
+a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims if its spec says so; a pod that is
 deleted comes back in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set
-says; what has a finalizer goes when it has none; what is on a node that was lost stays there, volume and all. What it does not: validate, schedule,
+says; an object with finalizers goes after the last of them; pods and volumes on a lost node stay there. It does not: validate, schedule,
 take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
 address unless it is in `without_address`. Claims of a
 StatefulSet cannot change. A set without `OnDelete` replaces its pods as Kubernetes does: from the last, and stops at one that is not ready.
@@ -38,7 +38,7 @@ class MemoryKube:
 
     Attributes:
         objects: by kind, namespace and name.
-        writes: what was written, in words.
+        writes: the writes, in words.
         crash_after: the number of the write that ends in `CrashError`; None for never.
         births: how often each pod was made.
         faults: what breaks a pod, by its name and the revision that breaks it; an empty one is the next that is made.
@@ -46,7 +46,7 @@ class MemoryKube:
         may_be_ready: says of a name whether its process would call itself ready.
         forbidden: why the API server refuses a pod, by its name, or the pods of a Deployment, by that one's.
         events_about: Events by kind and name of what they are about.
-        asked_events: objects whose Events were asked for.
+        asked_events: objects whose Events a caller requested.
         webhook: changes each object that is applied, within the write of whoever applies it.
     """
 
@@ -73,7 +73,7 @@ class MemoryKube:
         self._numbers = itertools.count(1)
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none."""
+        """Return an object, None if it does not exist."""
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
@@ -100,7 +100,7 @@ class MemoryKube:
         return self._write("apply", body, "spec")
 
     async def apply_status(self, body: Json) -> Json:
-        """Write an object's status by server-side apply; there is none of an object that is gone."""
+        """Write an object's status by server-side apply; skip an object that is gone."""
         metadata = body["metadata"]
         if (body["kind"], metadata["namespace"], metadata["name"]) not in self.objects:
             raise UnavailableError(f"{body['kind']} {metadata['name']} not found")
@@ -128,7 +128,7 @@ class MemoryKube:
         return copy.deepcopy(self.objects[kind, namespace, name])
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
-        """Delete that very object; what is on a silent node goes by force only."""
+        """Delete that very object; a pod on a silent node goes by force only."""
         live = self.objects.get((kind, namespace, name))
         if live is None or (uid and live["metadata"]["uid"] != uid):
             return
@@ -152,7 +152,7 @@ class MemoryKube:
         self.settle()
 
     def lose_node(self, namespace: str, pod: str, at: str) -> None:
-        """Let a pod's node be silent from `at` on: the pod is to go and does not, and no other node has its volume."""
+        """Let a pod's node be silent from `at` on: the pod has a deletion timestamp but stays, and no other node has its volume."""
         self.objects["Pod", namespace, pod]["metadata"]["deletionTimestamp"] = at
         self.silent.add(pod)
         for (kind, _, name), value in self.objects.items():
@@ -233,7 +233,7 @@ class MemoryKube:
         self.on_change()
 
     def _collect(self) -> None:
-        """Take out what has owners and none that is there, also what was made for an owner that was gone already."""
+        """Delete the objects whose owners are all gone, also those created after their owner went."""
         living = {value["metadata"]["uid"] for value in self.objects.values()}
         for key, value in list(self.objects.items()):
             owners = value["metadata"].get("ownerReferences", [])
@@ -376,7 +376,7 @@ def _refuse_other_claims(live: Json, wanted: Json) -> None:
 
 
 def _apply(live: Json, former: Json, body: Json) -> None:
-    """Lay `body` over `live`, and take away what `former` had and `body` has no more."""
+    """Lay `body` over `live`, and take away the fields of `former` that `body` lacks."""
     for name in former.keys() - body.keys():
         live.pop(name, None)
     for name, value in body.items():
@@ -387,7 +387,7 @@ def _apply(live: Json, former: Json, body: Json) -> None:
 
 
 def _without_empty_lists(value: Any) -> Any:
-    """Return a copy as the API server keeps it: what is wanted as an empty list is not there when it is read."""
+    """Return a copy as the API server keeps it: a field applied as an empty list is absent when read."""
     if isinstance(value, dict):
         return {key: _without_empty_lists(part) for key, part in value.items() if part != []}
     if isinstance(value, list):

@@ -14,7 +14,7 @@ _KEYS: Final = {
     "volumeMounts": ("mountPath",),
     "volumes": ("name",),
 }
-"""Fields by which entries of a list are told apart; other lists are owned as a whole."""
+"""Fields that identify entries of a list; other lists are owned as a whole."""
 
 
 def fields_of(value: Json) -> Json:

@@ -1,8 +1,8 @@
-"""The membership of controllers in memory, for the operator's tests: who votes follows from what is asked for and from volumes of a `MemoryKube`.
+"""The membership of controllers in memory, for the operator's tests: the voters follow from the requests and from volumes of a `MemoryKube`.
 
 A store is a volume: its uid is the store's incarnation. All pods of the first StatefulSet found a cluster. One that comes under a member's
-name with another volume is heard by nobody; one that is added has the log, and has caught up unless it is in `behind`. What the real
-controllers refuse is refused here: no majority that lives, a store with a log, a name that is no member's.
+name with another volume gets no answers; one that is added has the log, and has caught up unless it is in `behind`. What the real
+controllers refuse is refused here: a change without a living majority, a store with a log, an unknown name.
 """
 
 from typing import Any
@@ -24,8 +24,8 @@ class MemoryMembership:
         learners: the same.
         behind: entries that a learner lacks, by name; 0 where nothing is said.
         down: names whose process does not answer.
-        leader: by name, empty while nobody can be elected.
-        changes: what was done, in words.
+        leader: by name, empty while no election can succeed.
+        changes: the changes made, in words.
     """
 
     def __init__(self, kube: MemoryKube) -> None:

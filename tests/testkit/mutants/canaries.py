@@ -20,7 +20,7 @@ SILENT_SCHEDULES = 4
 
 
 def forged_loss() -> str | None:
-    """Lose a message and return what is said about it."""
+    """Lose a message and return the checker's verdict."""
     with make_world(1) as world:
         world.loop.run_until_complete(_run_and_forge(world))
         return next((text for text in world.invariants.violations if text.startswith("S3")), None)
@@ -40,7 +40,7 @@ async def _run_and_forge(world: World) -> None:
 
 
 def forged_stale_read() -> str | None:
-    """Judge a history with one stale answer and return what is said about it."""
+    """Judge a history with one stale answer and return the checker's verdict."""
     before, after = Register(1, 1, (1,), 1), Register(1, 1, (1, 2), 2)
     calls: list[Interval[Call]] = [
         Interval(0.0, 0.1, Transition(Register(), before, "ElectMaster")),
@@ -62,7 +62,7 @@ class SilentNemesis(Nemesis):
 
 
 def silent_injector(run: Callable[..., Report] = run_schedule) -> str | None:
-    """Run schedules whose faults never happen and return what is said about them."""
+    """Run schedules whose faults never happen and return the checker's verdict."""
     totals = Totals()
     for seed in range(SILENT_SCHEDULES):
         totals.add(run(seed, SilentNemesis))
@@ -76,4 +76,4 @@ CANARIES: dict[str, Callable[[], str | None]] = {
     "forged stale read": forged_stale_read,
     "silent fault injector": silent_injector,
 }
-"""Each returns what was reported, None if nothing was."""
+"""Each returns the report, None without one."""

@@ -1,4 +1,4 @@
-"""The planted bugs, as data: where, what is written instead, and who must find it.
+"""The planted bugs, as data: the place, the replacement, and the check that must find it.
 
 A mutant is found by schedules of whole controllers (`schedules`), by schedules of Raft's core (`raft`), or by one test. The
 text that is replaced must occur exactly once in its file; a test of the table sees to that, so a mutant cannot silently
@@ -13,10 +13,10 @@ class Mutant:
     """One planted bug.
 
     Attributes:
-        name: what goes wrong, in words.
+        name: the bug, in words.
         file: below the package `controller_core`.
         old: the text that is there.
-        new: what is written instead.
+        new: the replacement text.
         schedules: how many schedules of whole controllers may be needed to find it.
         raft: the same of Raft's core.
         test: a test that must fail instead.

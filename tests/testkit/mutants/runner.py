@@ -1,4 +1,4 @@
-"""Plants one bug after the other in a copy of `controller_core`, and runs who must find it against that copy.
+"""Plants one bug after the other in a copy of `controller_core`, and runs the check that must find it against that copy.
 
 The copy lies in a temporary directory that comes first on the path of a process of its own, so nothing of the tree is touched
 and a mutant cannot leak into the next.
@@ -28,7 +28,7 @@ class Fate(StrEnum):
     FOUND = "found"
     SURVIVED = "SURVIVED"
     BROKEN = "BROKEN"
-    """The finder itself failed: that is no finding."""
+    """The finder itself failed: that does not count as a finding."""
 
 
 @dataclass(frozen=True, slots=True)

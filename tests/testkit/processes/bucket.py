@@ -55,7 +55,7 @@ class Bucket:
         return {info.path.removeprefix(f"{NAME}/{prefix}/"): info.size for info in files}
 
     def contents(self, prefix: str) -> dict[str, bytes]:
-        """Return what is in each object below a prefix, by its path from there."""
+        """Return the content of each object below a prefix, by its path from there."""
         return {path: self.read(f"{prefix}/{path}") for path in self.sizes(prefix)}
 
     def read(self, path: str) -> bytes:

@@ -39,7 +39,7 @@ _OPTIONS = (
 
 
 def browser_path() -> str | None:
-    """Return the browser's path; None if there is none."""
+    """Return the browser's path; None without a browser."""
     return next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
@@ -87,7 +87,7 @@ class Page:
         try:
             found = await self.evaluate("[!window.isLeft, document.readyState, location.protocol]")
         except RuntimeError:
-            return False  # the one document went while it was asked, and the other has not come
+            return False  # the old document went during the request, and the other has not come
         return bool(found == [True, "complete", "file:"])
 
     async def evaluate(self, expression: str) -> Any:
@@ -98,7 +98,7 @@ class Page:
         return answer["result"].get("value")
 
     async def screenshot(self, file: Path) -> None:
-        """Write what is visible as a PNG."""
+        """Write the visible page as a PNG."""
         answer = await self.call("Page.captureScreenshot", format="png")
         await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
 

@@ -1,6 +1,6 @@
 """Free ports on loopback, in runs that belong together (a controller uses three in a row, a broker four).
 
-The kernel hands out ephemeral ports to whoever asks, so a port found free may be taken before its process binds it.
+The kernel hands out ephemeral ports to any process, so a port found free may be taken before its process binds it.
 To make that rare, runs are taken below the ephemeral range, each worker of a test run has a part of it for itself and starts
 its search there at a place derived from its pid, and no run is handed out twice by one process.
 """
@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` consecutive ports that nobody listens on now.
+    """Return `count` consecutive unbound ports.
 
     Raises:
         RuntimeError: no such run was found in the whole range.
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return one port that nobody listens on now."""
+    """Return one unbound port."""
     return free_ports(1)[0]
 
 

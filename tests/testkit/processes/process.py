@@ -20,7 +20,7 @@ _TAIL_BYTES = 4_000
 
 
 class ProcessFailedError(Exception):
-    """A process ended, or did not say what was awaited; the text shows the end of its log."""
+    """A process ended, or did not print the expected line; the text shows the end of its log."""
 
 
 class ManagedProcess:

@@ -36,7 +36,7 @@ class Programs(NamedTuple):
 
 
 class PrometheusUnavailableError(Exception):
-    """There is no Prometheus here; the text says in one line what was tried."""
+    """Prometheus is missing here; the text lists the attempts in one line."""
 
 
 def _cache() -> Path:
@@ -48,7 +48,7 @@ def programs() -> Programs:
     """Return Prometheus and promtool.
 
     Raises:
-        PrometheusUnavailableError: there are none and they could not be downloaded.
+        PrometheusUnavailableError: they are missing and could not be downloaded.
     """
     server, tool = shutil.which("prometheus"), shutil.which("promtool")
     if server and tool:

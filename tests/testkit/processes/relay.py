@@ -1,7 +1,7 @@
-"""A TCP relay that a test can stop: what comes in waits, in both directions, and the connections stay open.
+"""A TCP relay that a test can stop: incoming bytes wait, in both directions, and the connections stay open.
 
 For a process that is alive and well for everybody but one: the one whom it reaches only through here. It can tear what it
-passes on into pieces, too, for those who take a message for whole because it always came so.
+passes on into pieces, too, to test readers that expect a whole message in one read.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class Relay:
     """Listens on a free port of loopback and passes on to `target`, host:port."""
 
     def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
-        """Describe it; with `pieces` what comes is passed on in parts of these lengths, again and again, in bytes."""
+        """Describe it; with `pieces` it passes bytes on in parts of these lengths, again and again, in bytes."""
         self._pieces = pieces
         self._target = target
         self._port = free_port()
@@ -38,7 +38,7 @@ class Relay:
         self._open.clear()
 
     def release(self) -> None:
-        """Pass on again, beginning with what was held."""
+        """Pass on again, beginning with the held bytes."""
         self._open.set()
 
     async def stop(self) -> None:

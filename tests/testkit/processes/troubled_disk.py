@@ -1,6 +1,6 @@
 """The real file system with a disk that can be made full, stuck, broken or unreadable while a test runs.
 
-What is written here is not synced. A process that ends loses nothing by that, only a machine does, which is what the
+Writes here are not synced. A process that ends loses nothing by that, only a machine does, which is what the
 simulated disk is for; and a real disk that is busy with other things may take longer over it than an election takes.
 """
 
@@ -12,7 +12,7 @@ from controller_core.log.files import File, OsFiles
 
 
 class UnsyncedFile:
-    """A real file whose disk takes no time."""
+    """A real file whose disk needs zero time."""
 
     def __init__(self, inner: File) -> None:
         self._inner = inner
@@ -34,7 +34,7 @@ class UnsyncedFile:
 
 
 class UnsyncedFiles(OsFiles):
-    """The real file system, with a disk that takes no time."""
+    """The real file system, with a disk that needs zero time."""
 
     def create(self, path: Path) -> File:
         """Open a new file on this disk."""

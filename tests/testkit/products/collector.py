@@ -1,7 +1,7 @@
 """The real collector as a process in front of a hundred pods that are played: what it scrapes, what that costs, what it leaves.
 
 Problem: whether a collector keeps up can be seen only over a stretch of time, and the machine of a test stands still now and then.
-Shape: the collector counts its scrapes itself, those that it gave up among them; the system counts its processor time and memory.
+Shape: the collector counts its scrapes itself, those that it gave up among them; the kernel counts its CPU time and memory.
 `stretch` is the difference of two looks, so many scrapes apart.
 """
 
@@ -32,11 +32,11 @@ _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Look(NamedTuple):
-    """What was counted up to a moment.
+    """The counters at a moment.
 
     Attributes:
         at_s: by the loop's clock.
-        cpu_s: processor time of the collector.
+        cpu_s: CPU time of the collector.
         answered: scrapes that brought a page.
         wanted: scrapes that were due, those given up and those without an answer too.
         samples: that were taken.
@@ -50,7 +50,7 @@ class Look(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What was measured between two looks.
+    """The difference between two readings.
 
     Attributes:
         answered_share: of the scrapes that were due.
@@ -113,12 +113,12 @@ class CollectorRun:
 
     async def _until(self, collector: ManagedProcess, wanted: float) -> Look:
         async with asyncio.timeout(SCRAPES_S_MAX):
-            while (seen := await self.look(collector)).wanted < wanted:  # noqa: ASYNC110 - it tells nobody
+            while (seen := await self.look(collector)).wanted < wanted:  # noqa: ASYNC110 - it sends no notification
                 await asyncio.sleep(_POLL_S)
         return seen
 
     async def look(self, collector: ManagedProcess) -> Look:
-        """Return what was counted up to now."""
+        """Return the counters now."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://{self._address}/metrics") as response,
@@ -138,7 +138,7 @@ class CollectorRun:
         return sorted(self.directory.glob("data/*/day=*/[!.]*.parquet"))
 
     def unfinished(self) -> list[Path]:
-        """Return what is being written."""
+        """Return the file being written."""
         return sorted(self.directory.glob("data/*/day=*/.*.tmp"))
 
     def doubles(self) -> list[tuple[object, ...]]:

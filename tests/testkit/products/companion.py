@@ -40,7 +40,7 @@ class BrokerCompanion:
         self.process = ManagedProcess(name, command, broker.place.directory / "companion.log")
 
     async def metric(self, name: str) -> float | None:
-        """Return the one sample of a metric `rmqha_ha_...`; None while there is none."""
+        """Return the one sample of a metric `rmqha_ha_...`; None without one."""
         lines = (await self._text("metrics")).splitlines()
         found = [line for line in lines if line.startswith(f"rmqha_ha_{name}{{")]
         return float(found[0].rpartition(" ")[2]) if found else None
@@ -52,7 +52,7 @@ class BrokerCompanion:
             TimeoutError: it never is.
         """
         async with asyncio.timeout(timeout_s):
-            while await self.metric(name) != value:  # noqa: ASYNC110 - nobody tells
+            while await self.metric(name) != value:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(_POLL_S)
 
     async def wait_status(self, holds: Callable[[dict[str, Any]], bool], timeout_s: float) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class ControllerCluster:
         return await self._get_json(f"http://{self.http_addresses[index]}/v1/status", _PROBE_TIMEOUT)
 
     async def leader(self) -> int | None:
-        """Return the index of the node that leads and serves now; None while nobody does."""
+        """Return the index of the node that leads and serves now; None without a leader."""
         for index in range(len(self)):
             status = await self.status(index) if self.processes[index].running else None
             if status is not None and status["role"] == "leader" and status["ready"]:
@@ -181,7 +181,7 @@ class ControllerCluster:
         """Change the membership (`add`, `promote`, `remove`) or `list` it; return the leader's answer.
 
         Raises:
-            ProcessFailedError: it was refused; the text says why. Or nobody answered: what became of it is not known.
+            ProcessFailedError: it was refused; the text says why. Or no controller answered, and the outcome is unknown.
         """
         url = f"http://{self.http_addresses[await self.wait_leader()]}/v1/members"
         method, body = ("GET", None) if action == "list" else ("POST", {action: member})

@@ -62,7 +62,7 @@ class FencedBroker:
     async def wait_setting(self, value: int) -> None:
         """Wait until the broker's minInSyncReplicas is this: a machine that stands still for long closes a fence, too."""
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
-            while await self.setting() != value:  # noqa: ASYNC110 - nobody tells
+            while await self.setting() != value:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(_POLL_S)
 
     async def permit(self, permission: int) -> None:

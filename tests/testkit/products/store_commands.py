@@ -25,7 +25,7 @@ def seed_command(
 
 
 def verify_command(store: Path) -> list[str]:
-    """Return the command that checks every record of a store nobody has open."""
+    """Return the command that checks every record of a store that no process has open."""
     return [command_path("ha-sidecar"), "verify", str(store)]
 
 

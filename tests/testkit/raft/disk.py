@@ -1,7 +1,7 @@
 """A file system in memory that loses power, tears writes, runs full and fails on demand.
 
 It stands in for `controller_core.log.files.OsFiles`. Each call is a numbered step; a test asks for something to happen at
-a step. What was written but not synced is volatile: `after_power_loss` gives the file system that a machine finds when it
+a step. Unsynced writes are volatile: `after_power_loss` gives the file system that a machine finds when it
 comes back, with the volatile part kept, lost, cut anywhere or holed by lost sectors, as a seeded generator chooses.
 Names are volatile too until their directory is synced; they survive in the order in which they were made.
 """
@@ -169,7 +169,7 @@ class SimulatedFiles:
 
 
 def _survive(inode: Inode, rng: random.Random) -> bytes:
-    """Return a file's bytes after power loss: the durable part, and some of what came after it."""
+    """Return a file's bytes after power loss: the durable part, and some of the later writes."""
     durable, current = inode.durable, bytes(inode.current)
     if current[: len(durable)] != durable:
         return rng.choice((durable, current))

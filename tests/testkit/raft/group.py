@@ -87,7 +87,7 @@ class Group:
             self.add(node, snapshot, **settings)
 
     def add(self, node: int, snapshot: Snapshot | None = None, **settings: object) -> Member:
-        """Add a node; without a snapshot it knows nobody."""
+        """Add a node; without a snapshot it knows no member."""
         store = MemoryStore()
         if snapshot is not None:
             store.apply_snapshot(snapshot)
@@ -142,7 +142,7 @@ class Group:
         return [node for node, member in self.members.items() if member.raw.status().role == StateType.LEADER]
 
     def restart(self, node: int) -> None:
-        """Start `node` anew from its store; it applies again what the store's snapshot does not cover."""
+        """Restart `node` from its store; it applies again what the store's snapshot does not cover."""
         old = self.members[node]
         snapshot = old.store.snapshot()
         member = Member(old.config, old.store)

@@ -153,7 +153,7 @@ class NaiveGroup:
         if winner == self.master:
             return 2011
         self.master = winner
-        # Epochs in which nobody wrote are in no log, so no member tells them.
+        # Epochs without a write are in no log, so no member reports them.
         self.epoch = max(self.epoch, told + (1_000 if told and not self.members else 0)) + 1
         if winner not in self.members:
             self.members_before = set()
@@ -164,7 +164,7 @@ class NaiveGroup:
         return 0
 
     def told(self, alive: list[NaiveBroker]) -> int:
-        """Return the greatest epoch that is told and can be true, 0 without one."""
+        """Return the greatest reported epoch that can be true, 0 without one."""
         return max([0] + [broker.epoch for broker in alive if broker.epoch <= self.epoch + 100_000])
 
     def longest(self, alive: list[NaiveBroker], told: int, acting: int | None) -> int | None:
@@ -184,7 +184,7 @@ class NaiveGroup:
         return brokers[0].id
 
     def clean(self, ids: set[int], *, living: bool, alive: set[int]) -> int:
-        """Forget members; returns the answer's code. A whole group forgotten has no addresses left."""
+        """Forget members; returns the answer's code. A group without members loses its addresses."""
         if living and ids:
             return 2009
         if not living:

@@ -97,7 +97,7 @@ def apply_step(stored: StoredState, step: Step) -> StoredState:
 
 
 def possible_states(synced: StoredState, pending: Sequence[Step]) -> list[StoredState]:
-    """Return every state a store may have after a crash: what was synced, and each prefix of what was not."""
+    """Return every state a store may have after a crash: the synced part, and each prefix of the unsynced part."""
     found = [synced]
     for step in pending:
         found.append(apply_step(found[-1], step))

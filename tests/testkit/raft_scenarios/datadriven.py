@@ -6,7 +6,7 @@
     ----
     expected output, up to a blank line
 
-Nothing else of the format is needed, and what is not understood is refused, not guessed.
+The texts need nothing else of the format; the parser refuses unknown syntax.
 """
 
 import re

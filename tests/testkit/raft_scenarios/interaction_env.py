@@ -68,7 +68,7 @@ class Output:
             self._parts.append(text)
 
     def take(self) -> str:
-        """Return and forget what was collected."""
+        """Return and clear the collected output."""
         text = "".join(self._parts)
         self._parts = []
         return text
@@ -120,7 +120,7 @@ class InteractionEnv:
         }
 
     def handle(self, case: Case) -> str:
-        """Run one command and return its output; "ok" if there is none.
+        """Run one command and return its output; "ok" if it is empty.
 
         Raises:
             NotApplicableError: the text needs asynchronous storage writes.

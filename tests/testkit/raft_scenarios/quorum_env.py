@@ -3,7 +3,7 @@
     committed cfg=(1,2,3) [cfgj=(2,3,4)] idx=(12,_,5)     one index a voter, in the order of cfg then cfgj, _ for unknown
     vote      cfg=(1,2,3) [cfgj=zero]    votes=(y,n,_)    `cfgj=zero` asks for a joint quorum with an empty half
 
-What must not change the answer (exchanging the halves, joining with the empty or the same half, counting naively) is
+Variations that must not change the answer (exchanging the halves, joining with the empty or the same half, counting naively) is
 tried as well, and shows in the output if it does.
 """
 

@@ -20,7 +20,7 @@ _LOGGER_LEVELS = ("DEBUG ", "INFO ", "WARN ", "ERROR ")
 
 
 class Environment(Protocol):
-    """What runs the commands of a text."""
+    """An environment that runs the commands of a text."""
 
     def handle(self, case: Case) -> str:
         """Run one command and return its output."""
@@ -37,7 +37,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The verdict on a text, with the differences or the reason, and the text as it would be written anew."""
+    """The verdict on a text, with the differences or the reason, and the regenerated text."""
 
     verdict: Verdict
     report: str

@@ -1,7 +1,7 @@
 """What a real broker knows besides its log: made by a test in one broker, awaited in it and in others, and compared.
 
 Topics with and without attributes, a subscription group and offsets that it committed, by the requests that mqadmin and
-consumers use. What is compared is what a consumer depends on: the names, and of offsets the numbers.
+consumers use. It compares the parts that a consumer depends on: the names, and of offsets the numbers.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def must(broker: Asker, code: int, header: Header | None = None, body: byt
 
     Raises:
         AskError: the broker refused.
-        TimeoutError: there is no answer.
+        TimeoutError: no answer came.
     """
     async with asyncio.timeout(WAIT_S):
         while True:

@@ -1,7 +1,7 @@
-"""Real brokers of before the controllers on loopback, their stores taken over by the commands that a migration runs.
+"""Real brokers that predate controller mode, on loopback, their stores taken over by the commands that a migration runs.
 
 A master and a slave as RocketMQ's documents deploy them, or a broker of DLedger. Their stores lie where ours do not, so that they have to
-be moved. What comes after is a broker in controller mode on the same directory, as on the same volume.
+be moved. Their successor is a broker in controller mode on the same directory, as on the same volume.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ class OldGroup:
     async def until_permissions(self, wanted: int) -> None:
         """Wait until the name server says so of all queues."""
         async with asyncio.timeout(BOOT_TIMEOUT_S):
-            while await self.permissions() != {wanted}:  # noqa: ASYNC110 - nobody tells
+            while await self.permissions() != {wanted}:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(_POLL_S)
 
     async def until_followed(self, master: Broker) -> None:

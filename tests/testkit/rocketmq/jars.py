@@ -18,7 +18,7 @@ _FETCH_TIMEOUT_S = 600.0
 
 
 class JarsUnavailableError(Exception):
-    """The jars of a version could not be had; the text says what was tried."""
+    """The jars of a version could not be obtained; the text lists the attempts."""
 
 
 def cache_directory() -> Path:

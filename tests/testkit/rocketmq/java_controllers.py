@@ -70,7 +70,7 @@ class JavaControllers:
         """Return the address of the node that leads.
 
         Raises:
-            TimeoutError: nobody does in time.
+            TimeoutError: no controller does in time.
         """
         async with asyncio.timeout(timeout_s):
             while True:

@@ -158,7 +158,7 @@ class LoadSettings:
 
     Attributes:
         threads: senders, each waiting for its answer.
-        rate: sends a second over all threads; 0 is as fast as answers come.
+        rate: sends per second over all threads; 0 is as fast as answers come.
         payload_bytes: size of a body.
         poll_name_server_ms: how often the client asks for routes (its default is 30,000).
         send_timeout_ms: the client's time for one send (its default is 3,000).
@@ -256,7 +256,7 @@ class LoadClient:
         return self.stats()
 
     def sends(self) -> list[Send]:
-        """Return what the ledger holds now; only what is new since the last call is read."""
+        """Return what the ledger holds now; read only the part added since the last call."""
         if self.ledger.exists():
             with self.ledger.open("rb") as ledger:
                 ledger.seek(self._read_bytes)

@@ -88,14 +88,14 @@ class PopConsumer:
         """
         async with asyncio.timeout(within_s):
             for sequence, body in enumerate(bodies):
-                while not await self._is_stored(address, sequence, body):  # noqa: ASYNC110 - nobody tells
+                while not await self._is_stored(address, sequence, body):  # noqa: ASYNC110 - without a notification
                     await asyncio.sleep(_AGAIN_S)
 
     async def take(self, address: str, wanted: Collection[str], within_s: float) -> list[Taken]:
         """Take messages until all wanted bodies have come; return everything that came.
 
         Raises:
-            TimeoutError: they have not come in time; names what came.
+            TimeoutError: they have not come in time; names those that came.
         """
         found: list[Taken] = []
         try:
@@ -108,7 +108,7 @@ class PopConsumer:
         return found
 
     async def take_some(self, address: str) -> list[Taken]:
-        """Take up to 32 messages; return an empty list after a pause if the broker has none."""
+        """Take up to 32 messages; return an empty list after a pause if the queue is empty."""
         header = PopMessageRequestHeader(
             consumer_group=self.group,
             topic=self.topic,

@@ -58,7 +58,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "haMaxTimeSlaveNotCatchup": "3000",
     "registerNameServerPeriod": "10000",
 }
-"""Broker timers shortened so that what takes default brokers tens of seconds is seen within a test."""
+"""Broker timers shortened so that a test sees within seconds the events that take default brokers tens of seconds."""
 
 
 def java_command(
@@ -114,14 +114,14 @@ class NameServer:
     async def wait_for_master(self, broker_name: str, timeout_s: float = _ROUTE_TIMEOUT_S) -> None:
         """Wait until the route of the topic that new topics are made from names a master of the group.
 
-        A Java client that learns of that route while nobody is master takes it for an empty one, and never asks for it
+        A Java client that learns of that route while the group is without a master takes it for an empty one, and never asks for it
         again: all its sends to a topic that does not exist yet fail from then on.
 
         Raises:
             TimeoutError: no master was registered in time.
         """
         async with asyncio.timeout(timeout_s):
-            while await self.master_of(broker_name) is None:  # noqa: ASYNC110 - nobody tells
+            while await self.master_of(broker_name) is None:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.05)
 
     async def master_of(self, broker_name: str) -> str | None:

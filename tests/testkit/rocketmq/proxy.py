@@ -1,6 +1,6 @@
 """RocketMQ's proxy as a real process on loopback, and its gRPC client: what a person's application does with port 8081.
 
-The proxy reads the file that the operator writes for it; only what is a matter of the machine differs: ports and addresses.
+The proxy reads the file that the operator writes for it; only ports and addresses differ, because they depend on the machine.
 The client is Apache RocketMQ's own for Java, unchanged.
 """
 
@@ -32,7 +32,7 @@ class ProxyFile:
         grpc_address: host:port for clients of RocketMQ 5.
         remoting_address: host:port that older clients take for a name server's.
         metrics_url: Prometheus text, of a proxy with a process of its own.
-        settings: what is in it, all values texts.
+        settings: its content, all values texts.
     """
 
     def __init__(self, mode: ProxyMode, cluster: str, name_server: str, directory: Path) -> None:

@@ -1,9 +1,9 @@
-"""Two witnesses of who is master: a writer that knows one broker only, and a log of what that broker says of its role.
+"""Two witnesses of the master: a writer that knows one broker only, and a log of that broker's reports of its role.
 
-A client that asks for routes writes to whoever it is told; whether two brokers took writes at the same time it cannot say.
+A client that asks for routes writes to the routed broker; it cannot detect that two brokers took writes at the same time.
 A `Witness` sends to one address, whatever that broker is, and asks the same broker again and again whether it is master, and
 in which epoch. One beside every broker, on one clock, says which of them acknowledged what when. Each is a process, which may
-run where this one reaches nobody.
+run where this one reaches no broker.
 
     python -m testkit.rocketmq.witness ADDRESS GROUP TOPIC FIRST_SEQUENCE FILE      one JSON line for each answer, until it is killed
 """
@@ -91,7 +91,7 @@ class Witness:
         """
         wanted = len(self.acknowledged()) + count
         async with asyncio.timeout(timeout_s):
-            while len(self.acknowledged()) < wanted:  # noqa: ASYNC110 - a file tells nobody
+            while len(self.acknowledged()) < wanted:  # noqa: ASYNC110 - a file sends no notification
                 await asyncio.sleep(_POLL_S)
 
     async def wait_refused(self, why: str, count: int, after_ns: int, timeout_s: float) -> None:
@@ -101,7 +101,7 @@ class Witness:
             TimeoutError: they are not.
         """
         async with asyncio.timeout(timeout_s):
-            while (  # noqa: ASYNC110 - a file tells nobody
+            while (  # noqa: ASYNC110 - a file sends no notification
                 sum(why in refusal.remark for refusal in self.refusals() if refusal.send.start_ns > after_ns)
                 < count
             ):

@@ -26,7 +26,7 @@ _REPEATED_MAX = 20
 
 
 def _raft_verdict(seed: int) -> tuple[int, str | None, int, int]:
-    """Return the seed, what was violated (None: nothing), and how many elections and reads the schedule saw."""
+    """Return the seed, the violation (None: no violation), and how many elections and reads the schedule saw."""
     try:
         cluster = run_raft(seed)
     except SafetyViolation as violation:

@@ -2,9 +2,9 @@
 
     starts    finds the leader (1005), claims an id (1012, 1013), registers (1003), beats (904), asks for a master (1002)
     runs      beats every second to every controller, polls its group (1004), the leader (1005), reports its set (1001)
-    is told   of a master (1008, or any answer that names one): only a higher epoch counts, for the set too; a notice may be lost, late, doubled
+    learns    of a master (1008, or any answer that names one): only a higher epoch counts, for the set too; a notice may be lost, late, doubled
     is master takes messages, sends them to its slaves, answers when every required member has them (`broker_set`)
-    is slave  follows the master it was told of (`broker_ha`)
+    is slave  follows the master it last learned of (`broker_ha`)
 
 A call that is not answered within 3 s closes its connection, as RocketMQ's client does. What survives the process: its id,
 its claim, its log with the epochs.
@@ -52,7 +52,7 @@ class Broker:
         broker_id: 0 until it has claimed one.
         process: the process of now.
         notice_loss: share of notices that are not heard.
-        notice_delay_s: how late notices are heard at most.
+        notice_delay_s: the longest delay of a notice.
         notice_doubling: share of notices heard twice.
     """
 
@@ -254,7 +254,7 @@ class Broker:
             self._loop.call_in(self.process, delay_s, self._learn, of_notice(request))
 
     def _learn(self, told: Told) -> None:
-        """Take what the controllers say about the master, if it is newer than what is known."""
+        """Take what the controllers say about the master, if it is newer than the known state."""
         master_id, address, epoch, body = told.master_id, told.address, told.epoch, told.body
         if master_id is None or epoch is None or address is None:
             return

@@ -1,7 +1,7 @@
 """A modelled broker's log: one record a message, a record's offset is its number, and the epochs that wrote them.
 
-Its list of epochs is as strict as RocketMQ's: an epoch that begins where the last one begins is refused, and what is written then lies under
-the last one, which is the epoch that heartbeats and slaves are told.
+Its list of epochs is as strict as RocketMQ's: an epoch that begins where the last one begins is refused, and later writes belong to
+the last one, which is the epoch reported to controllers and slaves.
 
 Where two logs part is found by the sidecar's own `truncation_point`. The log outlives the process: the model's brokers are
 killed, they do not lose power (what a broker loses then is a matter of its own flush settings).

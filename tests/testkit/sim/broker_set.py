@@ -1,7 +1,7 @@
 """A modelled master's view of its SyncStateSet: whose acknowledgement a message needs, and what to ask for next.
 
 The rule that zero loss rests on (RocketMQ 5.1.1 and later): while a request to change the set is under way, or its fate is
-not known, a message needs the acknowledgement of every member of the old set *and* of each set that was asked for. A set is
+not known, a message needs the acknowledgement of every member of the old set *and* of each requested set. A set is
 left behind only when one of a higher epoch is seen, or when it was definitely refused.
 
 Planted bugs of brokers are switched on by name (`flaws`), for the scenarios that show what they cost.
@@ -21,7 +21,7 @@ SHRINKS_ALONE = "shrinks alone"
 
 @dataclass(slots=True)
 class Proposal:
-    """A set that was asked for."""
+    """A requested set."""
 
     members: frozenset[int]
     asked_s: float
@@ -76,7 +76,7 @@ class MasterView:
         return True
 
     def still_old(self, set_epoch: int, asked_s: float) -> None:
-        """Learn that at `asked_s` the set had the epoch we know: what was asked for long before did not happen."""
+        """Learn that at `asked_s` the set had the epoch we know: a much older request did not take effect."""
         if set_epoch == self.set_epoch:
             self.proposals = [
                 proposal for proposal in self.proposals if proposal.asked_s + REQUEST_LIFE_S > asked_s

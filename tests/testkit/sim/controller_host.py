@@ -5,7 +5,7 @@ puts together: node, log writer, heartbeats, failover, command submission, notif
 Not real: the transport between Raft nodes (messages that the simulated network may lose), the HTTP interface (not started),
 clocks, random numbers, the command line, and the supervisor that starts a dead process again.
 
-A process dies in three ways. *Killed*: what it wrote stays, synced or not. *Without power*: what was not synced may be lost,
+A process dies in three ways. *Killed*: what it wrote stays, synced or not. *Without power*: unsynced writes may be lost,
 torn or holed. *By itself*: its disk failed; whatever else ends it is a violation.
 """
 
@@ -159,7 +159,7 @@ class ControllerHost:
         self._network.host_is_back(self.host)
         self.files.locks.clear()
         self.files.on_step = None
-        if self.files.capacity_bytes < 1 << 40:  # a full disk lets nobody start: the supervisor tries again
+        if self.files.capacity_bytes < 1 << 40:  # no node starts on a full disk: the supervisor tries again
             self.process.kill()
             self._loop.call_in(None, 0.5, self.start)
             return
@@ -187,7 +187,7 @@ class ControllerHost:
             segment_bytes_max=SEGMENT_BYTES,
         )
         if not isinstance(opened, WatchedStore):
-            raise TypeError("opening gives the class that was asked")
+            raise TypeError("open() returned another class than the requested one")
         opened.promise = self._promise
         self.torn += opened.cut is not None
         return opened
@@ -201,7 +201,7 @@ class ControllerHost:
             or (hard_state.term == said.term and said.vote == 0),
             f"S6: {self.name} forgot term {said.term} or its vote {said.vote}, has {hard_state}",
         )
-        # A later leader's entries may have replaced it in a write whose end nobody lived to hear of.
+        # A later leader's entries may have replaced it in a write whose end no process lived to see.
         held = store.term(store.last_index()) > promise.last_term or (
             store.last_index() >= promise.last_index
             and (
@@ -212,7 +212,7 @@ class ControllerHost:
         self._invariants.require(
             held, f"S6: {self.name} forgot entry {promise.last_index}, ends at {store.last_index()}"
         )
-        # What opening found is durable from now on, also what nobody lived to hear of.
+        # What opening found is durable from now on, also writes whose end no process lived to see.
         promise.hard_state, promise.last_index = hard_state, store.last_index()
         promise.last_term = store.term(store.last_index())
 
@@ -256,7 +256,7 @@ class ControllerHost:
         self._promise = Promise(HardState())
 
     def lose_power(self) -> None:
-        """End the process, and lose what was not synced."""
+        """End the process, and lose the unsynced writes."""
         self._network.darken(self.host)
         self.kill()
         self.files = self.files.after_power_loss(self._random)
@@ -296,7 +296,7 @@ class ControllerHost:
         self.files.on_step = None
 
     def damage(self) -> bool:
-        """Turn over one bit of what was durable long ago; say whether there was enough of it. The node must be down."""
+        """Turn over one bit of data that was durable long ago; say whether there was enough of it. The node must be down."""
         names = sorted(path for path in self.files.names if path.suffix == ".wal")
         sized = [path for path in names if len(self.files.names[path].durable) > DAMAGE_BYTES_MIN]
         if not sized or self.process.alive:

@@ -92,7 +92,7 @@ class WatchedMachine(GroupsMachine):
         self._watcher = watcher
 
     def apply(self, index: int, term: int, data: bytes) -> Outcome:
-        """Apply an entry; whoever is first shows what it changed."""
+        """Apply an entry; the first node to apply it shows its changes."""
         first = self._invariants.applies(self._name, index, term, data)
         if not first:
             return super().apply(index, term, data)
@@ -121,7 +121,7 @@ class WatchedMachine(GroupsMachine):
 
 @dataclass(slots=True)
 class Promise:
-    """What a store has made durable: nobody may find less afterwards."""
+    """The durable content of a store: no later opening may find less."""
 
     hard_state: HardState
     last_index: int = 0
@@ -134,7 +134,7 @@ class WatchedStore(DiskStore):
     promise: Promise
 
     def write(self, batch: Batch) -> None:
-        """Write, and note what is durable from now on."""
+        """Write, and note the new durable content."""
         super().write(batch)
         if batch.snapshot is not None:  # its file is synced, whatever becomes of the record that names it
             self.promise.last_index, self.promise.last_term = batch.snapshot.index, batch.snapshot.term

@@ -39,7 +39,7 @@ class Report:
 
 
 def draw_shape(random: Random) -> Shape:
-    """Draw what is installed: mostly three controllers and one group, sometimes more."""
+    """Draw the installation: mostly three controllers and one group, sometimes more."""
     return Shape(
         controllers=random.choice((3, 3, 3, 5)),
         groups=random.choice((1, 1, 1, 2)),

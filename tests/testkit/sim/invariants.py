@@ -1,4 +1,4 @@
-"""What must hold at every moment of a simulated run, watched from outside the nodes.
+"""The invariants at every moment of a simulated run, watched from outside the nodes.
 
     S1  at most one leader a term, one vote a voter and term; whoever applies an index applies the same entry
     S2  master epochs grow exactly when the master changes, none to some or some to none included: by one, or above what members

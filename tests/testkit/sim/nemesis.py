@@ -2,9 +2,9 @@
 
 Each schedule has each kind with probability one half, so that some have few and undisturbed ones are rare. A kind that was
 injected many times over many schedules and never had an effect is a broken injector, not a strong system: effects are
-counted where they show (a process that died, a byte that stalled, a sync that failed), not where they were asked for.
+counted where they show (a process that died, a byte that stalled, a sync that failed), not at their request.
 
-What the promise tolerates, and thus what is injected at the same time at most: any number of cuts and pauses, processes
+What the promise tolerates, and thus the largest set of faults injected at the same time: any number of cuts and pauses, processes
 killed and restarted at will, power lost on any controller, a damaged log on one of them (with no others down for good). A
 broker keeps its log when it dies. Beyond it, nothing is injected.
 """
@@ -73,7 +73,7 @@ class Nemesis:
     """Injects a plan's faults into a world.
 
     Attributes:
-        injected: how often each kind was asked for.
+        injected: the number of requests of each kind.
     """
 
     def __init__(self, world: World, random: Random, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""What was seen from outside during a run: calls of the API with their times, and acknowledged messages.
+"""Observations from outside during a run: calls of the API with their times, and acknowledged messages.
 
 One history a group. A call without an answer stays open: it may have had its effect, or not, or later.
 """
@@ -39,7 +39,7 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A message that a master said was kept."""
+    """A message that a master acknowledged."""
 
     at_s: float
     epoch: int
@@ -50,7 +50,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """What was seen of one group."""
+    """The observations of one group."""
 
     calls: list[Interval[Call]] = field(default_factory=list)
     open_calls: list[OpenCall] = field(default_factory=list)
@@ -68,7 +68,7 @@ class GroupHistory:
 
 
 class Member(Protocol):
-    """What is looked at of a broker: its log outlives its process."""
+    """The observed state of a broker: its log outlives its process."""
 
     broker_id: int
     log: BrokerLog
@@ -134,7 +134,7 @@ class Observations:
         command: AnyCommand,
         outcome: Outcome,
     ) -> None:
-        """An entry was applied for the first time: an election, say, is a call that nobody made."""
+        """An entry was applied for the first time: an election, say, is a call without a caller."""
         self.note(f"applied {type(command).__name__} {key} {outcome.reply.code}")
         if after is not None and after.master_id is None:
             self._judge_preceding_set(after)
@@ -173,7 +173,7 @@ class Observations:
             )
 
     def begin_anew(self) -> None:
-        """All controllers lose their stores: judge what was seen of them, and begin new histories; acknowledged messages stay."""
+        """All controllers lose their stores: judge the observations of them, and begin new histories; acknowledged messages stay."""
         self.judge()
         self._life_began_s = self._loop.now_s
         for history in self.groups.values():

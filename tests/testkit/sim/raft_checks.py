@@ -1,4 +1,4 @@
-"""What must hold in every schedule, watched from outside while the nodes run.
+"""The invariants of every schedule, watched from outside while the nodes run.
 
 Election safety: one leader a term, one vote a voter and term, restarts included. State machine safety: whoever applies
 an index gets the same state there. Leader completeness: whoever leads has all that was ever applied. Log matching: two

@@ -87,7 +87,7 @@ class Plan:
                 "read_only": ReadOnlyOption.LEASE_BASED if lease else ReadOnlyOption.SAFE,
                 "inflight_messages_max": random.choice((2, 256)),
                 "message_bytes_max": random.choice((0, 64, 1024)),
-                # One who steps down at once may be the only one who knows of the commit; see `retire_removed_leader`.
+                # A leader that steps down at once may be the only node that knows of the commit; see `retire_removed_leader`.
                 "step_down_on_removal": not changes and random.random() < 0.5,
             },
         )
@@ -126,7 +126,7 @@ class SimNode:
         self._schedule_tick(self.life)
 
     def crash(self) -> None:
-        """Lose memory, the write under way, and what was written without fsync."""
+        """Lose memory, the write under way, and writes without fsync."""
         self.alive = False
         hard_state = self.store.initial_state()[0]
         commit = LogIndex(max(self.synced_commit, self.store.snapshot().index))
@@ -288,7 +288,7 @@ class RaftCluster:
                 node.start()
 
     def retire_removed_leader(self) -> bool:
-        """Stop a leader that is no voter any more, as an operator does once the change is known to the others."""
+        """Stop a leader that is not a voter any more, as an operator does once the change is known to the others."""
         leader = self.leader()
         if leader is None or leader.id in leader.raw.status().conf_state.voters:
             return False

@@ -2,14 +2,14 @@
 
 What it may do, and never does otherwise:
 
-    delay       every delivery takes time, drawn anew; a stream keeps its order all the same
+    delay       every delivery takes time, drawn for each; a stream keeps its order all the same
     loss        a *message* may be lost or doubled; bytes of a *stream* are only late, as TCP has it
     cut         a directed pair of hosts: messages vanish, streams stall, dials hang. A stream that has been stalled for
                 `STALL_S` ends on the sender's side without a word to the other
     death       a killed process resets its streams; a host without power says nothing, and resets those that speak to
                 it once it is back
 
-A stream hands over what was written as it is: bytes for RocketMQ's frames, plain objects for modelled brokers.
+A stream hands over writes unchanged: bytes for RocketMQ's frames, plain objects for modelled brokers.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ STALL_S = 8.0
 
 
 class Network:
-    """Hosts, listeners, streams, and what is wrong between them.
+    """Hosts, listeners, streams, and the faults between them.
 
     Attributes:
         cut: directed pairs of hosts that hear nothing.
@@ -125,7 +125,7 @@ class Network:
         listener = self._listeners.get((host, port))
         if listener is None or not listener.process.alive:
             self.refused += 1
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"no listener at {host}:{port}")
         near, far = _End(self, process, source, host), _End(self, listener.process, host, source)
         near.peer, far.peer = far, near
         self._streams += (near, far)
@@ -207,7 +207,7 @@ class _End(asyncio.Transport):
             self._put("data", data)
 
     def close(self) -> None:
-        """End it after what was written."""
+        """End it after the pending writes."""
         self._end_here(None, farewell="closed")
 
     def abort(self) -> None:
@@ -223,7 +223,7 @@ class _End(asyncio.Transport):
         return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the addresses; there is no socket."""
+        """Return the addresses; a simulated server is without sockets."""
         return {"peername": (self.target, 0), "sockname": (self.source, 0)}.get(name, default)
 
     # What the network uses.
@@ -244,7 +244,7 @@ class _End(asyncio.Transport):
             self._forget_if_over()
 
     def die(self, *, silently: bool) -> None:
-        """Its process is no more."""
+        """Its process is gone."""
         if not self._ended:
             self._ended = True
             if silently:
@@ -285,7 +285,7 @@ class _End(asyncio.Transport):
         """Take what the other end sent."""
         if self._ended:
             if kind == "data":
-                self._put("reset", None)  # nobody is here any more, whoever still speaks must learn that
+                self._put("reset", None)  # the process is gone, and a peer that still sends must learn that
             return
         if kind == "data":
             if self.protocol is not None:

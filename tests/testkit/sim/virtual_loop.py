@@ -7,11 +7,11 @@ A `Process` is what a machine's process is to the code in it. Everything schedul
 (by a context variable, which tasks inherit), and:
 
     killed      none of its callbacks runs any more; its `finally` blocks do not run either, as after SIGKILL
-    frozen      its callbacks wait, in order, until it is thawed; time goes on meanwhile (SIGSTOP)
+    frozen      its callbacks wait, in order, until it is thawed; time goes on (SIGSTOP)
     clock       `loop.time()` inside it is its own monotonic clock, which may run faster or slower than the others'
-    disk        `run_in_executor` becomes a call at a later time, as slow as the process's disk is told to be
+    disk        `run_in_executor` becomes a call at a later time, as slow as the process's disk is set to be
 
-Never here: randomness. Whoever wants chance draws it and says what shall happen.
+Never here: randomness. A caller that needs chance draws it and passes the result.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Process:
         self.frozen = True
 
     def thaw(self) -> None:
-        """Go on with what became due meanwhile, in order."""
+        """Run the callbacks that became due, in order."""
         self.frozen = False
         parked, self._parked = self._parked, []
         self.loop.requeue(parked)
@@ -167,7 +167,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     Attributes:
         network: dials and listens for the code on this loop.
         processes: all that ever were.
-        errors: what the loop was told of exceptions that nobody took, as asyncio describes them.
+        errors: reports of exceptions that no code handled, as asyncio describes them.
     """
 
     def __init__(self) -> None:
@@ -185,13 +185,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- time
 
     def time(self) -> float:
-        """Return the monotonic clock of whoever asks, seconds."""
+        """Return the monotonic clock of the calling process, seconds."""
         process = _current.get()
         return self._now_s if process is None else process.local_s(self._now_s)
 
     @property
     def now_s(self) -> float:
-        """The one true time, which nobody inside a process knows."""
+        """The one true time, which no simulated process knows."""
         return self._now_s
 
     def jump(self) -> None:
@@ -218,7 +218,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_in(
         self, process: Process | None, delay_s: float, callback: Callable[..., object], *args: Any
     ) -> asyncio.TimerHandle:
-        """Schedule a callback of `process` (None: of nobody) after a delay of true time."""
+        """Schedule a callback of `process` (None: of no process) after a delay of true time."""
         context = _NOBODY if process is None else process.context
         return self._timer(self._now_s + delay_s, callback, args, context)
 
@@ -300,7 +300,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for process in self.processes:
             process.alive = False
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that nobody came to await
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were never awaited
             for task in self._tasks:
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined] # they die with their processes

@@ -33,7 +33,7 @@ _CHECK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is installed.
+    """The installation.
 
     Attributes:
         log_replicas: how many of each group's members keep the log only.
@@ -178,7 +178,7 @@ class World:
             broker.start()
 
     def problem(self) -> str | None:
-        """Say what does not work yet; None when all does."""
+        """Return the first part that does not work yet; None when all do."""
         leader = self.leader()
         if leader is None or leader.machine is None:
             return "no controller leads"
@@ -224,7 +224,7 @@ class World:
         return 0 if history is None else len(history.acknowledged)
 
     async def settle(self) -> None:
-        """Let what is under way end, with no new messages."""
+        """Let pending work end, with no new messages."""
         for producer in self.producers:
             producer.process.kill()
         deadline_s = self.loop.now_s + LIVENESS_S
@@ -272,7 +272,8 @@ class World:
         self.invariants.require(not moved, f"S3: acknowledged messages lie elsewhere: {moved[:2]}")
         attempted = set().union(*(producer.attempted for producer in self.producers))
         self.invariants.require(
-            kept <= attempted, f"S3: {name} holds what nobody sent: {sorted(kept - attempted)[:3]}"
+            kept <= attempted,
+            f"S3: {name} holds messages that no producer sent: {sorted(kept - attempted)[:3]}",
         )
         for broker in brokers:
             if broker.process.alive:

@@ -19,7 +19,7 @@ API = "rocketmq-ha.dev/v1alpha1"
 ORDERS, PAY = "10.0.0.1:10911", "10.0.0.2:10911"
 """Masters of the broker groups orders and pay."""
 SPARE = "10.0.0.9:10911"
-"""A broker that has nothing yet."""
+"""An empty broker."""
 TOPIC: Json = {"cluster": "main", "readQueues": 4, "writeQueues": 4}
 
 
@@ -27,7 +27,7 @@ class _Masters(MemoryControllers):
     """Controllers that know masters alone.
 
     Attributes:
-        masters: address of each group's master, None where it has none.
+        masters: address of each group's master, None without one.
     """
 
     def __init__(self, kube: MemoryKube) -> None:

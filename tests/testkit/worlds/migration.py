@@ -1,7 +1,7 @@
 """A cluster in memory with old brokers whose logs and offsets matter, for a migration to be told in, killed, and told to the end.
 
 It is as unkind as a cluster may be. A volume whose claim is gone is deleted with all that is on it, whatever its policy. A claim
-without a volume gets a new, empty one. Who is ready last is asked first whether it wants to be master, and whoever is
+without a volume gets a new, empty one. The broker that is ready last gets the first offer to be master, and the broker that is
 master makes all others equal to itself. So a volume that is without a name for a moment, and a slave that starts too
 early, lose messages here.
 """
@@ -26,7 +26,7 @@ TASKS = {"app.kubernetes.io/component": "migration"}
 
 @dataclass
 class Store:
-    """What is on a volume: where the store lies, its log as names of messages, and what else its broker knows."""
+    """The content of a volume: the path of the store, its log as names of messages, and what else its broker knows."""
 
     place: str = "store"
     log: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class MigrationKube(MemoryKube):
         return self.objects.get(("PersistentVolumeClaim", NAMESPACE, name))
 
     def store_of_claim(self, name: str) -> Store:
-        """Return what is on a claim's volume."""
+        """Return the content of a claim's volume."""
         claim = self.claim(name)
         assert claim is not None, name
         assert claim.get("status", {}).get("phase") == "Bound", f"{name} is not bound"
@@ -345,7 +345,7 @@ class MigrationWorld:
         return copy.deepcopy(self)
 
     def old_store(self, pod: str) -> Store:
-        """Return what is on an old broker's volume."""
+        """Return the content of an old broker's volume."""
         return self.kube.stores[f"volume-of-{pod}"]
 
     def wish(self) -> Wish:

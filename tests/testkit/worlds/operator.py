@@ -53,7 +53,7 @@ class OperatorWorld:
         ]
 
     async def settle(self) -> None:
-        """Let the operator work until it has nothing to wait for and nothing to do."""
+        """Let the operator work until it is idle."""
         for _ in range(PASSES_MAX):
             delays = await self.one_pass()
             self.advance(seconds=1)
@@ -110,7 +110,7 @@ class OperatorWorld:
         return twin
 
     def picture(self) -> dict[str, Json]:
-        """Return what is there, without what differs from run to run: identities, versions, times."""
+        """Return all objects, without the parts that differ from run to run: identities, versions, times."""
         return {
             "/".join(key): _stripped(value)
             for key, value in sorted(self.kube.objects.items())
