@@ -102,7 +102,7 @@ async def prepare(node: OneNode) -> None:
         claim = headers.ApplyBrokerIdRequestHeader(*key, 1, f"{address(group)};1")
         connection.data_received(frame(RequestCode.CONTROLLER_APPLY_BROKER_ID, claim, 1))
     async with asyncio.timeout(PREPARED_WITHIN_S):
-        while not all(node.machine.state.get(key) for key in names):  # noqa: ASYNC110 - nobody tells
+        while not all(node.machine.state.get(key) for key in names):  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.01)
         for group, key in enumerate(names):
             connection.data_received(beat(group, 2))

@@ -85,7 +85,7 @@ class Watched:
         await self.replica.start()
         await self.slave.start(BOOT_TIMEOUT_S)
         async with asyncio.timeout(WAIT_S):
-            while (group := self.group()) is None or len(group.sync_state_set) < 3:  # noqa: ASYNC110 - a state has no event
+            while (group := self.group()) is None or len(group.sync_state_set) < 3:  # noqa: ASYNC110 - a state emits no event
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -147,7 +147,7 @@ class Watched:
     async def wait_gone(self) -> None:
         """Wait until the companion shows that the broker does not answer."""
         async with asyncio.timeout(WAIT_S):
-            while (await self.scrape()).one["broker_up"]:  # noqa: ASYNC110 - nobody tells
+            while (await self.scrape()).one["broker_up"]:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.05)
 
 

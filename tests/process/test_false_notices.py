@@ -66,7 +66,7 @@ async def test_a_log_replica_follows_the_controllers_whatever_strangers_tell_it(
             assert told.remark is not None
             assert "no majority of the controllers" in told.remark
             async with asyncio.timeout(NOTICES_LOOKED_INTO_S):
-                while (await replica.metrics())["rmqha_ha_notices_total"] < counted + 3:  # noqa: ASYNC110 - counts have no event
+                while (await replica.metrics())["rmqha_ha_notices_total"] < counted + 3:  # noqa: ASYNC110 - counts emit no event
                     await asyncio.sleep(0.05)
             with pytest.raises(TimeoutError):
                 evil.accept()

@@ -62,7 +62,7 @@ class Writer:
     async def reached(self, count: int) -> None:
         """Wait until so many writes were acknowledged."""
         async with asyncio.timeout(SETTLE_S):
-            while len(self.acknowledged) < count:  # noqa: ASYNC110 - nobody tells
+            while len(self.acknowledged) < count:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.05)
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ async def hold_all(cluster: ControllerCluster, nodes: list[int], names: set[str]
     """Wait until every node has every group."""
     async with asyncio.timeout(SETTLE_S):
         for index in nodes:
-            while not names <= await group_names(cluster, index):  # noqa: ASYNC110 - nobody tells
+            while not names <= await group_names(cluster, index):  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.05)
 
 

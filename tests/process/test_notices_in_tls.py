@@ -99,7 +99,7 @@ async def test_it_follows_a_notice_that_comes_in_tls_and_takes_none_in_plain(
 ) -> None:
     await controllers.wait_group(*GROUP, lambda group: group["master_id"] == 1, SETTLE_S)
     async with asyncio.timeout(SETTLE_S):
-        while not await noticed(controllers):  # noqa: ASYNC110 - nobody tells
+        while not await noticed(controllers):  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.1)
     in_tls, plain = Notifier(lambda _: None, broker_ssl=authority.client()), Notifier(lambda _: None)
     try:

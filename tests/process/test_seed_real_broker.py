@@ -103,7 +103,7 @@ async def facts_of(broker: Broker) -> BrokerFacts:
 async def wait_reached(broker: Broker, offset: int) -> None:
     """Wait until the broker's log ends there."""
     async with asyncio.timeout(BOOT_TIMEOUT_S):
-        while (await facts_of(broker)).max_offset != offset:  # noqa: ASYNC110 - nobody tells
+        while (await facts_of(broker)).max_offset != offset:  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.1)
 
 

@@ -1,6 +1,6 @@
 """The cases of the HA protocol that need who tells a broker its role: a controller, and notices of changed roles.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The cases of the HA protocol in which RocketMQ's own store is the master: our slave reads from it, or one by hand.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
 """
 
 import itertools

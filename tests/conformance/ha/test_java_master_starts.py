@@ -1,6 +1,6 @@
 """Where a slave of ours without a log begins at RocketMQ's own store: with the newest file, or above what is not there any more.
 
-What must hold and why is in docs/reference/ha_conformance.md, below the cases.
+The rules and their reasons are in docs/reference/ha_conformance.md, below the cases.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """The cases of the HA protocol in which RocketMQ's own store is the slave: our HA port serves it, or a master by hand.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
 """
 
 from collections.abc import Iterator

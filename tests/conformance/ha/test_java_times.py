@@ -1,6 +1,6 @@
 """What waits of five, ten and twenty seconds come to where nothing is shortened, side by side; and two that are shortened.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
 """
 
 import asyncio

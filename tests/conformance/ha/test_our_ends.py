@@ -1,6 +1,6 @@
 """The cases of the HA protocol in what our two ends do with a peer written by hand: nothing of Java runs here.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which says what must hold and why, and names
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule, and names
 the unit tests of codec, epochs and machines that belong to a case too.
 """
 

@@ -123,7 +123,7 @@ async def group() -> AsyncIterator[Group]:
 async def probing(
     group: Group, directory: Path, made: list[Canary] | None = None
 ) -> AsyncIterator[SegmentSink]:
-    """Run a canary against the group (put into `made`); on leaving it reads what is left, and is on the disk."""
+    """Run a canary against the group (put into `made`); on exit it reads the rest and syncs its segments."""
     name_server = await serve("127.0.0.1", 0, lambda made: setattr(made, "on_request", group.serve_client))
     settings = CanarySettings([("127.0.0.1", name_server.port)], "orders", "Canary", rate=RATE)
     with SegmentStore(directory, "canary-orders") as store:
@@ -196,7 +196,7 @@ async def test_a_silent_broker_delays_no_later_send(
         for earlier, later in itertools.pairwise(sends)
     }
     assert steps == {1.0}
-    # Each began at its own time, not when the one before was over.
+    # Each began at its own time, not when the previous one was over.
     assert max((row["start_ts"] - row["intended_ts"]).total_seconds() for row in sends) < 0.15
 
 

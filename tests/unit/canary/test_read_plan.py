@@ -136,7 +136,7 @@ def test_in_a_hurry_nothing_waits_for_its_age() -> None:
 
 
 class AnyHistory(RuleBasedStateMachine):
-    """A queue that may lose its end at a failover; the plan must say exactly what is gone, and nothing else."""
+    """A queue that may lose its end at a failover; the plan must name exactly the lost messages."""
 
     def __init__(self) -> None:
         super().__init__()

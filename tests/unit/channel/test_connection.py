@@ -225,7 +225,7 @@ async def test_a_burst_in_one_turn_leaves_in_one_write(pair: Pair) -> None:
 
 
 class Spy:
-    """A transport that remembers what is written and passes it on."""
+    """A transport that records writes and passes them on."""
 
     def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
         self._transport = transport

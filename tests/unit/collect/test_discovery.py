@@ -170,7 +170,7 @@ async def test_a_list_replaces_what_was_known_only_when_it_is_whole() -> None:
     await pods.begin()
     await pods.take(cluster_pod("orders-1"))
     assert (list(pods.known), book.changed.is_set()) == (["orders-0"], False)
-    # A list that broke off is begun anew.
+    # A list that broke off begins again.
     await pods.begin()
     await pods.take(cluster_pod("orders-2"))
     await pods.end()
@@ -237,7 +237,7 @@ async def test_a_pod_that_was_replaced_while_nobody_watched_replaces_its_target(
         await cluster.pods.put(cluster_pod("orders-0", uid="second", address="127.0.0.10"))
         if forgotten:
             await cluster.pods.forget()
-        # Nobody can be asked: what is known stays.
+        # The API server is down: known pods stay.
         await until(lambda: asked(metrics, "pods", "error") >= 3)
         assert _targets(metrics) == 2
         cluster.status = 200

@@ -145,7 +145,7 @@ async def test_a_killed_collector_neither_loses_nor_doubles_events(tmp_path: Pat
         await stream.add(4)
         await until(lambda: taken(metrics) == 4 - len(on_disk) and len(stream.asked_after) == 2)
     assert kept(tmp_path / "out") == [1, 2, 3, 4]
-    # The shared stream went on from the segments, the one of a single process began anew.
+    # The shared stream went on from the segments, the one of a single process began again.
     assert sorted(stream.asked_after) == [0, len(on_disk)]
 
 

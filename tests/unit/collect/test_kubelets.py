@@ -1,4 +1,4 @@
-"""Kubelets: a few lines of a large page, and a node that costs nobody else anything."""
+"""Kubelets: a few lines of a large page, and a failing node that does not delay the others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -108,7 +108,7 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 async def test_a_node_that_does_not_answer_is_counted_and_costs_no_other(
     tmp_path: Path, cluster: FakeCluster
 ) -> None:
-    # Nobody listens at the second node's address.
+    # The second node's address is unbound.
     await cluster.pods.put(cluster_pod("orders-1", node="node2", node_address="127.0.0.2"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: asked(metrics, "kubelet", "ok") >= 3 and asked(metrics, "kubelet", "error") >= 3)

@@ -182,7 +182,7 @@ async def test_a_forgotten_version_leads_to_a_list_that_doubles_nothing(
     await cluster.events.put(kubernetes_event("a"))
     async with collecting(tmp_path, [], cluster=cluster.settings(tmp_path / "token")) as metrics:
         await until(lambda: len(cluster.events.watched_from) == 1)
-        # Written while nobody watches, and known to no history: only a list tells it.
+        # Written without a watch, and in no history: only a list returns it.
         await cluster.events.forget(within=within)
         await cluster.events.put(kubernetes_event("b"))
         await until(lambda: asked(metrics, "events", "expired") >= 1 and taken(metrics) == 2)

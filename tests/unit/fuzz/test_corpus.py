@@ -9,7 +9,7 @@ from testkit.fuzz.targets import TARGETS
 @pytest.mark.parametrize("target", TARGETS)
 def test_kept_inputs_are_borne(target: str) -> None:
     inputs = corpus.load(target)
-    assert inputs, f"no inputs are kept for {target}: make fuzz KEEP=1"
+    assert inputs, f"no stored inputs for {target}: make fuzz KEEP=1"
     for data in inputs:
         TARGETS[target](data)
 

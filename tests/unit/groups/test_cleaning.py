@@ -1,4 +1,4 @@
-"""1011: what may be forgotten, what is refused, what stays."""
+"""1011: allowed removals, refused removals, remaining members."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""1002: who wins, what it does to the group, what is answered, who is told."""
+"""1002: the winner, the group's new state, the answer, the notices."""
 
 import pytest
 
@@ -156,7 +156,7 @@ def test_a_failed_election_tells_no_broker() -> None:
     assert GroupsDriver().group_of_three().suspect().notices == ()
 
 
-# Nobody to elect.
+# No candidate.
 
 
 def test_the_controllers_failed_election_clears_the_master_in_a_new_epoch_and_keeps_the_set() -> None:
@@ -273,7 +273,7 @@ def test_with_the_switch_a_broker_outside_the_set_wins_only_when_nobody_inside_c
     assert [record.unclean for record in driver.state.history.failovers] == [False, False, True]
 
 
-# What is told.
+# Notices.
 
 
 def test_an_election_tells_the_suspicion_and_its_end_under_one_correlation() -> None:

@@ -192,16 +192,14 @@ def test_a_set_of_this_life_has_an_epoch_above_those_of_an_earlier_one() -> None
     earlier = elect_at(taken_up(1, 2), NOW_S, LiveBroker(1, 4, 500), told_epoch=4)
     changes = 3_600
     later = elect_at(taken_up(1, 2), NOW_S + changes, LiveBroker(1, 5, 600), told_epoch=5)
-    assert later >= earlier + changes > changes, "a master that runs takes no other set than a newer one"
+    assert later >= earlier + changes > changes, "a running master accepts only a newer set"
 
 
 def test_the_first_epoch_of_this_life_is_above_those_in_which_nobody_wrote() -> None:
     driver = taken_up(1)
     told, hidden = 4, 4 + IDLE_EPOCHS_MAX
     driver.elect(LiveBroker(1, told, 500), told_epoch=told, acting_id=1)
-    assert driver.group.master_epoch > hidden, (
-        "a running broker takes no master of an epoch that is not above"
-    )
+    assert driver.group.master_epoch > hidden, "a running broker accepts only a master of a higher epoch"
     driver.suspect()
     assert driver.group.master_epoch == hidden + 2, "the margin is left once"
 

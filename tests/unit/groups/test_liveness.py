@@ -1,4 +1,4 @@
-"""Who is alive: connections, silence, and what a beat says."""
+"""Liveness: connections, silence, and the content of heartbeats."""
 
 import pytest
 from hypothesis import settings
@@ -173,7 +173,7 @@ def test_an_address_leads_to_the_living_member_that_announced_it_last() -> None:
     table.channel_closed(8, 2)
     third = table.at("b:1")
     assert third is not None
-    assert third.key == THREE, "the end of who had it before takes nothing from it"
+    assert third.key == THREE, "the end of its previous connection does not affect it"
     table.channel_closed(9, 3)
     assert table.at("b:1") is None
 

@@ -1,4 +1,4 @@
-"""Who has all that was acknowledged when a master dies before anybody joined it: the members of the set before it."""
+"""If a master dies before any slave joined it, the members of the previous set have all acknowledged messages."""
 
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.reads import get_sync_state_data

@@ -1,6 +1,6 @@
 """Random lives of one group, compared step by step with a naive model, on two nodes, one restored now and then.
 
-What must hold whatever happens (the promises that the whole system rests on):
+Invariants under every sequence (the promises that the whole system rests on):
 - both nodes have the same bytes after the same log, also when one has just been restored from the other's snapshot;
 - master epoch and set epoch never go down, an election goes above the epochs that living members tell, and an epoch has one master at most;
 - a broker outside the last set is never elected in clean mode, a log replica never in any;
@@ -103,7 +103,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(members=some_ids, alive=some_ids)
     def alter_anyhow(self, members: set[int], alive: set[int]) -> None:
-        """Alter the set whoever is unknown, dead or missing."""
+        """Alter the set, also with unknown, dead or missing members."""
         self.send_alter(members, alive, (0, 0, 0))
 
     def send_alter(self, members: set[int], alive: set[int], off: tuple[int, int, int]) -> None:
@@ -181,7 +181,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(named=st.just(set()) | some_ids, again=st.booleans())
     def clean_all(self, named: set[int], again: bool) -> None:
-        """Forget all, alive or not, and at times begin anew."""
+        """Forget all, alive or not, and at times start over."""
         self.clean(named, {1, 2}, living=True)
         if again:
             self.begin_with_a_master(log_replica=False)
@@ -200,7 +200,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def restore_the_other_node(self) -> None:
-        """Let the other node start anew from a snapshot."""
+        """Let the other node restart from a snapshot."""
         self.other = GroupsState()
         self.other.restore(self.driver.state.snapshot())
 
@@ -233,7 +233,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def epochs_never_go_down_and_have_one_master_each(self) -> None:
-        """Watch the epochs over the group's whole life, forgotten and claimed anew included."""
+        """Watch the epochs over the group's whole life, including removal and a new claim."""
         group = self.driver.state.get(KEY)
         if group is None:
             return

@@ -1,4 +1,4 @@
-"""Bugs of RocketMQ's releases that concern a controller, each as a scenario; what was the broker's part is said.
+"""Bugs of RocketMQ's releases that concern a controller, each as a scenario; each names the broker's part.
 
 Source: apache/rocketmq issues, by number.
 """

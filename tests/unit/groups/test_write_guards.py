@@ -1,4 +1,4 @@
-"""Whose writes are stopped: noted once, struck off once, never for anybody but the master of now."""
+"""Write guards: noted once, removed once, only ever for the current master."""
 
 from controller_core.groups.commands import LiftWriteGuard, RaiseWriteGuard
 from controller_core.groups.elections import would_replace

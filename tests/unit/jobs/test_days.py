@@ -1,4 +1,4 @@
-"""Days: computed when something came, closed two hours after midnight, and what comes later is kept and counted."""
+"""Days: computed when something came, closed two hours after midnight, and later rows are stored and counted."""
 
 import datetime as dt
 from pathlib import Path
@@ -30,7 +30,7 @@ def _rows(*times: dt.datetime) -> pa.Table:
 
 
 class _World:
-    """A data directory, its tables, and a computation that only notes which day it was asked for."""
+    """A data directory, its tables, and a computation that only notes the requested day."""
 
     def __init__(self, directory: Path) -> None:
         self.data, self.tables = directory / "data", directory / "tables"
@@ -48,7 +48,7 @@ class _World:
         pq.write_table(_rows(*times), path)
 
     def late(self, day: dt.date, kind: str = "samples") -> list[dt.datetime]:
-        """Return the times of the rows that were kept as late."""
+        """Return the times of the rows stored as late."""
         found = (self.tables / f"late_{kind}" / f"day={day.isoformat()}").glob("*.parquet")
         return sorted(one for path in found for one in pq.ParquetFile(path).read()["ts"].to_pylist())
 

@@ -1,4 +1,4 @@
-"""Where a job's segments are: which days of a bucket it needs, and what is said where there are none."""
+"""Where a job's segments are: the days of a bucket it needs, and the error without any."""
 
 import argparse
 import datetime as dt

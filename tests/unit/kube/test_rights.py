@@ -1,4 +1,4 @@
-"""Rights against their use: what counts as used, what as granted, and what is told of the difference."""
+"""Rights against their use: used rights, granted rights, and the report of the difference."""
 
 from typing import Any
 

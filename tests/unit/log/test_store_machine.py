@@ -41,7 +41,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.pending: list[Step] = []
 
     def open_store(self) -> DiskStore:
-        """Open what is on the simulated disk."""
+        """Open the store on the simulated disk."""
         self.files.locks.clear()
         return DiskStore.open(DIRECTORY, INITIAL, files=self.files, segment_bytes_max=700)
 
@@ -51,7 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(sizes=SIZES, back=st.integers(0, 4), new_term=st.booleans(), sync=st.booleans())
     def append(self, sizes: list[int], back: int, new_term: bool, sync: bool) -> None:
-        """Append entries, perhaps over the end of the log, never over what is committed."""
+        """Append entries, perhaps over the end of the log, never over committed entries."""
         last = self.store.last_index()
         first = max(self.model.hard_state.commit, last - (back if new_term else 0)) + 1
         term = max(self.model.hard_state.term, 1) + new_term
@@ -71,7 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 5))
     def snapshot(self, keep: int) -> None:
-        """Keep a snapshot of what is committed and compact the log behind it."""
+        """Store a snapshot of the committed state and compact the log behind it."""
         index = self.model.hard_state.commit
         if index <= self.store.snapshot().index:
             return
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**16), sizes=SIZES, step=st.integers(0, 14))
     def lose_power(self, seed: int, sizes: list[int], step: int) -> None:
-        """Stop at some step of one more batch, then look at what is left."""
+        """Stop at some step of one more batch, then inspect the disk."""
         self.files.on_step = self.stop_after(step)
         last = self.store.last_index()
         new = [
@@ -137,7 +137,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.synced, self.pending = self.model, []
 
     def restart(self, files: SimulatedFiles) -> None:
-        """Open the store anew on a file system."""
+        """Reopen the store on a file system."""
         self.files = files
         self.files.on_step = None
         self.store = self.open_store()
@@ -155,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
         return interfere
 
     def allowed(self) -> list[StoredState]:
-        """Return what may be found: snapshot files are durable at once, other pending steps in order."""
+        """Return the possible contents: snapshot files are durable at once, other pending steps in order."""
         early = [step for step in self.pending if step.kept is None]
         found = possible_states(self.synced, self.pending) + possible_states(self.synced, early)
         for kept in (step for step in self.pending if step.kept is not None):

@@ -7,5 +7,5 @@ from testkit.clocks.patient_loop import loop_factories
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the tests on a loop on which a stall of the machine takes no time."""
+    """Run the tests on a loop on which a stall of the machine does not advance the time."""
     return loop_factories()

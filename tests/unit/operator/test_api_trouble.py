@@ -179,7 +179,7 @@ def test_a_write_that_somebody_else_was_faster_with_is_decided_anew() -> None:
 
 
 async def _settled() -> tuple[OperatorWorld, World, MemoryKube]:
-    """Return a settled world, what is kept of it, and the copy of the API server that it is kept in."""
+    """Return a settled world, its cached state, and the API server's copy that holds the cache."""
     world = OperatorWorld({"logReplicas": 1, "replicas": 3})
     await world.settle()
     await world.settle()
@@ -223,7 +223,7 @@ async def test_all_that_a_settled_group_is_judged_by_is_kept_in_reflections() ->
                     await kept.get(kind, NAMESPACE, "any")
                 break
             await asyncio.sleep(0)
-    # A look that asks for what is not kept would never be quiet: each pass would cost a dozen calls.
+    # A pass that reads objects outside the cache would never be quiet: it would cost a dozen calls.
     for resource in (ORDERS, MAIN):
         assert await quiet(replace(world.shell().world, kube=kept), *resource) == RESYNC_S
     running.cancel()
@@ -260,7 +260,7 @@ async def test_what_is_on_its_way_between_two_heartbeats_is_no_reason_to_look() 
 
 
 async def test_what_is_kept_and_old_deletes_nothing() -> None:
-    # Kept: a fourth member that the spec no longer asks for. True: it was asked for again meanwhile.
+    # Kept: a fourth member that the spec no longer asks for. True: the spec requests it again.
     world, kept, old = await _settled()
     old.put(
         {
@@ -279,8 +279,6 @@ async def test_what_is_kept_and_old_deletes_nothing() -> None:
 def test_a_dead_watch_is_one_that_is_silent_while_the_api_server_answers() -> None:
     long_s = DEAF_S + 1
     assert is_deaf(silence_s=long_s, heard_for_s=long_s)
-    assert not is_deaf(silence_s=long_s, heard_for_s=0.0), (
-        "the API server is gone: to start anew is of no use"
-    )
+    assert not is_deaf(silence_s=long_s, heard_for_s=0.0), "the API server is gone: a restart does not help"
     assert not is_deaf(silence_s=long_s, heard_for_s=20.0), "it has just come back, and watches come after"
     assert not is_deaf(silence_s=10.0, heard_for_s=long_s)

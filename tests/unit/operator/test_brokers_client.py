@@ -24,7 +24,7 @@ CONFIG = {
 
 
 class _Peer:
-    """Answers every request with the same code, remark and body, and keeps what it was asked."""
+    """Answers every request with the same code, remark and body, and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[RemotingCommand] = []

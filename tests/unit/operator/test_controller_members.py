@@ -38,7 +38,7 @@ def _pods(world: OperatorWorld) -> list[str]:
 
 
 def _lose_volume(world: OperatorWorld, ordinal: int) -> None:
-    """Take a controller's volume and pod away, as a lost disk does; the StatefulSet makes both anew."""
+    """Take a controller's volume and pod away, as a lost disk does; the StatefulSet creates both again."""
     world.kube.remove("PersistentVolumeClaim", "shop", f"data-{SET}-{ordinal}")
     world.kube.remove("Pod", "shop", f"{SET}-{ordinal}")
 

@@ -1,4 +1,4 @@
-"""The controllers over HTTP: any answers a read, the leader takes a change, silence of one is no silence of all."""
+"""The controllers over HTTP: any answers a read, the leader takes a change, the silence of one does not stop the others."""
 
 from collections.abc import AsyncIterator
 

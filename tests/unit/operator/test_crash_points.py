@@ -1,7 +1,7 @@
 """An operator that is killed after any of its writes leaves nothing that the next one does not complete.
 
-Each story is told once without a crash. Then once for each write: the operator dies right after it, another one starts
-from nothing and works until nothing is left to do. What is there in the end must be the same, no pod may have been
+Each story runs once without a crash. Then once for each write: the operator dies right after it, another one starts
+from nothing and works until nothing is left to do. The final objects must be the same, no pod may have been
 restarted more often, and the master may not have changed more often.
 """
 
@@ -96,7 +96,7 @@ async def _crashed_after_each_write(before: OperatorWorld) -> None:
 
 
 def _left(world: OperatorWorld) -> set[str]:
-    """Return the kinds of what is left of the group."""
+    """Return the kinds of the group's remaining objects."""
     return {
         kind
         for (kind, _, _), value in world.kube.objects.items()
@@ -105,7 +105,7 @@ def _left(world: OperatorWorld) -> set[str]:
 
 
 async def _passes(world: OperatorWorld) -> list[float | None]:
-    """Let the next operator have some passes, also over what is not there; return what the last ones said."""
+    """Let the next operator have some passes, also over absent objects; return the results of the last ones."""
     for _ in range(3):
         delays = await world.one_pass()
         world.advance(10)
@@ -132,7 +132,7 @@ async def test_a_group_that_is_deleted_after_a_crash_leaves_its_volumes_or_nothi
         world.kube.crash_after = None
         had_pods = "Pod" in _left(world)
         world.kube.remove("BrokerGroup", NAMESPACE, "orders")
-        assert (await _passes(world))[1] is None, "there is nothing to come back for"
+        assert (await _passes(world))[1] is None, "the last pass schedules no retry"
         assert _left(world) == (left if had_pods else set()), f"{name}, killed after write {number}"
 
 

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class _Leader:
-    """Says whether the operator may act, and remembers who was woken."""
+    """Says whether the operator may act, and records the groups it woke."""
 
     def __init__(self) -> None:
         self.acts = True
@@ -231,7 +231,7 @@ async def test_passes_wait_from_the_deletion_of_the_masters_pod_until_clients_ha
 
 
 def _led_to(world: OperatorWorld, member: str) -> tuple[str, int]:
-    """Return who serves a member's address, and at which port."""
+    """Return the pod that serves a member's address, and its port."""
     ports = {one["name"]: one["port"] for one in world.get("EndpointSlice", member)["ports"]}
     return world.server_of(member), ports["remoting"]
 

@@ -137,7 +137,7 @@ async def test_how_long_the_api_server_has_answered_counts_from_the_end_of_its_l
     clock.now_s = HEARD_MAX_S / 2
     await one.once()
     clock.now_s += HEARD_MAX_S / 2
-    assert one.heard_for_s == HEARD_MAX_S, "a gap below the bound is none"
+    assert one.heard_for_s == HEARD_MAX_S, "a gap below the bound does not count"
     kube.cut_off = True
     clock.now_s += HEARD_MAX_S
     assert one.heard_for_s == 0.0

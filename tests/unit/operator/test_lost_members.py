@@ -1,4 +1,4 @@
-"""A member whose node is gone for good: it is kept, or replaced, as the spec says, and never for the price of the last copy."""
+"""A member whose node is gone for good: the operator keeps or replaces it, as the spec says, but never loses the last copy."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -31,7 +31,7 @@ class Kind:
 
     @property
     def member(self) -> str:
-        """How the status names it: proxies have names that nobody chose."""
+        """How the status names it: proxies have generated names."""
         return self.made_by if self.made_by == "main-proxy" else self.pod
 
 

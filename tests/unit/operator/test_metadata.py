@@ -27,7 +27,7 @@ async def test_a_topic_is_made_in_every_broker_group_of_its_cluster() -> None:
         ("orders", "Applied"),
         ("pay", "Applied"),
     ]
-    assert world.events() == [], "what a person asked for is no news"
+    assert world.events() == [], "a requested change needs no Event"
 
 
 async def test_a_name_that_kubernetes_would_not_take_is_given_in_the_spec() -> None:
@@ -63,7 +63,7 @@ async def test_a_changed_spec_is_written_and_what_it_does_not_speak_of_is_kept()
     assert (config["topicFilterType"], config["topicSysFlag"]) == ("MULTI_TAG", 2)
     assert config["attributes"]["reserve.time"] == "72"
     assert world.status()["observedGeneration"] == 2
-    assert world.events() == [], "a change by its owner is no drift"
+    assert world.events() == [], "a change by its owner is not drift"
 
 
 async def test_a_pass_that_finds_all_as_it_should_be_writes_nothing() -> None:

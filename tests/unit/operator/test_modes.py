@@ -1,4 +1,4 @@
-"""The examples of docs/reference/modes.md: each is applied by a command there, and its brokers are told what the mode means."""
+"""The examples of docs/reference/modes.md: each is applied by a command there, and the operator gives its brokers the settings of the mode."""
 
 import re
 from pathlib import Path

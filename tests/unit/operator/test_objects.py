@@ -1,4 +1,4 @@
-"""Comparing what is wanted with what is there."""
+"""Comparing desired and existing objects."""
 
 from typing import Any
 

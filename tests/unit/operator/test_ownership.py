@@ -297,7 +297,7 @@ async def test_of_two_groups_that_share_a_name_the_older_has_it(older: str, youn
     births = dict(world.kube.births)
     world.kube.remove("BrokerGroup", NAMESPACE, younger)
     await _passes(world, (older,))
-    assert world.kube.births == births, "its deletion restarts nobody"
+    assert world.kube.births == births, "its deletion restarts no pod"
 
 
 def _refers(value: Json, uid: str) -> bool:

@@ -1,4 +1,4 @@
-"""What runs in the pods: the programs take the files that the operator writes for them, and the scripts do run."""
+"""The pods' contents: the programs accept the files that the operator writes for them, and the scripts do run."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class Leaving:
     Attributes:
         java: the process, by the name that the command looks for.
         port: the companion's.
-        how: what it says when it is asked how the broker should end.
+        how: its answer to the question how the broker should end.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -263,7 +263,7 @@ async def test_a_controller_starts_again_in_the_same_pod(tmp_path: Path) -> None
     settings = load(parse(own.read_text()))[0]
     assert (settings.self_id, settings.http_token) == ("n2", "secret")
     assert [peer.host for peer in settings.peers] == list(names.controller_hosts("main", "shop", 3))
-    assert own.stat().st_mode & 0o777 == 0o600, "it holds the token, and the next start writes it anew"
+    assert own.stat().st_mode & 0o777 == 0o600, "it holds the token, and the next start rewrites it"
 
 
 @pytest.mark.parametrize(

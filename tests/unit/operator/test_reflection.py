@@ -1,4 +1,4 @@
-"""What is kept of the API server's objects: always what there is, and no answer where that is not known. On a clock that tests move."""
+"""The cache of the API server's objects: always the current state, and no answer when that is unknown. On a clock that tests move."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -162,7 +162,7 @@ async def test_a_version_that_is_gone_is_listed_anew_and_what_was_missed_is_seen
         server.pods = {"orders-1": _pod("orders-1", 9)}
         server.end_watch(GoneError("410 Gone"))
         await _until(lambda: server.lists == 2)
-        assert _names(kept) == ["orders-1"], "a deletion that nobody told of"
+        assert _names(kept) == ["orders-1"], "a deletion without an event"
         assert kept.get("shop", "orders-0") is None
 
 
@@ -219,7 +219,7 @@ async def test_what_is_not_followed_is_not_answered(server: _Server) -> None:
     for asked in (
         kept.find("Service", "shop", LABELS),
         kept.find("Pod", "elsewhere", LABELS),
-        # Only what belongs to a cluster is kept: of others it would be no answer that there are none.
+        # The cache holds only objects of a cluster: it cannot say that others do not exist.
         kept.find("Pod", "shop", {"rocketmq-ha.dev/canary": "orders"}),
         kept.get("CronJob", "shop", "weekly"),
     ):
@@ -263,7 +263,7 @@ async def test_a_secret_is_asked_for_by_name_and_remembered_for_a_while(server: 
     kube.put({"kind": "Secret", "metadata": {"name": "token", "namespace": "shop"}})
     for _ in range(5):
         assert await kept.get("Secret", "shop", "token") is not None
-    assert kube.asked == 2, "one that is not there yet is asked for again"
+    assert kube.asked == 2, "the operator requests an absent one again"
     server.now_s += SECRET_S
     await kept.get("Secret", "shop", "token")
     assert kube.asked == 3
@@ -276,14 +276,14 @@ async def test_a_kind_that_is_deleted_is_forgotten_and_found_when_it_is_applied_
     server.pods["prices"] = _pod("prices", 1)
     running = _Running(server, "Topic")
     async with running as kept:
-        assert running.told == [("prices", True)], "what the first list brings is told"
+        assert running.told == [("prices", True)], "the first list causes notifications"
         server.pods.clear()
         server.failures += [KindMissingError("404")] * 100
         server.end_watch(KindMissingError("404"))
         await _until(lambda: server.lists == 50)
         assert running.told[1:] == [("prices", False)], "the objects went with their kind"
         assert (kept.missing, kept.fresh) == (True, False)
-        assert kept.silence_s <= MISSING_POLL_S, "an answer is no silence: a restart would mend nothing"
+        assert kept.silence_s <= MISSING_POLL_S, "an answer ends the silence: a restart would not help"
         assert set(server.slept) == {MISSING_POLL_S}
         server.failures.clear()
         server.pods["prices"] = _pod("prices", 9)

@@ -21,7 +21,7 @@ HOST = names.controller_hosts("main", "shop", 3)[1]
 
 
 class NoDns(AbstractResolver):
-    """Knows nobody, and keeps who was asked for."""
+    """Resolves no name, and records the requested names."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

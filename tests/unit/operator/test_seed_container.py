@@ -1,4 +1,4 @@
-"""Before a broker starts for the first time its volume is filled; what is there already is left alone."""
+"""Before a broker starts for the first time its volume is filled; existing data stays unchanged."""
 
 import os
 import subprocess

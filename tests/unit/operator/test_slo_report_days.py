@@ -1,4 +1,4 @@
-"""SLOReports that keep days: what runs before the report, where it keeps what, and what its failure says."""
+"""SLOReports that keep days: the job before the report, the paths of its data, and the message of its failure."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ async def test_with_daily_what_reports_read_of_closed_days_is_taken_out_first_an
         name: cli._parser(name)[0].parse_args(one["args"])
         for name, one in (("daily", daily), ("report", made))
     }
-    assert asked["daily"].extracts_only, "no objective is in what is kept, and no Spark is started"
+    assert asked["daily"].extracts_only, "extracts contain no objectives, and Spark does not start"
     assert (asked["daily"].input, asked["daily"].tables) == (asked["report"].input, asked["report"].tables)
     assert str(asked["report"].tables) == "/data/report-days/weekly/segments"
     assert "env" not in daily, "it asks for no executors"

@@ -1,4 +1,4 @@
-"""SLOReports: what is made of a spec, what a run's last message becomes, and what a bad run cannot do."""
+"""SLOReports: the objects made from a spec, the use of a run's last message, and the limits of a bad run."""
 
 import json
 from typing import Any
@@ -177,7 +177,7 @@ async def test_without_a_volume_nothing_is_made_until_it_is_there() -> None:
     await world.one_pass()
     assert world.condition("Ready")[:2] == ("True", "Scheduled")
     assert "--input=/data/collected/segments" in world.pod()["containers"][0]["args"]
-    assert world.status["address"] == "", "nobody shows that volume"
+    assert world.status["address"] == "", "no server shows that volume"
     assert "affinity" not in world.pod()
 
 

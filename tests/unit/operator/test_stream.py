@@ -20,7 +20,7 @@ LABEL = "rocketmq-ha.dev/cluster"
 
 @asynccontextmanager
 async def _asked(answer: Answer) -> AsyncIterator[HttpStream]:
-    """Yield a stream whose API server answers so; one that is no token's bearer is refused."""
+    """Yield a stream whose API server answers so; it refuses a request without a valid token."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != "Bearer secret":

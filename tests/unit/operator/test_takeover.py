@@ -24,7 +24,7 @@ CASES = [
     ("all up", "up up", 0, "", "0 1"),
     ("a dead slave", "up gone", 0, "", "0 0"),
     ("a dead master, another elected", "gone up", 1, "", "1 1"),
-    ("a dead master, nobody elected yet", "gone up", None, "", "0 1"),
+    ("a dead master, no successor yet", "gone up", None, "", "0 1"),
     ("a master that the controllers do not hear, another elected", "deaf up", 1, "", "1 1"),
     ("a pod that is being deleted", "leaving up", 1, "", "1 1"),
     ("a replaced master that is back too soon", "up up", 1, "0", "1 1"),

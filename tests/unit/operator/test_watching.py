@@ -142,7 +142,7 @@ async def test_a_child_wakes_whose_it_is_when_what_is_kept_has_the_change(
     watched, work, _ = _watched()
     body = dict(_body("some-0", 1, labels))
     note_pod(watched, body, gone=False)
-    assert work.woken == [], "what is kept may not have it yet"
+    assert work.woken == [], "the cache may not have it yet"
     changes = Changes(watched)
     changes.note("Pod", body, gone=False)
     assert (work.woken, work.told) == ([Resource(*woken)], [False])

@@ -13,12 +13,12 @@ ORDERS = Resource("BrokerGroup", "shop", "orders")
 
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        while not holds():  # noqa: ASYNC110 - the condition emits no event
             await asyncio.sleep(0)
 
 
 class _Passes:
-    """Counts passes; each waits until it is let go."""
+    """Counts passes; each waits until the test releases it."""
 
     def __init__(self, delay: float | None = 60.0) -> None:
         self.begun = 0
@@ -162,7 +162,7 @@ async def test_resources_of_one_kind_do_not_stand_in_the_way_of_another() -> Non
 
 
 class _Quiet:
-    """Says that there is nothing to do until it is told otherwise; counts how often it was asked."""
+    """Reports no work until the test sets some; counts the calls."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""A follower's progress: what may be sent, and what answers change."""
+"""A follower's progress: the allowed sends, and the effects of answers."""
 
 import pytest
 

@@ -17,7 +17,7 @@ BINARY_GOLDEN = bytes.fromhex(
     "53657445706f636800000001300102"
 )
 
-# The first draw of a text builds Unicode tables, and other tests share the processor: time is not what is tested.
+# The first draw of a text builds Unicode tables, and other tests share the CPU: the test does not check time.
 UNHURRIED = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -26,7 +26,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
 def commands(serialize_type: SerializeType) -> st.SearchStrategy[RemotingCommand]:
-    """Give commands that survive a round trip: the binary form has no empty texts and no empty ext."""
+    """Give commands that survive a round trip: the binary form cannot express empty texts or an empty ext."""
     if serialize_type is SerializeType.JSON:
         code, version, text, ext_size_min = INT32, INT32, TEXT, 0
     else:

@@ -1,4 +1,4 @@
-"""An answer written once is, for each request, the frame that writing it anew would give."""
+"""An answer written once is, for each request, the frame that encoding it again would give."""
 
 import pytest
 from hypothesis import given

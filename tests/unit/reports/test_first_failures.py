@@ -16,7 +16,7 @@ SENDS = 'rmqha_canary_send_total{group="orders",instance="c",result="'
 READS = 'rmqha_canary_read_total{group="orders",instance="c",result="'
 ELECTIONS = 'rmqha_elections_total{cluster="c",group="orders",instance="l",result="'
 OK_SENDS = "0+600x20 12000 12300+600x20"
-"""20 sends a second, scraped every 30 s; none succeeds for 45 s from minute 10 on."""
+"""20 sends per second, scraped every 30 s; none succeeds for 45 s from minute 10 on."""
 
 Series = dict[str, str]
 

@@ -99,7 +99,7 @@ def test_every_rule_reads_only_what_another_one_records_or_a_process_exposes(tmp
     rules, _ = _exported(tmp_path)
     flat = [rule for group in rules["groups"] for rule in group["rules"]]
     recorded = {(rule["record"], rule["labels"]["slo"]) for rule in flat if "record" in rule}
-    assert len({slo for _, slo in recorded}) == len(INDICATORS) - 1  # nobody scrapes write gaps
+    assert len({slo for _, slo in recorded}) == len(INDICATORS) - 1  # no scrape contains write gaps
     for rule in flat:
         if "alert" in rule:
             read = [part.split("{")[0] for part in rule["expr"].replace("(", " ").split() if "slo:" in part]

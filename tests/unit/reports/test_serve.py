@@ -20,7 +20,7 @@ PAGE = "fo-demo.orders.2.html"
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Path:
-    """Two reports of which the older one alone tells of epoch 1, beside things that are no reports."""
+    """Two reports of which the older one alone tells of epoch 1, beside files that are not reports."""
     root = tmp_path / "reports"
     older = replace(sample_failover(), epoch=1, failover_id="demo/orders/1")
     write_pages(replace(report(), failovers=(older, sample_failover())), root / "week-46")

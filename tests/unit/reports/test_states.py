@@ -1,4 +1,4 @@
-"""The state of an objective: what the first screen says is never better than what stands below it."""
+"""The state of an objective: the first screen never shows a better state than the details below it."""
 
 from dataclasses import replace
 

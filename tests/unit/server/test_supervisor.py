@@ -39,7 +39,7 @@ class Supervised:
     running: asyncio.Task[int]
 
     async def get(self, path: str) -> tuple[int, Any]:
-        """Ask over HTTP; (0, None) when nobody answers."""
+        """Ask over HTTP; (0, None) without an answer."""
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -95,7 +95,7 @@ async def test_a_broken_disk_leaves_a_node_that_says_so_and_goes_on_when_the_dis
             assert [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]] == ["before"]
             node.disk.broken = False
             await node.until_ready(200)
-            # "after" may be there too: it was written, though nobody was told so.
+            # "after" may be there too: it was written, though without an acknowledgement.
             assert "before" in [group["name"] for group in (await node.get("/v1/groups"))[1]["groups"]]
             await asyncio.gather(writing, return_exceptions=True)
             await lost.die()

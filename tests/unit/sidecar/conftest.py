@@ -18,7 +18,7 @@ from testkit.products.one_controller import OneNode, one_node
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the tests on a loop on which a stall of the machine takes no time."""
+    """Run the tests on a loop on which a stall of the machine does not advance the time."""
     return loop_factories()
 
 

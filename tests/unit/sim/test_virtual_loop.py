@@ -104,7 +104,7 @@ def test_calls_on_the_writer_thread_end_in_their_order() -> None:
 
 
 class Echo(asyncio.Protocol):
-    """Keeps what it is told; answers nothing."""
+    """Records its calls; answers nothing."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []

@@ -20,7 +20,7 @@ DAY = dt.date(2026, 11, 20)
 
 
 def _samples(*scrapes: tuple[str, int, tuple[str, ...]]) -> pa.Table:
-    """Return samples of scrapes: who was asked, when (s), which samples came."""
+    """Return samples of scrapes: the pod, the time (s), the samples."""
     rows = [
         {"ts": at_s * 1_000_000, "metric": name, "labels": [], "value": float(at_s), "instance": instance}
         | {"instance_uid": "", "embedded_ts": None}

@@ -1,4 +1,4 @@
-"""Which files are segments, and what is said of those that cannot be read: the same by every command."""
+"""Which files are segments, and the message for unreadable ones: the same by every command."""
 
 import datetime as dt
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a Prometheus is asked and how its answers are read, without one and without Spark's JVM."""
+"""The requests to a Prometheus and the parsing of its answers, without one and without Spark's JVM."""
 
 import json
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ MATRIX = {
 
 @contextmanager
 def _answering(*, read_status: int, query_body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Serve a store that has no remote read; yield its address and the paths it was asked for."""
+    """Serve a store without remote read; yield its address and the requested paths."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The command line: exit statuses, one clear line for what is wrong, output for people and for programs."""
+"""The command line: exit statuses, one clear line per error, output for people and for programs."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The HTTP interface of one node: what it shows, what it streams, who may change what, how errors look."""
+"""The HTTP interface of one node: its pages, its streams, the rights to change, the form of errors."""
 
 import asyncio
 import json

@@ -56,7 +56,7 @@ async def taken_up(broker: FakeBroker) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 - a state has no event
+        while not condition():  # noqa: ASYNC110 - a state emits no event
             await asyncio.sleep(0.01)
 
 

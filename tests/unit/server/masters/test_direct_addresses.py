@@ -1,4 +1,4 @@
-"""Where an announced address leads to another broker, the one that announced it is told and asked at its own host."""
+"""If an announced address leads to another broker, the controller reaches the announcing broker at its own host."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def _identity(broker: FakeBroker) -> ReplicaIdentity:
 async def test_a_new_master_is_told_at_its_own_host(lent: LentBroker) -> None:
     await lent.elect()
     notice = await lent.wait_notice(1)
-    assert notice.header.master_address == lent.address, "clients are told what it announced"
+    assert notice.header.master_address == lent.address, "clients get the announced address"
     assert not lent.tenant.dialled.is_set()
 
 

@@ -1,4 +1,4 @@
-"""A slave is told its master's HA address at once, and nobody is told what is not so."""
+"""A slave learns its master's HA address at once, and no broker learns a wrong address."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ HA_ADDRESS = "127.0.0.1:10912"
 
 
 class Broker(FakeBroker):
-    """A broker that answers 906 as Java's do, and keeps what it was told."""
+    """A broker that answers 906 as Java's do, and records the notices."""
 
     def __init__(self, one: OneNode) -> None:
         super().__init__([one.remoting], "b1", beat_interval_s=0.05)
@@ -87,7 +87,7 @@ async def test_who_is_in_the_set_is_told_nothing_more(one: OneNode) -> None:
             await master.alter((1, 2), set_epoch=1)
             rounds = one.controller._ha_addresses._tasks
             async with asyncio.timeout(WITHIN_S):
-                while rounds:  # noqa: ASYNC110 - nobody tells
+                while rounds:  # noqa: ASYNC110 - without a notification
                     await asyncio.sleep(0.01)
 
 
@@ -99,7 +99,7 @@ async def test_a_master_that_refuses_is_logged_once_with_its_words(
         master.is_master = master.refuses = True
         async with Broker(one) as slave:
             async with asyncio.timeout(WITHIN_S):
-                while master.refused < 3:  # noqa: ASYNC110 - nobody tells
+                while master.refused < 3:  # noqa: ASYNC110 - without a notification
                     await asyncio.sleep(0.01)
             assert slave.told.empty()
     told = [record for record in caplog.records if "answered 16: username is null" in record.getMessage()]

@@ -1,4 +1,4 @@
-"""Elections that no broker asks for: silence, cold start, deaths that follow one another, what is recorded."""
+"""Elections that no broker asks for: silence, cold start, successive deaths, the recorded reasons."""
 
 import asyncio
 
@@ -137,7 +137,7 @@ async def test_the_scan_finds_what_no_death_told(one: OneNode) -> None:
     entry = one.heartbeats.table.get(ReplicaKey(*B1, 1))
     assert entry is not None
     await master.fall_silent()
-    one.heartbeats.table.channel_closed(entry.channel_id, entry.last_beat_ms)  # nobody is told of this death
+    one.heartbeats.table.channel_closed(entry.channel_id, entry.last_beat_ms)  # this death causes no notice
     notice = await slave.wait_notice(2)
     assert notice.header.master_broker_id == 2
     await master.die()

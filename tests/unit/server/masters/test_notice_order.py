@@ -1,4 +1,4 @@
-"""Who is told of a new master first: the old one while it lives, and nobody else before it has stepped down."""
+"""The order of notices of a new master: a living old master first, and the others only after it has stepped down."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ WITHIN_S = 60.0
 
 
 class Brokers(Notifier):
-    """Stands where the notifier is: keeps who was told, and answers 906 as the old master would."""
+    """Replaces the notifier: records the recipients, and answers 906 as the old master would."""
 
     def __init__(self) -> None:
         super().__init__(lambda _notice: None)

@@ -160,7 +160,7 @@ async def test_a_member_that_is_gone_is_given_up(
 async def test_a_notice_that_is_sent_again_goes_over_a_fresh_connection(
     listener: Listener, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first may have reached a process that is frozen, or another broker to which the address was lent.
+    # The first may have reached a process that is frozen, or another broker that holds the lent address.
     monkeypatch.setattr(notifier_module, "RESEND_S", 0.05)
     notifier.notify([_notice(listener.address)])
     await listener.wait_connections(2)

@@ -119,7 +119,7 @@ def _no_wait() -> Iterator[None]:
 
 
 class Leader:
-    """A node that leads and applies what is proposed at once; it keeps every answer that is not a success."""
+    """A node that leads and applies proposals at once; it keeps every answer that is not a success."""
 
     is_leader = True
     leader_id = 1
@@ -129,7 +129,7 @@ class Leader:
         clock = Clock("unit")
         self.machine = GroupsMachine()
         self.heartbeats = HeartbeatReceiver(self.machine.state, clock)
-        self.changes = RoleChanges(None)  # type: ignore[arg-type] # nobody is told here
+        self.changes = RoleChanges(None)  # type: ignore[arg-type] # sends no notices here
         self.maker = CommandMaker(clock, self.heartbeats.alive_of, self.heartbeats.alive_ids_of, lambda: True)
         self.handlers = Handlers(
             node=self,
@@ -273,7 +273,7 @@ async def test_a_write_guard_notes_only_a_setting_that_fits_the_log(setting: str
         forget=lambda _address: None,
         propose=propose,
         alive_of=lambda _cluster, _name: live(1, 2, 3),
-        changes=RoleChanges(None),  # type: ignore[arg-type] # nobody is told here
+        changes=RoleChanges(None),  # type: ignore[arg-type] # sends no notices here
         leads=lambda: True,
     )
     election = driver.election(1, 2, 3, by=2, designate=True)

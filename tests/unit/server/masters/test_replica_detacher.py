@@ -15,7 +15,7 @@ from testkit.products.one_controller import OneNode
 
 
 class LogReplica(FakeBroker):
-    """A log replica that notes what the group's record said when it was asked to part."""
+    """A log replica that records the group's record at each request to detach."""
 
     one: OneNode
     parted: list[tuple[int, int]]

@@ -1,4 +1,4 @@
-"""A living master is replaced only when it takes no writes any more and its slaves have all of its log."""
+"""A living master is replaced only after it has stopped accepting writes and its slaves have all of its log."""
 
 import asyncio
 
@@ -206,7 +206,7 @@ async def test_a_refused_undo_is_told_once_and_tried_until_the_broker_takes_it(
         old.store.refuses = {RequestCode.UPDATE_BROKER_CONFIG}
         one.controller.leadership_changed(True, 2)
         async with asyncio.timeout(60):
-            while old.store.refused < 2 * write_guard.LIFT_TRIES_OF_DEAD_MAX:  # noqa: ASYNC110 - nobody tells
+            while old.store.refused < 2 * write_guard.LIFT_TRIES_OF_DEAD_MAX:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.001)
         old.store.refuses.clear()
         await lifted(one)
@@ -305,7 +305,7 @@ async def test_a_master_that_dies_while_it_is_guarded_is_followed_by_one_electio
         answer = await switching
         assert answer.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
         assert (one.group().master_id, one.group().master_epoch) == (2, 2)
-        assert one.group().write_guards == {1: 2}  # until it is heard of again
+        assert one.group().write_guards == {1: 2}  # until it answers again
 
 
 async def test_a_guard_left_behind_is_lifted_when_its_broker_is_heard_of_again(one: OneNode) -> None:

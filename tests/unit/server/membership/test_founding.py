@@ -1,4 +1,4 @@
-"""Whether a node without a log founds a cluster: each line of the table, and what the node says meanwhile."""
+"""Whether a node without a log founds a cluster: each line of the table, and the node's status until then."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Changing the membership of running nodes: who is brought up how, what is refused, what a restart remembers."""
+"""Changing the membership of running nodes: how each node starts, refused changes, the state after a restart."""
 
 import asyncio
 from pathlib import Path
@@ -91,7 +91,7 @@ async def test_a_snapshot_is_written_right_after_a_change() -> None:
         for node_id in (2, 3, 4):
             await leader.node.change_members(add(node_id))
         async with asyncio.timeout(LEADER_WITHIN_S):
-            while leader.store.snapshot().index < leader.node.applied_index:  # noqa: ASYNC110 - nobody tells
+            while leader.store.snapshot().index < leader.node.applied_index:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.005)
         assert leader.store.snapshot().conf_state.learners == (2, 3, 4)
 
@@ -129,7 +129,7 @@ async def test_a_change_without_a_quorum_has_an_unknown_outcome() -> None:
         leader = await cluster.leader()
         others = [one for one in cluster.ids if one != leader.node.config.node_id]
         stopping = asyncio.gather(*(cluster.stop(node_id) for node_id in others))
-        await asyncio.sleep(0)  # They take no more part, and the leader cannot know yet.
+        await asyncio.sleep(0)  # They do not take part any more, and the leader cannot know yet.
         with pytest.raises(ProposalLostError):
             await asyncio.wait_for(leader.node.change_members(add(4)), LEADER_WITHIN_S)
         await stopping

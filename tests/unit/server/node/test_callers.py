@@ -1,4 +1,4 @@
-"""What callers are told: answers by index and term, and a clear word when their leader or node is no more."""
+"""The callers' answers: results by index and term, and a clear error when their leader or node is gone."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Three nodes over a network that loses, delays, repeats and splits: nothing acknowledged is lost, no read is stale.
 
 The nodes are real, the network is a function of a seed. Time is real too, so a schedule is not exactly repeatable; the
-deterministic simulation of the core is elsewhere. What is checked here is the shell: who is told what, and when.
+deterministic simulation of the core is elsewhere. This test checks the shell: each caller's answers and their times.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ FAILED = (NotLeaderError, ProposalDroppedError, ProposalLostError)
 
 
 class Network:
-    """Carries messages between transports, as badly as it is told to."""
+    """Carries messages between transports, with the configured faults."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -85,7 +85,7 @@ class NetworkTransport:
 
 
 class Chaos:
-    """The nodes, their clients, and what the clients were told."""
+    """The nodes, their clients, and the clients' answers."""
 
     def __init__(self, seed: int) -> None:
         self.network = Network(seed)
@@ -122,7 +122,7 @@ class Chaos:
             await asyncio.sleep(0.001)
 
     async def read(self) -> None:
-        """Read wherever somebody claims to lead; the state must hold what was acknowledged before."""
+        """Read wherever somebody claims to lead; the state must contain all entries acknowledged earlier."""
         while True:
             for node_id, node in list(self.nodes.items()):
                 before = set(self.acknowledged)

@@ -90,7 +90,7 @@ async def test_a_leader_cut_off_loses_its_office_its_lease_and_what_was_under_wa
         await leader.node.propose(b"before")
         others = [node_id for node_id, member in cluster.members.items() if member is not leader]
         stopping = asyncio.gather(*(cluster.stop(node_id) for node_id in others))
-        await asyncio.sleep(0)  # They take no more part, and the leader cannot know yet.
+        await asyncio.sleep(0)  # They do not take part any more, and the leader cannot know yet.
         command = asyncio.ensure_future(leader.node.propose(b"alone"))
         await stopping
         with pytest.raises(ProposalLostError):
@@ -135,7 +135,7 @@ async def test_a_late_node_is_brought_up_by_a_snapshot(directory: Path | None) -
         for _ in range(10):
             await asyncio.gather(*(leader.node.propose(b"c" * 100) for _ in range(30)))
         async with asyncio.timeout(LEADER_WITHIN_S):  # A thread writes the snapshots.
-            while leader.node.status().first_index <= 10:  # noqa: ASYNC110 - nobody tells
+            while leader.node.status().first_index <= 10:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.005)
         back = await cluster.start(late)
         await cluster.settle(300)
@@ -208,6 +208,6 @@ async def test_a_caller_that_gave_up_disturbs_nobody() -> None:
         given_up = asyncio.ensure_future(leader.node.propose(b"x"))
         await asyncio.sleep(0)
         given_up.cancel()
-        await leader.node.propose(b"y")  # What was given up is applied before it, or never.
+        await leader.node.propose(b"y")  # The abandoned entry is applied before it, or never.
         before = len(leader.machine.commands)
         assert await leader.node.propose(b"z") == before + 1

@@ -1,4 +1,4 @@
-"""A node whose disk is full, slow, stuck or broken: who keeps the office, who ends, and what is never acknowledged."""
+"""A node whose disk is full, slow, stuck or broken: which nodes stay leader, which end, and which writes are never acknowledged."""
 
 import asyncio
 import errno

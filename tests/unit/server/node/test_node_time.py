@@ -14,7 +14,7 @@ from testkit.raft.nodes import LEADER_WITHIN_S, ListMachine, NodeCluster
 
 
 class SilentTransport:
-    """Keeps what is sent."""
+    """Records sent messages."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []

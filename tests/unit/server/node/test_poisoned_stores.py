@@ -42,7 +42,7 @@ async def _claim(cluster: NodeCluster, name: str) -> int:
     assert outcome.reply.code == ResponseCode.SUCCESS
     index = leader.node.applied_index
     async with asyncio.timeout(WITHIN_S):
-        while any(member.node.applied_index < index for member in cluster.members.values()):  # noqa: ASYNC110 - nobody tells
+        while any(member.node.applied_index < index for member in cluster.members.values()):  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.005)
     return index
 

@@ -1,4 +1,4 @@
-"""Ticks that come late still come, in portions, and a follower's are let go."""
+"""Ticks that come late still come, in portions, and a follower drops them."""
 
 import asyncio
 from typing import Self

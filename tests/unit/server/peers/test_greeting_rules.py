@@ -1,4 +1,4 @@
-"""Who may connect to a controller: each line of the rule's table."""
+"""The connections that a controller accepts: each line of the rule's table."""
 
 from dataclasses import replace
 

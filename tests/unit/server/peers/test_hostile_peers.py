@@ -37,7 +37,7 @@ VOTERS = ConfState(voters=(NodeId(1), NodeId(2), NodeId(3)))
 
 
 class Stranger:
-    """Somebody who dials a node's peer port in the name of a member."""
+    """An attacker that connects to a node's peer port in the name of a member."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: int) -> None:
         self._reader, self._writer, self.name = reader, writer, name

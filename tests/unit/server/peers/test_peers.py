@@ -1,4 +1,4 @@
-"""The transport between controllers: who may speak, what is dropped, and that no peer holds up another."""
+"""The transport between controllers: which peers it accepts, which messages it drops, and that no peer holds up another."""
 
 import asyncio
 import contextlib
@@ -81,7 +81,7 @@ def beat(from_: int, to: int, term: int = 1) -> Message:
 
 
 async def send_until_heard(transport: PeerTransport, message: Message, ear: Ear) -> None:
-    """Send again and again, as Raft does, until the other end hears it, and has heard all that was sent meanwhile."""
+    """Send again and again, as Raft does, until the other end hears it, and has received all messages up to then."""
     async with asyncio.timeout(WITHIN_S):
         while ear.messages.empty():
             transport.send([message])
@@ -94,7 +94,7 @@ async def send_until_heard(transport: PeerTransport, message: Message, ear: Ear)
 async def until_lost(transport: PeerTransport, node_id: int) -> None:
     """Wait until a transport knows that a peer is gone."""
     async with asyncio.timeout(WITHIN_S):
-        while node_id in transport._links:  # noqa: ASYNC110 - nobody tells
+        while node_id in transport._links:  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.005)
 
 
@@ -269,7 +269,7 @@ async def test_a_refusal_is_logged_once_on_both_sides(
     monkeypatch.setattr(PeerTransport, "_note_refusal", noted)
     with caplog.at_level(logging.ERROR):
         async with transports(2, {2: "other"}), asyncio.timeout(WITHIN_S):
-            while min(refusals.count(1), refusals.count(2)) < 3:  # noqa: ASYNC110 - nobody tells
+            while min(refusals.count(1), refusals.count(2)) < 3:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.005)
     said = [record.getMessage() for record in caplog.records]
     assert sum("node 2 refuses us: cluster 'main'" in text for text in said) == 1

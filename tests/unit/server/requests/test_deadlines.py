@@ -45,7 +45,7 @@ async def test_nothing_is_left_of_tasks_long_done_and_no_timer_runs_then() -> No
     deadlines = Deadlines(WITHIN_S)
     await asyncio.gather(*(asyncio.create_task(ended_after(deadlines, 0.0)) for _ in range(100)))
     async with asyncio.timeout(2):
-        while deadlines._timer is not None:  # noqa: ASYNC110 - nobody tells
+        while deadlines._timer is not None:  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.01)
     assert not deadlines._notes
     assert await asyncio.create_task(ended_after(deadlines, 5.0)) == (pytest.approx(WITHIN_S, abs=0.1), True)

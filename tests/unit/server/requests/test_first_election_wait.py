@@ -1,4 +1,4 @@
-"""How long a first election is held: to the millisecond of `firstElectionWaitMs` after the last member was heard."""
+"""How long a first election is held: to the millisecond of `firstElectionWaitMs` after the last member's registration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Kept answers: the same group is answered by the same bytes, any other value of it anew."""
+"""Kept answers: the same group value returns the same bytes, a new value is encoded again."""
 
 import pytest
 

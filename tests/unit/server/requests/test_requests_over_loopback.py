@@ -1,4 +1,4 @@
-"""One node, real sockets: every request of the protocol, its answers, and what must never be answered."""
+"""One node, real sockets: every request of the protocol, its answers, and requests without an answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -271,5 +271,5 @@ async def test_a_registration_that_moves_a_broker_is_heard_after_it_is_applied(o
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 - a table has no event
+        while not condition():  # noqa: ASYNC110 - a table emits no event
             await asyncio.sleep(0.005)

@@ -117,7 +117,7 @@ async def one(tmp_path: Path) -> AsyncIterator[OneNode]:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - nobody tells
+        while not condition():  # noqa: ASYNC110 - without a notification
             await asyncio.sleep(0.01)
 
 

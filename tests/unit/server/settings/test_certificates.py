@@ -1,4 +1,4 @@
-"""TLS on every port: who is served how, who is turned away, and that new certificates come into use by themselves."""
+"""TLS on every port: the accepted clients, the refused clients, and that new certificates come into use by themselves."""
 
 import asyncio
 import contextlib
@@ -265,7 +265,7 @@ async def test_brokers_are_dialled_in_tls_and_only_those_of_the_trusted_authorit
     client = Tls(load(ALONE | keys)[0]).broker_client
     assert client is not None
     for signer, reached in ((authority, True), (stranger, False)):
-        # A name that nobody dials: brokers' names are not looked at.
+        # A name that no client uses: brokers' names are not looked at.
         pair = signer.sign("elsewhere")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.cert, pair.key)

@@ -1,4 +1,4 @@
-"""Requests 1009 and 1010: what may change at run time, what is refused, what survives a restart."""
+"""Requests 1009 and 1010: settings that may change at run time, refused ones, the state after a restart."""
 
 from pathlib import Path
 

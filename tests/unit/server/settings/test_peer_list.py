@@ -1,4 +1,4 @@
-"""The controllers' list and the file it stands in: what is read as Java reads it, and what is refused with the part named."""
+"""The controllers' list and the file it stands in: parts parsed as Java does, and parts refused by name."""
 
 from pathlib import Path
 

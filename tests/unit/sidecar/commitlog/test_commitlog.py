@@ -298,7 +298,7 @@ def test_a_failed_sync_is_final() -> None:
         failures.append(error)
         failed.set()
 
-    syncer = Syncer(sync, lambda _o, _d: pytest.fail("a failed sync is no sync"), note)
+    syncer = Syncer(sync, lambda _o, _d: pytest.fail("a failed sync must not count as a sync"), note)
     syncer.start()
     syncer.wake()
     assert failed.wait(30)

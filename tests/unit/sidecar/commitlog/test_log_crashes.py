@@ -94,7 +94,7 @@ def test_power_lost_while_a_log_is_moved_aside_leaves_the_old_one_or_none() -> N
         found = content(store, disk)
         assert found in (b"", LOG)
         assert not done or found == b""
-        # Its epoch list goes first: what is left without one is continued by nobody.
+        # Its epoch list goes first: no writer continues a log without one.
         assert len(store.epochs) in ((0, 2) if found else (0,))
 
 

@@ -27,7 +27,7 @@ WAIT_S = 30.0
 
 
 class CountingDisk(SimulatedDisk):
-    """Counts who asks how full it is."""
+    """Counts the calls that ask how full it is."""
 
     asked = 0
 
@@ -112,7 +112,7 @@ def test_a_log_refuses_before_its_volume_is_full_and_goes_on_with_what_it_holds(
 
 
 class BelatedDisk(SimulatedDisk):
-    """Says that there is room, whatever others took meanwhile."""
+    """Says that there is room, whatever others have taken."""
 
     def usage(self, _path: Path) -> tuple[int, int]:
         """Answer as of long ago."""
@@ -120,7 +120,7 @@ class BelatedDisk(SimulatedDisk):
 
 
 def taken_meanwhile(disk: SimulatedDisk, held: int) -> ReplicaStore:
-    """Return a store that holds so much and has less room for more than it was told."""
+    """Return a store that holds so much and has less room for more than it believes."""
     store = store_on(disk)
     while (at := store.log.max_offset) < held:
         store.log.append(at, [memoryview(LOG)[at : min(held, at + FILE_BYTES - at % FILE_BYTES)]])

@@ -37,7 +37,7 @@ class _Controller:
 async def _opened(controllers: Controllers, count: int) -> None:
     controllers.start()
     async with asyncio.timeout(30):
-        while (await controllers.count_answering(1.0)).count < count:  # noqa: ASYNC110 - connecting has no event
+        while (await controllers.count_answering(1.0)).count < count:  # noqa: ASYNC110 - connecting emits no event
             await asyncio.sleep(0.01)
 
 

@@ -83,7 +83,7 @@ def test_an_ack_waits_for_the_disk(master: HandMaster, store: ReplicaStore) -> N
 
     syncer = Syncer(sync, synced, lambda error: pytest.fail(str(error)))
     syncer.start()
-    # Its clock stands still: an ack that is repeated because time passed is none that this is about.
+    # Its clock stands still: an ack that is repeated because time passed is not under test.
     link = HaLink(master.address, store, SlaveConfig(2, FILE_BYTES), notes, syncer.wake, lambda: 0)
     link.set_in_sync(True)
     link.start()
@@ -167,7 +167,7 @@ def part_at_the_first_ack(master: HandMaster, store: ReplicaStore, notes: LinkNo
 
 
 def parted(master: HandMaster) -> None:
-    """Read what is left of the acks, then the second handshake, then the end."""
+    """Read the rest of the acks, then the second handshake, then the end."""
     with master.peer.makefile("rb") as stream:
         left = stream.read()
     assert len(left) >= codec.HANDSHAKE_BYTES
@@ -214,7 +214,7 @@ def test_rubbish_ends_the_link_and_leaves_the_log(master: HandMaster, store: Rep
 
 def test_a_master_that_is_not_there_is_said_so(store: ReplicaStore) -> None:
     notes = LinkNotes()
-    # Bound, so that nobody else gets the port, and not listened on.
+    # Bound, so that no other process gets the port, and not listened on.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         HaLink(bound.getsockname(), store, SlaveConfig(2, FILE_BYTES), notes, None).start()

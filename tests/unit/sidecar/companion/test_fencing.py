@@ -25,7 +25,7 @@ FENCE = {"fence": True, "fence_after_ms": 300, "fence_stop_ms": 1_000}
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing, "ROUND_S", 0.02)
     monkeypatch.setattr(fencing, "ROUND_TIMEOUT_S", 0.2)
-    # The loop's clock, on which a stall of the machine is no silence of the others.
+    # The loop's clock, on which a stall of the machine does not look like the others' silence.
     monkeypatch.setattr(fencing, "_now_ms", lambda: int(asyncio.get_running_loop().time() * 1_000))
 
 
@@ -45,7 +45,7 @@ async def running(config: CompanionConfig) -> AsyncIterator[tuple[Fencing, Event
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds; a state is entered before what belongs to it is done."""
+    """Wait until a condition holds; a state begins before its actions are complete."""
     async with asyncio.timeout(WAIT_S):
         while True:
             if holds():
@@ -67,7 +67,7 @@ async def wait_known(made: Fencing) -> None:
 
 
 def told(events: EventLog) -> list[str]:
-    """Return the states that events tell of, each once what belongs to it is done."""
+    """Return the states in the events, each once its actions are complete."""
     return [event["attrs"]["state"] for event in events.after(0) if event["kind"] == "FenceChanged"]
 
 

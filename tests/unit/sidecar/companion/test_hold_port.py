@@ -1,4 +1,4 @@
-"""Who dials a master that is about to be killed: he waits at the companion's own port, and is held when the broker is gone."""
+"""New connections to a master that is about to be killed wait at the companion's own port; the companion holds them once the broker is gone."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ def room() -> Iterator[HoldPort]:
 
 
 def address_of(room: HoldPort) -> HostPort:
-    """Return where who waits in an open room has dialled."""
+    """Return the address to which clients in an open room connected."""
     assert room.listener is not None
     return ("127.0.0.1", room.listener.getsockname()[1])
 
@@ -37,7 +37,7 @@ def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refused(port: int) -> None:
-    """Dial until nobody listens there."""
+    """Connect until the port refuses."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:

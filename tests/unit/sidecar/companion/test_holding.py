@@ -1,4 +1,4 @@
-"""The clients of a killed master: who is held, for how long, and that the port is free afterwards."""
+"""The clients of a killed master: which the companion holds, for how long, and that the port is free afterwards."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A master that refuses the log replica's questions: its words are kept and logged once, and it is asked ever more slowly."""
+"""A master that refuses the log replica's questions: the replica stores and logs its words once, and retries ever more slowly."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ async def test_a_refused_906_is_kept_until_the_master_answers(
         connection = await connect(*host_port(master.address), 5.0)
         asking = asyncio.create_task(follower._ask_until_answered(connection, command))
         async with asyncio.timeout(30):
-            while not follower.refusal:  # noqa: ASYNC110 - nobody tells
+            while not follower.refusal:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(0.01)
         assert follower.refusal == "request 906 was answered 16: no user"
         master.access_refusal = ""

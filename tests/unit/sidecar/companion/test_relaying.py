@@ -163,7 +163,7 @@ async def test_who_comes_after_the_address_has_moved_is_served_too_until_each_no
 async def stored(successor: Successor, count: int) -> list[bytes]:
     """Wait until the successor has stored so many messages; return their bodies, sorted."""
     async with asyncio.timeout(WITHIN_S):
-        while len(successor.stored) < count:  # noqa: ASYNC110 - the successor tells nobody
+        while len(successor.stored) < count:  # noqa: ASYNC110 - the successor sends no notification
             await asyncio.sleep(0.005)
     return sorted(successor.stored)
 

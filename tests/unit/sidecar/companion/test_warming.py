@@ -1,4 +1,4 @@
-"""What a slave is asked so that it has loaded what a master needs: a greeting, a heartbeat, a message that none can store."""
+"""Requests that make a slave load the code that a master needs: a greeting, a heartbeat, a message that none can store."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ JAVA_SHORT_MAX = 32767
 
 
 class Slave:
-    """A broker's two ports, which note what they are asked."""
+    """A broker's two ports, which record the requests."""
 
     def __init__(self) -> None:
         self.greetings: list[object] = []
@@ -40,7 +40,7 @@ class Slave:
                 self.left.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one remoting connection: a heartbeat is taken, what is to be stored is refused."""
+        """Serve one remoting connection: accept heartbeats, refuse messages."""
         decoder = FrameDecoder()
         with contextlib.closing(writer):
             while data := await reader.read(1 << 16):

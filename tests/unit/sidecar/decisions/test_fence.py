@@ -1,4 +1,4 @@
-"""A master that may have been replaced takes no writes; everything else goes on."""
+"""A master that may have been replaced refuses writes; everything else goes on."""
 
 from dataclasses import replace
 

@@ -46,7 +46,9 @@ def test_one_controller_that_is_alone_for_a_moment_is_no_group_of_one() -> None:
     count = ControllerCount(3)
     assert count.learn([3, 3, 3], 0.0) == 3
     assert count.learn([1], COUNT_KEPT_S - 1) == 3
-    assert count.learn([1], COUNT_KEPT_S + 1) == 1, "nobody else was heard for so long: it is one"
+    assert count.learn([1], COUNT_KEPT_S + 1) == 1, (
+        "no other controller was heard for that long: the count is one"
+    )
 
 
 def test_a_group_that_shrinks_or_grows_is_believed_by_its_majority() -> None:

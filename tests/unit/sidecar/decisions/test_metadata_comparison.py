@@ -1,4 +1,4 @@
-"""A slave that lacks what its master knows is told after a grace, and by name."""
+"""After a grace period the companion reports, by name, metadata of the master that a slave lacks."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_a_group_is_put_back_as_it_was_and_what_is_there_is_left_alone() -> None
 
 def test_offsets_are_put_back_queue_by_queue_where_the_group_has_none_for_the_topic() -> None:
     requests = put_back({OFFSETS: b'{"offsetTable":{"B@g":{0:0}}}'}, {OFFSETS: MASTER[OFFSETS]})
-    (request,) = requests  # of B the broker has one; a queue at -1 has none
+    (request,) = requests  # of B the broker has one; a queue at -1 is without one
     header = request.header
     assert isinstance(header, UpdateConsumerOffsetRequestHeader)
     assert (request.code, request.name) == (15, "A@g")

@@ -63,7 +63,7 @@ def test_nothing_is_known_of_slaves_before_the_first_look() -> None:
         "nothing new",
         "shorter",
         "a new epoch begins where the log grew to",
-        "a new epoch begins within what was there, and the log has grown again",
+        "a new epoch begins within the old log, and the log has grown again",
         "a whole epoch is gone",
         "two new epochs",
         "old epochs are pruned",

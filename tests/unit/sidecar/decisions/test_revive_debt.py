@@ -1,4 +1,4 @@
-"""What is owed, from looks at a master's offsets and counters."""
+"""The revive debt, from readings of a master's offsets and counters."""
 
 from ha_sidecar.decisions.revive_debt import OwedCheckpoints, ReviveDebt
 

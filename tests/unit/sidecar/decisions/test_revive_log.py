@@ -1,4 +1,4 @@
-"""What a revive log says: counters of refusals, stored messages, and the checkpoints that nobody acknowledged."""
+"""What a revive log says: counters of refusals, stored messages, and the unacknowledged checkpoints."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a migration asks brokers, and what it tells them: every message that nobody has read is found, whatever hides it."""
+"""What a migration asks brokers, and what it tells them: it finds every unread message, whatever hides it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -94,7 +94,7 @@ async def test_a_broker_that_is_not_there_is_told_beside_those_that_are(broker: 
 
     options = Options()
     options.broker = [broker.address, f"127.0.0.1:{free_port()}"]
-    found = await _survey_brokers(options)  # type: ignore[arg-type]  # has the names that are asked for
+    found = await _survey_brokers(options)  # type: ignore[arg-type]  # has the requested names
     assert [one.get("name") for one in found["brokers"]] == ["orders", None]
     assert "problem" in found["brokers"][1]
     assert (found["unread"], found["unread_messages"]) == ([], 0)

@@ -90,7 +90,7 @@ async def test_a_restarted_master_is_not_trusted_where_elections_may_be_unclean(
 
 
 def diverge(master: HandMaster, epoch: int = 1) -> None:
-    """End the connection, and answer the next one with a list that has nothing in common with the slave's."""
+    """End the connection, and answer the next one with a list that shares no entry with the slave's."""
     master.peer.close()
     assert master.accept() == Handshake(OUR_ID)
     master.reply(END, (epoch, END))
@@ -138,7 +138,7 @@ async def test_a_diverged_log_is_moved_aside_and_counted_and_an_empty_one_is_fil
 
 
 def refuse(master: HandMaster) -> None:
-    """Answer the handshake as the master of epoch 7, whose log has nothing in common with the slave's."""
+    """Answer the handshake as the master of epoch 7, whose log shares no byte with the slave's."""
     assert master.accept() == Handshake(OUR_ID)
     master.reply(END, (7, 0))
     master.wait_closed()
@@ -198,7 +198,7 @@ async def test_a_diverged_log_ends_the_replica_that_is_told_to_stop_and_stays_wh
 
 
 def left_of(peer: socket.socket) -> bytes:
-    """Return all that came on a connection whose other end is gone or has nothing more to say; it must not wait."""
+    """Return all that came on a connection whose other end is gone or has finished; it must not wait."""
     peer.setblocking(False)
     left = b""
     with contextlib.suppress(ConnectionResetError):

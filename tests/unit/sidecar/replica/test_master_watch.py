@@ -43,17 +43,17 @@ class Watched:
     watch: MasterWatch
 
     async def follow_hint(self) -> None:
-        """Wait until what was hinted is looked into."""
+        """Wait until the watch has checked the hint."""
         assert self.watch._hint is not None
         await asyncio.wait_for(asyncio.shield(self.watch._hint), WAIT_S)
 
     def say(self, *said: Said | None) -> None:
-        """Have each controller say this; None: it leads nobody and is led by nobody."""
+        """Have each controller say this; None: it neither leads nor follows."""
         for controller, words in zip(self.controllers, said, strict=True):
             controller.said = words
 
     def no_leader(self) -> None:
-        """Have nobody name a leader, so that answers are compared."""
+        """Have no controller name a leader, so that answers are compared."""
         for controller in self.controllers:
             controller.leader, controller.leads = "", False
 

@@ -76,7 +76,7 @@ async def replica(
         try:
             # It answers before all of its ports are open; it registers after that.
             async with asyncio.timeout(WAIT_S):
-                while node.machine.state.get(GroupKey("c1", "g")) is None:  # noqa: ASYNC110 - a state has no event
+                while node.machine.state.get(GroupKey("c1", "g")) is None:  # noqa: ASYNC110 - a state emits no event
                     await asyncio.sleep(0.01)
             yield Running(config, connection, node, made, running)
         finally:
@@ -229,7 +229,7 @@ async def test_a_replica_that_is_told_to_stop_in_the_moment_its_link_ends_stops(
     async with replica(tmp_path) as running:
         waiting = running.replica._watch._poll_now._waiters  # type: ignore[attr-defined]  # nothing else tells that it waits
         async with asyncio.timeout(WAIT_S):
-            while not waiting:  # noqa: ASYNC110 - a poll has no event for its end
+            while not waiting:  # noqa: ASYNC110 - a poll emits no event for its end
                 await asyncio.sleep(0.001)
         running.replica._watch.ask_often()
         running.work.cancel()
@@ -247,6 +247,6 @@ async def test_a_running_replica_registers_again_with_controllers_that_have_lost
         address = group.address(1)
         state.restore(GroupsMachine().snapshot())
         async with asyncio.timeout(WAIT_S):
-            while (again := state.get(GroupKey("c1", "g"))) is None:  # noqa: ASYNC110 - a state has no event
+            while (again := state.get(GroupKey("c1", "g"))) is None:  # noqa: ASYNC110 - a state emits no event
                 await asyncio.sleep(0.01)
         assert (again.address(1), again.replicas[1].electable) == (address, False)

@@ -99,7 +99,7 @@ def test_a_store_drops_its_oldest_files_and_goes_on(tmp_path: Path) -> None:
     store.close()
     again = ReplicaStore(tmp_path, FILE_BYTES)
     assert (again.log.min_offset, again.log.max_offset) == (2 * FILE_BYTES, len(LOG))
-    # The first epoch has no byte left.
+    # The first epoch is empty now.
     assert again.epochs == EpochList.of((2, 1500), (3, 3000))
     again.close()
 

@@ -232,7 +232,7 @@ def test_the_confirm_offset_is_cut_to_a_record(source: Source) -> None:
 
 
 def test_a_slave_that_does_not_read_costs_no_other_one_and_holds_no_cut_off(tmp_path: Path) -> None:
-    # More than the kernel takes for a socket that nobody reads.
+    # More than the kernel takes for a socket without a reader.
     file_bytes = 4 << 20
     log = log_bytes(200, file_bytes, body_bytes=60_000)
     source = Source(tmp_path / "source", file_bytes)

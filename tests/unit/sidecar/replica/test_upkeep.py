@@ -1,4 +1,4 @@
-"""What a replica does beside receiving: it keeps its master's metadata, and follows nobody while its disk has no room."""
+"""What a replica does beside receiving: it keeps its master's metadata, and follows no master while its disk is full."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def config_of(directory: Path) -> ReplicaConfig:
 
 
 class FakeLink:
-    """A link that only counts how often it was told to stop."""
+    """A link that only counts calls of `stop`."""
 
     stops = 0
 
@@ -71,9 +71,9 @@ async def test_without_room_the_link_ends_and_none_begins_until_there_is_room(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(follower, "_follow", follow)
-    assert not follower.has_room, "nobody has looked at the disk yet"
+    assert not follower.has_room, "the disk check has not run yet"
     follower.set_room(True)
-    follower.link = link  # type: ignore[assignment]  # all that is asked of it is to stop
+    follower.link = link  # type: ignore[assignment]  # the test only stops it
     follower.set_room(False)
     follower.set_room(False)
     assert link.stops == 1

@@ -86,7 +86,7 @@ def test_the_source_never_counts_a_seed_as_a_member(member: SeedMember, tmp_path
         seen.append(session.machine.handshake)  # type: ignore[attr-defined]  # a session of the server
         session_ended(session)  # type: ignore[arg-type]  # the same
 
-    member.server.ended = ended  # type: ignore[method-assign]  # to look at what it was told
+    member.server.ended = ended  # type: ignore[method-assign]  # to inspect its argument
     run(config_of(tmp_path / "new", member))
     member.server.stop()  # waits for its sessions: the source learns of an end after the seed
     assert [handshake.async_learner for handshake in seen] == [True]
@@ -327,7 +327,7 @@ async def test_the_group_is_asked_for_what_is_not_in_the_log(answering_group: An
     config = SeedConfig(cluster="c1", group="b1", store=tmp_path, controllers=asked.controllers)
     found = await asyncio.to_thread(find_metadata, config)
     assert [(kind.file_name, text) for kind, text in found.items()] == [("topics.json", master.topics)]
-    # It is master and gives no HA address: nobody serves a log here.
+    # It is master and gives no HA address: no process serves a log here.
     assert await asyncio.to_thread(find_source, config) is None
 
 

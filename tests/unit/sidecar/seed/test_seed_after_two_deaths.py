@@ -1,4 +1,4 @@
-"""A master that nobody had joined died like the one before it: a seed copies from whoever has all that was acknowledged, or waits."""
+"""A master without joined slaves died like its predecessor: a seed copies from a member with all acknowledged messages, or waits."""
 
 import asyncio
 from pathlib import Path
@@ -99,7 +99,7 @@ async def test_nobody_is_copied_from_while_the_log_that_goes_furthest_is_not_ser
     slave.epoch, slave.max_offset = EPOCH, 900
     table = answering_group.node.heartbeats.table
     await until(lambda: table.is_alive(ReplicaKey(*KEY, slave.broker_id)))
-    assert await lost.source() in (FIRST, SECOND), "it has no more than they"
+    assert await lost.source() in (FIRST, SECOND), "its log is not longer than theirs"
     slave.epoch = EPOCH + 1
     assert await lost.source() is None, "it joined the second, and may have acknowledged something with it"
 

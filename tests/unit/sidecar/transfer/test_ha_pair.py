@@ -54,7 +54,7 @@ class Replica:
         return self.base + len(self.log)
 
     def carry_out(self, actions: list[Action]) -> bytes:
-        """Do them in order; return what is to be sent."""
+        """Do them in order; return the bytes to send."""
         sent = b""
         for action in actions:
             match action:
@@ -81,12 +81,12 @@ class Pair:
         self.replica = replica
         self.now_ms = 0
         self.lost_epochs = {entry.epoch for entry in set(replica.epochs) - set(log.epochs)}
-        """Masters of these are gone: nobody is given one of them again."""
+        """Masters of these epochs are gone: no new master gets one of them."""
         self._batch_bytes = batch_bytes
         self.connect()
 
     def connect(self) -> None:
-        """Make a fresh connection; what was under way on the old one is lost."""
+        """Make a fresh connection; bytes in flight on the old one are lost."""
         self.connected_ms = self.now_ms
         own = OwnLog(self.replica.base, self.replica.max_offset, self.replica.epochs)
         self.slave = SlaveMachine(SlaveConfig(2, FILE_BYTES), own)

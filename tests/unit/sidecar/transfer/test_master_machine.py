@@ -144,7 +144,7 @@ def test_a_log_without_an_epoch_is_not_served() -> None:
 
 
 def test_nothing_is_sent_before_the_first_ack() -> None:
-    # A Java slave is silent for 5 s after the reply; that is no error, and no reason to send.
+    # A Java slave is silent for 5 s after the reply; that is neither an error nor a reason to send.
     log = log_of((1, 5))
     made = machine(log)
     made.received(HELLO, log.view(), 0)

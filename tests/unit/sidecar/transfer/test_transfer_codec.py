@@ -1,4 +1,4 @@
-"""The HA messages byte by byte, both handshake forms, and what is refused."""
+"""The HA messages byte by byte, both handshake forms, and refused input."""
 
 import pytest
 from hypothesis import given
