@@ -18,7 +18,7 @@ from rocketmq_operator.plugin.asking import RequestError
 from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BOTH = "--master statefulset/old-master --slave statefulset/old-slave"
 
 

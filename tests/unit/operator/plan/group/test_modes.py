@@ -14,7 +14,7 @@ from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.children import broker_conf
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[5]
 MODES = ROOT / "examples" / "modes"
 PAGE = ROOT / "docs" / "reference" / "modes.md"
 Json = dict[str, Any]

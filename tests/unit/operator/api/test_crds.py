@@ -17,7 +17,7 @@ from rocketmq_operator.api.rules import VALIDATIONS_KEY
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 Json = dict[str, Any]
 DEFINITIONS = {
     definition["spec"]["names"]["kind"]: definition for definition in custom_resource_definitions()

@@ -10,7 +10,7 @@ from controller_core.groups.elections import FailureReason
 from rocketmq_operator.plugin.advice import ADVICE
 
 SOURCES = Path(rocketmq_operator.__file__).parent
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "conditions.md"
+REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "conditions.md"
 API_SERVERS_OWN = {"FieldValueForbidden"}
 
 
