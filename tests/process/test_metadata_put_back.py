@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, lacking
+from ha_sidecar.decisions.metadata_comparison import GROUPS, OFFSETS, TOPICS, missing_names
 from testkit.products.companion import BrokerCompanion
 from testkit.products.controllers import ControllerCluster
 from testkit.rocketmq.broker_metadata import (
@@ -108,7 +108,9 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
             assert (told["broker"]["is_master"], told["metadata_missing"]) == (True, {})
             assert await companion.metric("metadata_in_sync") == 1
             # A broker lets nobody make its own topics, and makes them itself where it needs them.
-            assert all(is_the_broker_s_own(name) for _, name in lacking(found, good)), lacking(found, good)
+            assert all(is_the_broker_s_own(name) for _, name in missing_names(found, good)), missing_names(
+                found, good
+            )
             (event,) = await companion.events("MetadataPutBack")
             given = event["attrs"]["names"].split(",")
             offsets = {f"{OFFSETS.file_name}:{name}" for name in OFFSETS_MADE}
