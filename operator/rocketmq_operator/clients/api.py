@@ -1,7 +1,7 @@
 """What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
 
 Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
-that the peer did not answer or not as it should: try later. An object that is not there is None, not an error.
+that the peer did not answer or not as it should: try later. A missing object is None, not an error.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -40,7 +40,7 @@ class Kube(Protocol):
     """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none."""
+        """Return an object, None if it does not exist."""
         ...
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
@@ -95,7 +95,7 @@ class Brokers(Protocol):
     """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RefusedError` where there is an answer."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if it has none."""
+        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if the broker does not have it."""
         ...
 
     async def write(self, address: str, kind: str, config: Json) -> None:
@@ -103,7 +103,7 @@ class Brokers(Protocol):
         ...
 
     async def delete(self, address: str, kind: str, name: str) -> None:
-        """Have a broker forget one, with messages or offsets; nothing happens if it has none."""
+        """Have a broker forget one, with messages or offsets; a missing one is not an error."""
         ...
 
     async def delete_route(self, address: str, cluster: str, topic: str) -> None:
@@ -123,7 +123,7 @@ class Controllers(Protocol):
         ...
 
     async def change_members(self, action: str, member: str) -> None:
-        """Add, promote or remove a controller; raise `RefusedError`, or `NotYetError` for what may pass by itself."""
+        """Add, promote or remove a controller; raise `RefusedError`, or `NotYetError` for a refusal that may pass by itself."""
         ...
 
     async def group(self, cluster: str, name: str) -> Json | None:

@@ -1,7 +1,7 @@
 """Brokers and name servers over remoting: topics and consumer groups read, written and forgotten, as mqadmin does.
 
-Each call dials anew. What is asked is rare, and a connection that is kept would be one to whichever broker had the address when it was
-dialled: after a takeover and back that may be a slave.
+Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the address when the client
+connected: after a takeover and back that may be a slave.
 
 Never 352 (GET_SUBSCRIPTIONGROUP_CONFIG): asked for a group that is not there, a broker on its defaults makes it.
 
@@ -33,7 +33,7 @@ class BrokersClient:
     """`Brokers` over remoting."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a topic or consumer group as the broker at host:port has it, None if it has none."""
+        """Return a topic or consumer group as the broker at host:port has it, None if the broker does not have it."""
         if kind == TOPIC_KIND.kind:
             try:
                 body = await _answer(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(name))
@@ -69,7 +69,7 @@ class BrokersClient:
 
 
 class _MissingError(RefusedError):
-    """The broker has no such topic."""
+    """The topic does not exist in the broker."""
 
 
 async def _answer(address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> bytes:

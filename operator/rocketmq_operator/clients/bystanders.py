@@ -1,6 +1,6 @@
 """Small services of a group's pods over HTTP, canaries and companions: asked now and then, never waited for.
 
-What they tell is welcome and never needed, so the time and the size of an answer are bounded tightly, and a redirect is no answer.
+Their answers are optional, so this client bounds the time and size of an answer tightly and rejects redirects.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The controllers over HTTP: any of them answers reads, the leader takes changes.
 
-Reads ask for what is committed now (`consistent=true`): a decision to restart a broker must not rest on what a lagging
-controller remembers. Who answered last is asked first the next time. A change that reaches a follower is answered with
+Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a lagging
+controller remembers. The next call tries the controller that answered last first. A follower answers a change with
 the leader's address and sent again there by us, because the token must not travel otherwise.
 """
 
@@ -35,7 +35,7 @@ class ControllersClient:
         self._last_sequence: int | None = None
 
     async def nodes(self) -> list[Json | None]:
-        """Return what each controller says of itself, asked side by side; whoever leads is asked first from then on."""
+        """Return the status of each controller, queried at the same time; later calls try the leader first."""
         told = await asyncio.gather(*(self._status(host) for host in self._all))
         leaders = [
             (value["term"], host)
@@ -65,8 +65,8 @@ class ControllersClient:
 
         Raises:
             RefusedError: it makes no sense.
-            NotYetError: what hinders it may pass by itself.
-            UnavailableError: nobody takes it.
+            NotYetError: the obstacle may pass by itself.
+            UnavailableError: no controller accepts it.
         """
         await self._change_anywhere("/v1/members", {action: member})
 
@@ -90,7 +90,7 @@ class ControllersClient:
         )
 
     async def _change_anywhere(self, path: str, body: Json) -> None:
-        """Hand a change to the first controller that can be connected to: it knows who leads."""
+        """Hand a change to the first controller that can be connected to: it knows the leader."""
         problem = "no controller was asked"
         for host in tuple(self._hosts):
             try:

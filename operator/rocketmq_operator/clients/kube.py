@@ -47,7 +47,7 @@ _UNREADABLE: Final = (
 )
 """What the package raises for a kubeconfig: it looks up keys of whatever YAML there is."""
 _NO_ANSWER: Final = (urllib3.exceptions.HTTPError, OSError, ValueError)
-"""ValueError: an answer that is no JSON, from what is no API server."""
+"""ValueError: an answer that is not JSON, from a server other than the API server."""
 _NO_CACHE: Final = str(Path(os.devnull) / "none")
 """Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions that were deleted since."""
 BUSY: Final = frozenset({429, 503})
@@ -66,7 +66,7 @@ def connect() -> DynamicClient:
     """Return a client for the cluster that we run in, or else for the current kubeconfig. Blocks.
 
     Raises:
-        UnavailableError: there is no configuration, or the API server does not answer.
+        UnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_incluster_config()
@@ -79,7 +79,7 @@ def connect_as_person(kubeconfig: str | None, context: str | None) -> DynamicCli
     """Return a client for a kubeconfig, as kubectl finds it when None, and one of its contexts. Blocks.
 
     Raises:
-        UnavailableError: there is no configuration, or the API server does not answer.
+        UnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_kube_config(kubeconfig, context)
@@ -92,7 +92,7 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     """Return the namespace that kubectl would use. Blocks.
 
     Raises:
-        UnavailableError: there is no configuration, or it has no such context.
+        UnavailableError: no configuration exists, or it lacks the context.
     """
     try:
         found: Any = config.list_kube_config_contexts(kubeconfig)
@@ -164,7 +164,7 @@ class KubeClient:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none."""
+        """Return an object, None if it does not exist."""
         try:
             return await self._run(
                 kind, lambda api: api.get(name=name, namespace=namespace or None, **_TIMEOUT)
@@ -304,7 +304,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float:
 
 
 def error_cause(error: Exception) -> str:
-    """Return in one line why there was no answer: what lies below the package's retries and connections."""
+    """Return in one line the root cause of a failed request, below the package's retries and connections."""
     while isinstance(error, urllib3.exceptions.MaxRetryError) and error.reason is not None:
         error = error.reason
     return one_line(str(error).rpartition(": Failed to establish a new connection: ")[2])

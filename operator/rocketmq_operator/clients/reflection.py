@@ -2,14 +2,14 @@
 
     list -> watch -> (the API server ends it) -> watch ...
       ^       |
-      +-------+  410, or after `RELIST_S`: list anew
-              |  404: there is no such kind; forget all, list anew every `MISSING_POLL_S`
-              |  anything else: not fresh, wait longer each time, list anew
+      +-------+  410, or after `RELIST_S`: list again
+              |  404: the kind does not exist; forget all, list again every `MISSING_POLL_S`
+              |  anything else: not fresh, wait longer each time, list again
 
 A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
-by ending the watch in time. Otherwise it raises `StaleError`, and whoever asked asks the API server itself.
-Never: an answer for Secrets or Events. Who may list Secrets may read all; the one that we know by name is remembered for `SECRET_S`.
-Events are many, and asked for only about an object that is in trouble; what was said of it is remembered for `EVENTS_S`.
+by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the API server itself.
+Reflections never follow Secrets or Events. Permission to list Secrets is permission to read all; `SECRET_S` is the cache time of the one known by name.
+Events are many, and needed only for an object in trouble; `EVENTS_S` is their cache time.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ EVENTS_S: Final = 30.0
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MAX_S: Final = 30.0
 MISSING_POLL_S: Final = 5.0
-"""How soon a kind is found again whose definition is applied anew."""
+"""Time in seconds until a kind is found again after its definition is reapplied."""
 OURS: Final = frozenset(one.kind for one in OUR_KINDS)
-"""Kept whole; of other kinds, only what carries the label of a cluster: of everything that others have, there is no end."""
+"""Cached completely; of other kinds only objects with the label of a cluster, because foreign objects are unbounded in number."""
 KINDS: Final = (
     *sorted(OURS),
     *("ConfigMap", "Deployment", "EndpointSlice", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget"),
@@ -43,16 +43,16 @@ KINDS: Final = (
 _LOG: Final = logging.getLogger(__name__)
 _Place = tuple[str, str]
 OnChange = Callable[[str, Json, bool], None]
-"""Told the kind, the object that was added, changed or deleted, and whether it is gone; what is kept has it already. Of our own kinds,
-what a list brings that was not known is told too: nobody else tells the operator which resources there are."""
+"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains the change. For our own kinds
+it also receives new objects from a list: the operator has no other source of its resources."""
 
 
 class WriteError(Exception):
-    """Somebody would write by what is kept; that is decided by a look at the API server itself."""
+    """A caller tried to write on the basis of the cache; writes require an observation of the API server itself."""
 
 
 class StaleError(UnavailableError):
-    """What is kept may be old: ask the API server."""
+    """The cache may be old: ask the API server."""
 
 
 class Reflection:
@@ -69,7 +69,7 @@ class Reflection:
         monotonic_s: Callable[[], float],
         on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
-        """Take where it comes from, what it is of (no namespace: all), the clock, and who is told when something was changed here."""
+        """Store the source, the kind and namespace (empty: all), the clock, and the receiver of changes."""
         self._on_change: Final = on_change
         self.label: Final = "" if kind in OURS else CLUSTER_LABEL
         self._stream: Final = stream
@@ -81,7 +81,7 @@ class Reflection:
         self._listed_s: float | None = None
         self._heard_s = monotonic_s()
         self.missing = False
-        """Whether the API server says that there is no such kind."""
+        """Whether the API server reports the kind as missing."""
 
     @property
     def silence_s(self) -> float:
@@ -90,11 +90,11 @@ class Reflection:
 
     @property
     def fresh(self) -> bool:
-        """Whether what is kept is what there is, but for what is on its way."""
+        """Whether the cache is current, except for events in transit."""
         return self._listed_s is not None and self.silence_s < SILENT_MAX_S
 
     def get(self, namespace: str, name: str) -> Json | None:
-        """Return an object, to be read only; None if there is none."""
+        """Return an object, to be read only; None if it does not exist."""
         return self._objects.get((namespace, name))
 
     def find(self, namespace: str, labels: Mapping[str, str]) -> list[Json]:
@@ -127,7 +127,7 @@ class Reflection:
             except UnavailableError as error:
                 wait_s = 0.0
                 _LOG.warning("%s", error)
-            # Why here: from now on nobody tells us what changes.
+            # Why here: from now on the cache receives no changes.
             self._listed_s = None
             # A list that succeeds and a watch that is refused at once are a failure each time.
             failures = 1 if self._monotonic_s() - begun_s > BACKOFF_MAX_S else failures + 1
@@ -144,7 +144,7 @@ class Reflection:
         return version
 
     def _replace(self, items: Sequence[Json]) -> dict[_Place, Json]:
-        """Keep these objects and no other; return those that were kept."""
+        """Replace the cached objects with these; return the previous ones."""
         before = dict(self._objects)
         self._objects.clear()
         self._by_label.clear()
@@ -172,7 +172,7 @@ class Reflection:
         self._tell_what_differs(self._replace(()))
 
     async def _follow(self, version: str) -> None:
-        """Watch again and again, until it is time to list anew."""
+        """Watch repeatedly until the next list is due."""
         listed_s = self._monotonic_s()
         while self._monotonic_s() - listed_s < RELIST_S:
             changes = self._stream.watch(self._kind, self._namespace, self.label, version)
@@ -205,7 +205,7 @@ class Reflection:
 
 
 class Reflections:
-    """`Kube` to look at and not to write by: what is kept may be a moment old, and nothing must be deleted by what was."""
+    """A read-only `Kube`: the cache may be a moment old, and the operator must not delete on the basis of old data."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Reflections:
         kinds: Iterable[str] = KINDS,
         on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
-        """Take the API server, what it is followed by, the namespaces (none: all), the clock, and who is told of changes."""
+        """Store the API server, the watch client, the namespaces (none: all), the clock, and the receiver of changes."""
         self._kube: Final = kube
         self._monotonic_s: Final = monotonic_s
         self._kept: Final = {
@@ -242,7 +242,7 @@ class Reflections:
         return sorted({kind for (kind, _), one in self._kept.items() if one.missing})
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none; raise `StaleError` if that is not known."""
+        """Return an object, None if it does not exist; raise `StaleError` if unknown."""
         if kind == "Secret":
             return await self._secret(namespace, name)
         return self._fresh(kind, namespace).get(namespace, name)

@@ -22,10 +22,10 @@ _NO_ADDRESS: Final = frozenset({"", "None"})
 
 
 class ServiceResolver(AbstractResolver):
-    """Asks the API server for Services that are not kept, and somebody else for what is none."""
+    """Resolves Services by the cache or the API server, and other hosts by another resolver."""
 
     def __init__(self, kube: Kube, others: AbstractResolver) -> None:
-        """Take who knows Services, and who knows other hosts."""
+        """Store the source of Services, and the resolver of other hosts."""
         self._kept: Kube | None = None
         self._kube: Final = kube
         self._others: Final = others
@@ -41,7 +41,7 @@ class ServiceResolver(AbstractResolver):
         """Return where a host is.
 
         Raises:
-            OSError: nobody knows.
+            OSError: the host is unknown.
         """
         address = await self._service_address(host)
         if address is None:
@@ -58,7 +58,7 @@ class ServiceResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Close who knows other hosts."""
+        """Close the resolver of other hosts."""
         await self._others.close()
 
     async def _service_address(self, host: str) -> str | None:

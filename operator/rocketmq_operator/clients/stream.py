@@ -1,7 +1,7 @@
 """Lists and watches of the API server on the event loop: what a reflection is made of.
 
 The `kubernetes` package's own watch holds a thread for each kind. This one takes the package's configuration, address,
-certificates and token as they are, and reads JSON lines. Nothing else is asked here: reads and writes are `clients.kube`'s.
+certificates and token as they are, and reads JSON lines. It only watches: `clients.kube` reads and writes.
 """
 
 import json
@@ -31,11 +31,11 @@ _PLURALS: Final = {one.kind: one.plural for one in OUR_KINDS}
 
 
 class GoneError(UnavailableError):
-    """The API server does not remember that far back: list anew."""
+    """The API server does not remember that far back: list again."""
 
 
 class KindMissingError(UnavailableError):
-    """The API server answered that it has no such kind: its definition is not applied, or was deleted."""
+    """The API server answered that the kind does not exist: its definition is not applied, or was deleted."""
 
 
 class Stream(Protocol):
@@ -51,7 +51,7 @@ class Stream(Protocol):
 
         Raises:
             GoneError: it took too long.
-            KindMissingError: there is no such kind now.
+            KindMissingError: the kind does not exist now.
             BusyError: later.
             UnavailableError: no answer, or no list.
         """
@@ -78,7 +78,7 @@ class HttpStream:
         )
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the session."""
         await self._session.close()
 
     async def list(self, kind: str, namespace: str, label: str) -> tuple[list[Json], str]:

@@ -38,7 +38,7 @@ class Shell:
 
     Attributes:
         may_act: whether this operator holds the Lease now; asked before every write.
-        on_group: called with each look at a group, for whoever must act faster than a pass.
+        on_group: called with each observed group, for components that must act faster than a pass.
         on_step: called with each step that was done.
     """
 

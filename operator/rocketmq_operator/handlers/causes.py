@@ -44,7 +44,7 @@ async def cluster_with_causes(world: World, observed: ObservedCluster) -> Observ
 async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGroup:
     """Return the look with what tells why pods are missing or not ready, and what companions say of their brokers.
 
-    Companions are asked side by side; one that does not answer is left out.
+    The operator asks all companions at the same time and omits those that do not answer.
 
     Raises:
         UnavailableError: the API server does not answer.

@@ -1,7 +1,7 @@
 """Who claims which name in the brokers: of two objects with the same one, the older has it.
 
-Each pass over a Topic needs all Topics of its namespace, so a list is kept for some seconds: otherwise a thousand of them would
-be listed a thousand times. A kept list is good for an object that is in it: whoever is older was made before, and is in it too.
+Each pass over a Topic needs all Topics of its namespace, so this module caches the list for some seconds: otherwise a thousand of them would
+be listed a thousand times. A cached list is complete for an object in it: every older object was created before, so the list has it too.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Claims:
         self._kept: Final[dict[tuple[str, str], tuple[datetime, tuple[Claim, ...]]]] = {}
 
     async def rival(self, kube: Kube, kind: str, resource: Json, now: datetime) -> str:
-        """Return the older object that claims the same name in the same cluster, empty if there is none.
+        """Return the older object that claims the same name in the same cluster, empty if none exists.
 
         Raises:
             UnavailableError: the API server does not answer.

@@ -1,6 +1,6 @@
 """Events of Kubernetes: what a person should see in `kubectl describe`, never from a hot loop.
 
-Only a change is told: a refusal when the status did not say it yet, a step when it is taken.
+Events report changes only: a refusal that the status does not report yet, and each step that the operator takes.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ NOTE_LENGTH_MAX: Final = 1_000
 async def announce(
     world: World, observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
 ) -> None:
-    """Tell what is new about a plan; an Event that cannot be written is not missed."""
+    """Write Events for the changes in a plan; a failed write of an Event is ignored."""
     await _tell(world, observed.owner, _new(observed, plan))
 
 

@@ -73,10 +73,10 @@ class Kind(Generic[Looked]):
 
     Attributes:
         observe: looks at a resource by namespace and name; None if it is gone.
-        plan: what is left to do.
+        plan: the remaining work.
         status: the status to write, as far as one look and its plan tell.
         next_pass_s: seconds until the next pass, by the plan of the last look.
-        can_be_quiet: whether reflections may decide that there is nothing to do; None if they never may.
+        can_be_quiet: whether the reflections suffice to decide that a pass has no work; None if they never do.
         with_causes: adds to a look why pods are missing or not ready; only the status depends on it.
         announce: writes the Events that this kind has beside those of its plan.
         measure: steps that follow the status, because they may wait for a canary.

@@ -1,6 +1,6 @@
 """Hold the Lease, or watch it: of two operators one acts.
 
-`may_act` is asked before every write. It turns false by the clock alone when a renewal is late, so an operator that is
+The operator calls `may_act` before every write. It turns false by the clock alone when a renewal is late, so an operator that is
 cut off or was frozen stops by itself before the other one may begin.
 """
 
@@ -79,12 +79,12 @@ class Leadership:
             await asyncio.sleep(STANDBY_S if self._renewed_s is None else RETRY_S)
 
     async def once(self) -> None:
-        """Do what is to be done with the Lease now.
+        """Acquire, renew or observe the Lease once.
 
         Raises:
             UnavailableError: the API server does not answer.
         """
-        # Why before the call: a renewal counts from when it was asked for, not from when the answer came.
+        # Why before the call: a renewal counts from the time of the request, not from the time of the answer.
         asked_s = self._monotonic_s()
         lease = await self._kube.get("Lease", self._namespace, LEASE_NAME)
         if self.silence_s >= HEARD_MAX_S:

@@ -1,7 +1,7 @@
 """Look up names before the first write of each: a foreign object has none of our labels, and no list by labels shows it.
 
 That costs a call for each name and three lists, and only before a pass makes something: not while nothing changes. Between the look-up and
-the write are milliseconds in which somebody else may take the name; server-side apply knows no "only if there is none".
+the write are milliseconds in which somebody else may take the name; server-side apply knows no "only if none exists".
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Observed = ObservedCluster | ObservedGroup | ObservedReport
 
 
 async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp | None:
-    """Return what has the names that the plan is about to write first, added to what is known; None if it writes no new name.
+    """Return the known objects plus those that already have the names the plan will write first; None if it writes no new name.
 
     Raises:
         UnavailableError: the API server does not answer.
@@ -63,7 +63,7 @@ def _unknown(observed: Observed, plan: Plan) -> frozenset[ObjectKey]:
 
 
 def _running(pods: Iterable[str]) -> dict[ObjectKey, Json]:
-    """Return pods that there are, and the volumes on which they run: one that a person restored may have no label."""
+    """Return the existing pods and their volumes; a volume that a person restored may have no label."""
     found: dict[ObjectKey, Json] = {}
     for pod in pods:
         found |= {ObjectKey("Pod", pod): {}, ObjectKey("PersistentVolumeClaim", names.claim(pod)): {}}

@@ -1,8 +1,8 @@
 """Complete the records of failovers with what canaries saw: asked for after a pass, when all else is done.
 
 A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>` and
-`rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. It is asked only while a record lacks something that it could still tell. Whatever goes wrong
-here leaves the record as it is: the next pass asks again, and after an hour nobody does.
+`rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. The operator asks it only while a record lacks a value that it could still provide. An error
+here leaves the record as it is: the next pass asks again, for at most an hour.
 Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
 """
 
@@ -20,12 +20,12 @@ from rocketmq_operator.plan.group.write_gaps import CanarySeen, canary_seen, mea
 
 ASK_S_MAX: Final = 1.0
 CANARIES_MAX: Final = 4
-"""Canaries of one group that are asked; one is usual."""
+"""Maximum number of canaries to ask for one group; one is usual."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 async def steps_of_measuring(world: World, observed: ObservedGroup) -> tuple[ApplyStatus, ...]:
-    """Return what completes the records of a group's failovers; nothing if no record lacks anything, or nobody tells."""
+    """Return the steps that complete the records of a group's failovers; empty if all are complete or no canary answers."""
     if not unmeasured(observed):
         return ()
     try:

@@ -55,7 +55,7 @@ class HealthServer:
         missing: Callable[[], Sequence[str]] = tuple,
         problem: Callable[[], str] = str,
     ) -> None:
-        """Take what is shown; `missing` returns the kinds that the API server has not, `problem` why this operator must not act."""
+        """Store the sources of the metrics; `missing` returns kinds unknown to the API server, `problem` why this operator must not act."""
         self._problem: Final = problem
         self._alive: Final = alive
         self._missing: Final = missing

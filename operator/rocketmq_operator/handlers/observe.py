@@ -1,7 +1,7 @@
 """Look at everything that a plan needs, once.
 
-A look reads the custom resource itself anew: what a watch brought may be old. Controllers that do not answer are part
-of what is seen, not an error; an API server that does not answer is one.
+Each observation reads the custom resource from the API server, because watch data may be old. Controllers that do not answer are part
+of the observation, not an error; an API server that does not answer is an error.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ async def staying(world: World, kind: str, namespace: str, name: str) -> Json | 
 
 
 async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCluster | None:
-    """Return what is there of a cluster, None if it is gone or going.
+    """Return the observed state of a cluster, None if it is gone or going.
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
@@ -122,7 +122,7 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
     if resource is None:
         return None
     spec = cluster_spec(resource)
-    # Why by name: who may list Secrets may read all of them.
+    # Why by name: permission to list Secrets is permission to read all of them.
     secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
         world.kube.get("Secret", namespace, names.token_secret(name)),
         asyncio.gather(
@@ -156,7 +156,7 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
 
 
 async def observe_group(world: World, namespace: str, name: str) -> ObservedGroup | None:
-    """Return what is there of a group, None if it is gone or going.
+    """Return the observed state of a group, None if it is gone or going.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
@@ -175,7 +175,7 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
             world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by cluster, the chart's
-        # report server too: only what carries its label is kept, and each look would cost the API server a dozen calls.
+        # report server too: the reflections hold only objects with its label, and each observation would cost a dozen API calls.
         asyncio.gather(
             *(
                 world.kube.find(
@@ -247,7 +247,7 @@ def owner_of(resource: Json, kind: str) -> Owner:
 
 
 def token_of(secret: Mapping[str, Any] | None) -> str:
-    """Return the token of a Secret, empty if there is none."""
+    """Return the token of a Secret, empty if none exists."""
     encoded = "" if secret is None else secret.get("data", {}).get(names.TOKEN_KEY, "")
     return base64.b64decode(encoded).decode()
 

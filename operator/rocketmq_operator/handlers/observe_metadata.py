@@ -1,6 +1,6 @@
-"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once; masters are asked side by side.
+"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once; it queries all masters at the same time.
 
-A master that does not answer is part of what is seen, and so are controllers that do not: other broker groups go on.
+Masters and controllers that do not answer are part of the observation: work on other broker groups continues.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _NO_TOKEN: Final = ""
 
 
 async def observe_metadata(world: World, kind: str, namespace: str, name: str) -> ObservedMetadata | None:
-    """Return what is there of a Topic or a ConsumerGroup, None if it is gone, or going without waiting for us.
+    """Return the observed state of a Topic or a ConsumerGroup, None if it is gone, or going without waiting for us.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.

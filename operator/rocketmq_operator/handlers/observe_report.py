@@ -1,6 +1,6 @@
 """Look at everything that the plan of an SLOReport needs, once.
 
-Children are looked up by their names and not by a label: what has such a name and belongs to somebody else must be seen too.
+The lookup of children is by name and not by label, because it must also find objects of other owners with these names.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _CLAIM: Final = "PersistentVolumeClaim"
 
 
 async def observe_report(world: World, namespace: str, name: str) -> ObservedReport | None:
-    """Return what is there of a report, None if it is gone or going.
+    """Return the observed state of a report, None if it is gone or going.
 
     Raises:
         InvalidSpecError: its spec breaks a rule.

@@ -2,8 +2,8 @@
 
 Our own kinds come by the reflections (`clients.reflection`): they go on when a definition is deleted and applied again, and find a kind
 that comes later. kopf settles at its start which kinds it watches and ends when one is gone, so it watches only pods and Jobs, which every
-Kubernetes has. Its handlers are `on.event` only: they need no finalizer, write no annotation, and say no more than "look". What was
-missed while a watch was down is found by the regular pass.
+Kubernetes has. Its handlers are `on.event` only: they need no finalizer, write no annotation, and only request a pass. The regular pass
+finds the changes that happened while a watch was down.
 """
 
 import logging
@@ -49,7 +49,7 @@ class ClusterWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Who is told of what a watch brings."""
+    """The receivers of watch events."""
 
     work: Work
     takeover: Takeover
@@ -57,7 +57,7 @@ class Watched:
 
 
 Known = dict[Resource, tuple[str, int, str, bool]]
-"""Of each resource the UID, the generation, the switchover asked for and whether it is to go, for which it was woken."""
+"""UID, generation, requested switchover and pending deletion of each resource at its last wake-up."""
 
 
 class EndlessDelays:
@@ -96,7 +96,7 @@ def registry_for(watched: Watched) -> kopf.OperatorRegistry:
 
 
 class Changes:
-    """Hands what the reflections are told of to whoever must look."""
+    """Forwards changes in the reflections to the passes that must look."""
 
     def __init__(self, watched: Watched) -> None:
         """Take who is told."""
@@ -104,7 +104,7 @@ class Changes:
         self._known: Final[Known] = {}
 
     def note(self, kind: str, body: Mapping[str, Any], gone: bool) -> None:
-        """Have a look at a resource of ours that changed, or at the owner of a child that did; what is kept shows the change already."""
+        """Wake a changed resource of ours, or the owner of a changed child; the reflections already contain the change."""
         if kind not in OURS:
             _wake_owner(self._watched.work, body)
         elif kind != FAILOVER_KIND.kind:
@@ -134,7 +134,7 @@ class Changes:
 def apply_settings(settings: kopf.OperatorSettings) -> None:
     """Set what kopf must know: no peering (the Lease decides), our own prefixes, no Events of its own."""
     settings.peering.standalone = True
-    # Else it lists and watches the definitions and namespaces of the whole cluster, for which there is no other need.
+    # Else it lists and watches the definitions and namespaces of the whole cluster, which the operator does not need.
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.persistence.finalizer = f"{GROUP}/operator"
@@ -147,7 +147,7 @@ def apply_settings(settings: kopf.OperatorSettings) -> None:
 
 
 def note_pod(watched: Watched, body: dict[str, Any], *, gone: bool) -> None:
-    """Hand a pod to whoever knows its group; its owner is looked at when what is kept has it (`Changes`)."""
+    """Forward a pod to the receivers for its group; `Changes` wakes its owner once the reflections contain the pod."""
     group = body["metadata"].get("labels", {}).get(GROUP_LABEL)
     if group is not None:
         watched.takeover.note_pod(body["metadata"]["namespace"], group, pod_seen(body), gone=gone)

@@ -37,7 +37,7 @@ class OtherOperators:
             await asyncio.sleep(CHECK_S)
 
     async def once(self) -> None:
-        """Look now; while the API server does not answer, what was found before holds."""
+        """Look now; while the API server does not answer, the previous result remains valid."""
         try:
             found = await self._kube.find("Deployment", "", OPERATOR_LABELS)
         except RefusedError as error:

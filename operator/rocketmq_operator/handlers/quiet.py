@@ -3,7 +3,7 @@
 Most passes come because their time has come, and find nothing. This check looks at the reflections (`clients.reflection`) instead.
 If they show no step, no new status and no failover record that a canary could complete, the pass is skipped. In every other case,
 reflections that are stale or unknown among them, the answer is None and a pass looks at the API server itself. So the operator
-never writes, restarts or deletes by what it keeps.
+never writes, restarts or deletes on the basis of cached data.
 """
 
 from pydantic import BaseModel
@@ -15,7 +15,7 @@ from rocketmq_operator.plan.common.actions import Plan
 
 
 async def quiet(kept: World, kind: str, namespace: str, name: str) -> float | None:
-    """Return the delay in seconds until the next pass if there is nothing to do now; None if there may be something."""
+    """Return the delay in seconds until the next pass if a pass would have no work now; None if there may be something."""
     plan = await nothing_to_do(kept, kind, namespace, name)
     return None if plan is None else KINDS[kind].next_pass_s(plan)
 

@@ -1,7 +1,7 @@
 """One pass over a resource: look, plan, do the first step, look again, until no step is left or the plan must wait.
 
 A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an unreachable API server. The next pass
-finds what is left. The status is written at the end, and only if it changed. Canaries are asked after that (`measuring`).
+finds the remaining work. The status is written at the end, and only if it changed. After that the pass asks the canaries (`measuring`).
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ from rocketmq_operator.plan.metadata.status import metadata_status
 
 STEPS_PER_PASS_MAX: Final = 100
 LOOK_STEPS_MAX: Final = 20
-"""Steps by one look and the answers to them: what others do meanwhile is seen then."""
+"""Maximum number of steps after one observation; the next observation shows changes by others."""
 
 
 async def reconcile(shell: Shell, kind: str, namespace: str, name: str) -> float | None:
@@ -160,12 +160,12 @@ async def _metadata_pass(
     await announce(shell.world, observed, plan)
     status = metadata_status(observed, plan, corrected)
     await write_status(shell, observed, status)
-    # What is still to be written after it was written is not hurried: a broker that takes no notice would be asked every second.
+    # Do not hurry a write that did not take effect: the operator would otherwise call an unresponsive broker every second.
     return kind.next_pass_s(plan)
 
 
 async def _tried(shell: Shell, observed: ObservedMetadata, step: Step) -> Wait | None:
-    """Do one step, or say why not; only a deletion that waits for nobody any more goes on without a peer that is silent."""
+    """Do one step, or return why not; only a deletion past its patience continues without a silent peer."""
     try:
         return (await carry_out(shell, observed, step))[1]
     except UnavailableError as error:
@@ -175,7 +175,7 @@ async def _tried(shell: Shell, observed: ObservedMetadata, step: Step) -> Wait |
 
 
 async def _write_invalid(shell: Shell, kind: str, namespace: str, name: str, error: InvalidSpecError) -> None:
-    """Say in the status what is wrong with a spec; everything that runs is left as it is."""
+    """Write the error of an invalid spec to the status; the operator changes nothing else."""
     resource = await shell.world.kube.get(kind, namespace, name)
     if resource is None or not shell.may_act():
         return

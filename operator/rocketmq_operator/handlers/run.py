@@ -68,13 +68,13 @@ class Following:
     """
 
     def __init__(self, takeover: Takeover, session: aiohttp.ClientSession) -> None:
-        """Take who is told of events, and what connects."""
+        """Store the receiver of the events and the HTTP session."""
         self._takeover: Final = takeover
         self._session: Final = session
         self._tasks: Final[dict[tuple[str, str], list[asyncio.Task[None]]]] = {}
 
     def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
-        """Follow a cluster's controllers, once; a spec that cannot be read has none."""
+        """Follow a cluster's controllers, once; an unreadable spec yields no controllers."""
         try:
             count = cluster_spec(dict(body)).controllers.replicas
         except InvalidSpecError:
@@ -151,7 +151,7 @@ class Operator:
             self.takeover.note_group,
             lambda step: self.metrics.steps.labels(step=type(step).__name__).inc(),
         )
-        # Why the Lease and not the passes: an operator that stands by, or has nothing to operate, makes none.
+        # Why the Lease and not the passes: a standby operator, or one without resources, makes no passes.
         self.health: Final = HealthServer(
             self.metrics,
             lambda: self.leadership.silence_s < HEARD_MAX_S,
@@ -199,7 +199,7 @@ class Operator:
         """Give the Lease away when `stop` is set: at once, because the library that watches takes seconds to end."""
         await stop.wait()
         lease.cancel()
-        # First the passes: nobody may still write when another begins.
+        # First stop the passes: this operator must not write after another one takes the Lease.
         await self.work.stop()
         await self.leadership.release()
 
@@ -241,14 +241,14 @@ class Operator:
         self.work.hold(Resource(GROUP_KIND.kind, namespace, group), hold_s)
 
     def _wake_group(self, namespace: str, group: str) -> None:
-        # What the event tells is asked of the controllers in every pass.
+        # Every pass reads the same data from the controllers.
         self.work.wake(Resource(GROUP_KIND.kind, namespace, group), told=False)
 
 
 def is_deaf(silence_s: float, heard_for_s: float) -> bool:
-    """Tell whether a watch is dead: silent for long, while the API server answers what it is asked for as long.
+    """Tell whether a watch is dead: silent for long, while the API server answered requests for the same time.
 
-    Why as long: when an API server comes back, watches come back after it; and while it is gone, to start anew is of no use.
+    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart does not help.
     """
     return min(silence_s, heard_for_s) > DEAF_S
 

@@ -1,18 +1,18 @@
 """Move addresses at once when a new master can serve: from the controllers' event stream straight to the EndpointSlices.
 
 The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
-the last look at each group is kept, the event is laid over it, and the slices that follow from it are written side by
+this module caches the last observation of each group, applies the event to it, and writes the resulting slices side by
 side, without a call before them. The decision is the plan's own (`group_steps.moves`); the next pass looks again and
-corrects what was wrong.
+corrects errors.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
     RoleTaken            moves, if it has as many copies as it can have by then
     SyncStateSetChanged  moves, as soon as it has
-    the master's pod is to go  (a watch tells) its address leads to its companion, where who dials waits for the broker's end
+    the master's pod is being deleted (watch)  its address leads to its companion, where new connections wait for the broker's end
 
-Why not with the election: a broker refuses what comes before it has taken its role, and before a second copy is in its set. A client
+Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its set. A client
 that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12 faults then, in none of the next 20. At the old
-address it meets nobody, or is held by the dead master's companion. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
+address it finds no listener, or the dead master's companion holds it. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
 
 An event that tells of an epoch which the last look already had is old and changes nothing.
 
@@ -55,7 +55,7 @@ class Elected:
 
     Attributes:
         copies: members of the SyncStateSet after the election.
-        copies_needed: how many of them clients should find, by who was there before.
+        copies_needed: how many of them clients should find, by the members before the election.
     """
 
     group: str
@@ -156,7 +156,7 @@ class Takeover:
         standby_s: float = STANDBY_S,
         hold: Callable[[str, str, float], None] = lambda _namespace, _group, _hold_s: None,
     ) -> None:
-        """Take what writes, and who is asked and told.
+        """Store the writer, the controllers to query and the receivers of results.
 
         Args:
             kube: writes the slices.
@@ -186,7 +186,7 @@ class Takeover:
         self._seen[key] = observed
 
     def note_pod(self, namespace: str, group: str, pod: PodSeen, *, gone: bool) -> None:
-        """Keep what a watch brought of a pod; where the master begins to end, passes wait for its successor, and who dials it too."""
+        """Store a pod from a watch; when the master's deletion begins, passes and new connections wait for its successor."""
         key = (namespace, group)
         if (kept := self._seen.get(key)) is None:
             return
@@ -201,7 +201,7 @@ class Takeover:
                 task.add_done_callback(self.moving.discard)
 
     def forget(self, namespace: str, group: str) -> None:
-        """Drop what is kept of a group that is gone."""
+        """Drop the cached data of a deleted group."""
         self._seen.pop((namespace, group), None)
         self._elected.pop((namespace, group), None)
 

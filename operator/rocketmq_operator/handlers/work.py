@@ -1,14 +1,14 @@
 """When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
 
 A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes
-because it is time again, or because of what is kept, first asks what costs less than looking (`quiet`). Wake-ups that come
+by schedule or after a reflection change first makes the cheaper check (`quiet`). Wake-ups that come
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
-A resource may be held: no pass over it begins for a moment. A failover needs its processor time for what clients wait for,
+A resource may be held: no pass over it begins for a moment. During a failover the CPU must serve the work that clients wait for,
 and the two dozen calls of a pass come just then by themselves, because everything changes.
 
-While another operator has the Lease, wake-ups are kept and no pass begins; this one only looks now and then, so that it
+While another operator has the Lease, wake-ups stay queued and no pass begins; this operator only observes now and then, so that it
 knows each group when it must act faster than a pass.
 """
 
@@ -44,7 +44,7 @@ Pass = Callable[[Resource], Awaitable[float | None]]
 Look = Callable[[Resource], Awaitable[None]]
 """Looks at a resource and changes nothing."""
 Quiet = Callable[[Resource], Awaitable[float | None]]
-"""Returns when the next pass should come, if there is nothing to do now; None if there may be something."""
+"""Returns the delay until the next pass if a pass would have no work now; None if it may have some."""
 
 
 async def _never_quiet(_: Resource) -> float | None:
@@ -69,13 +69,13 @@ class Work:
         look: Look | None = None,
         quiet: Quiet = _never_quiet,
     ) -> None:
-        """Take what is done when.
+        """Take the action when.
 
         Args:
             do_pass: does a pass.
             may_act: says whether we may act.
-            look: is done from time to time while we may not.
-            quiet: is asked first where it may know all that changed, and the last pass did not fail: it costs less than a pass.
+            look: called from time to time while this operator may not act.
+            quiet: called before a pass that may be unnecessary, unless the last pass failed; it costs less than a pass.
         """
         self._do_pass: Final = do_pass
         self._quiet: Final = quiet

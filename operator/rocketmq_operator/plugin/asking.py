@@ -37,7 +37,7 @@ class Server(Protocol):
     """What is needed of the API server; `clients.kube.KubeClient` is it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none."""
+        """Return an object, None if it does not exist."""
         ...
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
@@ -77,7 +77,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
     """Return a group and what is told beside it.
 
     Raises:
-        RequestError: there is no such group.
+        RequestError: no such group.
     """
     group = await _group(server, namespace, name)
     mine = {GROUP_LABEL: name}
@@ -104,7 +104,7 @@ async def check_namespace(server: Server, namespace: str) -> None:
     Who may not look at namespaces is not told.
 
     Raises:
-        RequestError: there is no such namespace.
+        RequestError: no such namespace.
     """
     try:
         found = await server.get("Namespace", "", namespace)
@@ -127,7 +127,7 @@ async def switch_over(
     A wish that is not answered in time is taken back, so that it does not come true when nobody waits for it any more.
 
     Raises:
-        RequestError: there is no such group or member, it cannot be master now, or it did not come in time.
+        RequestError: no such group or member, it cannot be master now, or it did not come in time.
     """
     group = await _group(server, namespace, name)
     status = _status(group)

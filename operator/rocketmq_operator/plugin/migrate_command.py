@@ -3,7 +3,7 @@
     kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF --slave REF ...
     kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
 
-REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. Never here: what is done, and in which order.
+REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. Never here: the action, and in which order.
 """
 
 import argparse

@@ -41,7 +41,7 @@ class MigrationServer(Protocol):
     """What is needed of the API server; `clients.kube.KubeClient` is it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """Return an object, None if there is none; without a namespace, one that is in none."""
+        """Return an object, None if it does not exist; without a namespace, one that is in none."""
         ...
 
     async def create(self, body: Json) -> Json:

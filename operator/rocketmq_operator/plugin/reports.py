@@ -24,7 +24,7 @@ async def reports_of(server: Server, namespace: str, name: str | None) -> list[J
     """Return a report, or all of the namespace.
 
     Raises:
-        RequestError: there is no such report.
+        RequestError: no such report.
     """
     if name is None:
         return await server.find(REPORT_KIND.kind, namespace, {})
@@ -38,7 +38,7 @@ async def run_now(server: Server, namespace: str, name: str, timeout_s: float) -
     """Have a report made, wait until the operator tells what it came to, and return the SLOReport.
 
     Raises:
-        RequestError: there is no such report, it has no CronJob yet, or nothing was told in time.
+        RequestError: no such report, it has no CronJob yet, or nothing was told in time.
     """
     await reports_of(server, namespace, name)
     cron_job = await server.get("CronJob", namespace, name)

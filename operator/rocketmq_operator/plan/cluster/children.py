@@ -11,7 +11,7 @@ controller reads it when it has no log, and knows the others from its log ever a
 (`OnDelete`, `controller_rolling`): Kubernetes knows neither leader nor voters.
 
 The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held, every other controller holds;
-and one that comes back must come with an empty store, because nobody takes it with the old one.
+and a returning controller must have an empty store, because the others refuse it with the old one.
 """
 
 import base64
@@ -91,7 +91,7 @@ def controller_conf(owner: Owner) -> str:
         "controllerStorePath": CONTROLLER_STORE,
         "enableElectUncleanMaster": "false",
         "notifyBrokerRoleChanged": "true",
-        # The address of a broker that was replaced leads to its successor for a while, also when it is elected again meanwhile.
+        # The address of a broker that was replaced leads to its successor for a while, even if it is elected again in that time.
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
@@ -134,7 +134,7 @@ def _beside_pods(
 
 
 def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts: Mapping[str, str]) -> Json:
-    """Return the controllers' StatefulSet with so many replicas: those that are members, or are to be.
+    """Return the controllers' StatefulSet with so many replicas: current and future members.
 
     Args:
         owner: the RocketMQCluster.

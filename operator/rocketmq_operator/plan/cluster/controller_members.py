@@ -1,28 +1,28 @@
 """How many controllers there are: from what the spec asks for to who votes, one change of membership at a time.
 
-The problem. Pods come and go by a number in a StatefulSet; who votes is kept in the controllers' own log. A pod that is taken away
-while it votes costs a majority, a pod that votes with a store it lost costs what was decided. So the number in the StatefulSet follows the
-membership when controllers go, and comes before it when they come. Everything that is asked for here the controllers check again.
+The problem. A StatefulSet creates and deletes pods by a number; the controllers' own log records the voters. A pod removed
+while it votes costs a majority, a pod that votes after losing its store costs committed decisions. So the number in the StatefulSet follows the
+membership when controllers go, and comes before it when they come. The controllers check each of these requests again.
 
 Theory of operation. Each look finds the first line that holds and does that; nothing is remembered, so an operator that ends anywhere is
 continued by the next. `wanted` are the ordinals that the spec asks for.
 
-    what is seen                                              what is done                            pods
-    no leader is heard                                        wait: nobody knows who votes            stay
+    observed                                                  action                                  pods
+    no leader answers                                         wait: the voters are unknown            stay
     a member says that its store is another one, and empty    remove it, if a majority lives          stay
     fewer pods than wanted                                    wait for those that are still going     as wanted
-    a wanted one is no member and does not answer             wait                                    stay
-    a wanted one is no member and has a log, the last of all  take the pod and its volume away        down to the last member
-    a wanted one is no member and has a log, among others     wait for a person                       stay
-    a wanted one is no member and has an empty store          add it as a learner                     stay
+    a wanted one is not a member and does not answer          wait                                    stay
+    a wanted one is not a member, has a log, the last of all  take the pod and its volume away        down to the last member
+    a wanted one is not a member, has a log, among others     wait for a person                       stay
+    a wanted one is not a member and has an empty store       add it as a learner                     stay
     a wanted one learns                                       promote it once it has caught up        stay
     all wanted vote, and there are more members               remove a silent one, else the last      stay
     more pods than wanted                                     take them and their volumes away        as wanted
 
-Why the lost one first: until it is removed it counts among those of whom a majority is needed. Why removal last: the members that are to
+Why the lost one first: until it is removed it counts among those of whom a majority is needed. Why removal last: the members that will
 stay must be able to decide alone. A controller whose node is down is none of these: it keeps its vote and its volume, and comes back.
 
-A store that was removed is never a member again (its name is refused with it), so what comes must come with an empty one: the volume goes
+Controllers never readmit a removed store (they refuse its name with it), so a new member needs an empty store: the volume goes
 with the pod, and no pod is made again before its old volume has gone.
 """
 
@@ -56,11 +56,11 @@ CHANGES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is to be done about who the controllers are.
+    """The next change to the set of controllers.
 
     Attributes:
         replicas: of their StatefulSet.
-        plan: the change of membership that is due, and what is waited for.
+        plan: the pending change of membership, and the reason to wait.
     """
 
     replicas: int
@@ -80,7 +80,7 @@ def course(observed: ObservedCluster) -> Course:
 
 
 def why_needed(observed: ObservedCluster, pod: str) -> str:
-    """Say why a controller's volume must stay; empty where the others decide without it, and hold what was decided."""
+    """Return why a controller's volume must stay; empty if the others can decide without it and hold all decisions."""
     seen = observed.controllers
     if seen is None or not seen.led:
         return "no controller leads: its log may be needed"
@@ -90,7 +90,7 @@ def why_needed(observed: ObservedCluster, pod: str) -> str:
 
 
 def peers_listed(observed: ObservedCluster, replicas: int) -> int:
-    """Return how many controllers are named to one that has no log: never fewer than there are pods.
+    """Return the number of peers listed for a controller without a log: never fewer than the pods.
 
     Why: one that names none but itself founds a cluster of its own.
     """
@@ -156,7 +156,7 @@ def _too_few(observed: ObservedCluster, seen: ControllersSeen, leaving: Controll
 
 
 def _come(observed: ObservedCluster, seen: ControllersSeen, one: ControllerSeen, now: int) -> Course:
-    """Return what is due for one that is to be a member and is none."""
+    """Return the course for a wanted controller that is not a member."""
     pod = _pod(observed, one)
     if one.has_log is None:
         return Course(now, Plan((), Wait("ControllerJoining", f"{pod} does not answer yet")))
@@ -185,7 +185,7 @@ def _promote(observed: ObservedCluster, one: ControllerSeen) -> Plan:
 
 
 def _still_going(observed: ObservedCluster, now: int, wanted: int) -> Wait | None:
-    """Say which pod or volume of before has not gone yet: a pod that is made too soon gets the old volume."""
+    """Return which previous pod or volume still exists: a pod created too soon gets the old volume."""
     for ordinal in range(now, wanted):
         pod = names.controller(observed.owner.name, ordinal)
         if pod in observed.pods:
@@ -202,7 +202,7 @@ def _is_going(claim: Live) -> bool:
 
 
 def _pod_beyond(observed: ObservedCluster, wanted: int) -> str:
-    """Return a pod that is more than is asked for, empty if there is none."""
+    """Return a pod beyond the requested number, empty if none exists."""
     for ordinal in range(wanted, names.CONTROLLERS_MAX):
         if (pod := names.controller(observed.owner.name, ordinal)) in observed.pods:
             return pod

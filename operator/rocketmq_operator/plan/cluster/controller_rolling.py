@@ -1,13 +1,13 @@
 """Replace controllers' pods of an older revision: one at a time, the leader last, never one that the others need to decide.
 
-    what is seen of the pods                         what is done
+    what is seen of the pods                         the action
     some of an older revision run no process         all of them are replaced, also while others are missing
-    one of an older revision takes no part           it is replaced, also while others are missing
+    one of an older revision does not participate    it is replaced, also while others are missing
     one is going                                     wait
     another than the next is not ready, or no voter  wait: the next may be one of those that are left to decide
-    all are ready and vote                           the next is replaced: what is not ready first, the leader last
+    all are ready and vote                           the next is replaced: unready pods first, the leader last
 
-By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run takes no part in decisions,
+By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run does not participate in decisions,
 and its volume stays. In the fourth line one of an older revision that votes need not be ready. The leader hands over as it ends.
 """
 
@@ -24,7 +24,7 @@ _WHY: Final = "older revision"
 
 
 def mend(observed: ObservedCluster) -> Plan:
-    """Replace pods of an older revision that take no part: they are not ready, and the leader, if there is one, does not hear them.
+    """Replace pods of an older revision that do not participate: they are not ready, and no leader hears them.
 
     Those whose process does not run are replaced all at once. One that runs may have lost its leader a moment ago, so one at a time.
     """

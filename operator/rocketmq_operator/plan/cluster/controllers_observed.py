@@ -1,7 +1,7 @@
 """The controllers as they describe themselves, and their membership as their leader describes it: read once, typed, frozen.
 
-Two voices are heard, because neither knows all. The leader knows who is a member, with which store, and how far each is. A controller
-itself knows which store it has and whether there is a log in it: the leader cannot tell one that lost its volume from one that is down.
+The operator reads two sources, because neither has all data. The leader knows the members, their stores and their progress. A controller
+itself knows which store it has and whether that contains a log: the leader cannot tell one that lost its volume from one that is down.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ class ControllerSeen:
         ordinal: of its pod.
         role: in the membership, by the leader's word.
         active: whether the leader hears it.
-        lag_entries: how far it is behind; None while the leader has nothing from it.
-        member_store: the store with which it is a member, by the leader's word; empty while none was seen.
+        lag_entries: how far it is behind; None until the leader has heard from it.
+        member_store: the store with which it is a member, as the leader reports it; empty until known.
         own_store: the store that it says it has, empty while it does not answer.
         has_log: whether that store has a log; None while it does not answer.
     """
@@ -59,12 +59,12 @@ class ControllerSeen:
 
 @dataclass(frozen=True, slots=True)
 class ControllersSeen:
-    """The controllers as they were heard.
+    """The controllers as observed.
 
     Attributes:
-        leader: the leader's pod, by whoever knows; empty while nobody does.
+        leader: the leader's pod, as any controller reports it; empty if unknown.
         term: Raft's.
-        led: whether the leader itself was heard: only then the roles below are known.
+        led: whether the leader itself answered: only then the roles below are known.
         each: every controller that there may be, by ordinal, and members beyond.
     """
 
@@ -84,7 +84,7 @@ class ControllersSeen:
         return tuple(one for one in self.each if one.role is not Role.NONE)
 
     def at(self, ordinal: int) -> ControllerSeen:
-        """Return a controller; one that nobody spoke of is no member and does not answer."""
+        """Return a controller; an unknown one is not a member and does not answer."""
         return next((one for one in self.each if one.ordinal == ordinal), ControllerSeen(ordinal))
 
 
@@ -117,11 +117,11 @@ def controllers_seen(nodes: Sequence[Json | None], members: Json | None) -> Cont
     """Read what the controllers said; None if none did.
 
     Args:
-        nodes: each one's `GET /v1/status`, by ordinal; None where there was no answer.
+        nodes: each one's `GET /v1/status`, by ordinal; None if it did not answer.
         members: the leader's `GET /v1/members`, None without a leader.
 
     Raises:
-        KeyError, TypeError, ValueError: what was said has not the shape that it must have.
+        KeyError, TypeError, ValueError: an answer has an unexpected shape.
     """
     heard = [node for node in nodes if node is not None]
     if not heard:

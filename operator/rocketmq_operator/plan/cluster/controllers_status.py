@@ -1,4 +1,4 @@
-"""What a cluster's status says of its controllers: who votes, who comes, who goes, and whether all of it is as asked.
+"""What a cluster's status says of its controllers: its voters, learners and leaving members, and whether they match the spec.
 
 While no controller leads, roles are shown as they were last known.
 """
@@ -57,7 +57,7 @@ def _role(observed: ObservedCluster, seen: ControllersSeen, ordinal: int, was: s
 
 
 def quorum(observed: ObservedCluster, plan: Plan, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
-    """Return whether as many controllers as are asked for are ready and vote."""
+    """Return whether the requested number of controllers is ready and votes."""
     seen, wanted = observed.controllers, observed.spec.controllers.replicas
     members = [names.controller(observed.owner.name, ordinal) for ordinal in range(wanted)]
     if seen is None:

@@ -21,8 +21,8 @@ class ObservedCluster:
         name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
-        looked_up: what has names that its children will have.
-        proxy_pods: of its proxies, by name; asked for only where some are not ready.
+        looked_up: existing objects with the names of its future children.
+        proxy_pods: of its proxies, by name; read only if some are not ready.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
     """
 

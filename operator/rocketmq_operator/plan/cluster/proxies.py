@@ -7,7 +7,7 @@ no broker is there to make it on: so the Deployment is made when the first broke
 Mode `Local` is a broker started by `mqproxy` and not by `mqbroker`: the proxy is in its process, and clients meet it at the address
 that the broker announces, so that an address which is taken over takes the gRPC port with it (`plan.group.takeover`).
 
-In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and are told the rest by its answer to their question
+In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its answer to their request
 for routes. Never here: TLS with certificates of one's own; a proxy takes plain connections and TLS with one that it makes for itself.
 
 Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java, AbstractSystemMessageSyncer.java.

@@ -68,7 +68,7 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
 
 
 def _ready(observed: ObservedCluster, name: str) -> int:
-    """Return the ready pods of a StatefulSet or Deployment, 0 if there is none of that name."""
+    """Return the ready pods of a StatefulSet or Deployment, 0 if no such object exists."""
     for key, live in observed.children.items():
         if key.kind in {"StatefulSet", "Deployment"} and key.name == name:
             return int(live.get("status", {}).get("readyReplicas", 0))

@@ -1,7 +1,7 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-That is the Services of pods that are gone, and all that belongs to proxies when there are none any more. Pods that an earlier spec broke are
-replaced before anything that may have to wait (`controller_rolling.mend`). Who the controllers are comes last
+That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods that an earlier spec broke are
+replaced before anything that may have to wait (`controller_rolling.mend`). Membership of the controllers comes last
 (`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
@@ -26,7 +26,7 @@ from rocketmq_operator.plan.pods.observed import of_older_revision
 
 
 def cluster_plan(observed: ObservedCluster) -> Plan:
-    """Return what is to be done for a cluster."""
+    """Return the plan for a cluster."""
     if observed.spec.paused:
         return Plan((), PAUSED)
     owner, spec = observed.owner, observed.spec
@@ -75,7 +75,7 @@ def _mend_name_servers(observed: ObservedCluster) -> Plan:
 
 
 def _lost(observed: ObservedCluster) -> Plan:
-    """Free controllers from nodes that are gone for good; one that comes back empty is added anew."""
+    """Free controllers from permanently lost nodes; the operator adds one that returns empty again."""
 
     def needed(name: str) -> str:
         return why_needed(observed, name)
@@ -99,7 +99,7 @@ def _proxies(observed: ObservedCluster) -> Plan:
 
 
 def _known(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
-    """Return ClusterIP by DNS name of a pod; empty where there is none yet."""
+    """Return ClusterIP by DNS name of a pod; empty until one exists."""
     services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
     return {host: "" if live is None else cluster_ip(live) for host, live in services.items()}
 

@@ -16,7 +16,7 @@ from rocketmq_operator.plan.pods.trouble import PodTrouble
 
 
 def cluster_troubles(observed: ObservedCluster) -> tuple[MemberTrouble, ...]:
-    """Return what is not as asked of a cluster's members, in the order of their names; proxies come last, as one."""
+    """Return the troubles of a cluster's members, in the order of their names; proxies come last, as one."""
     proxies = _proxies_trouble(observed)
     return (*troubles_of(cluster_members(observed)), *(() if proxies is None else (proxies,)))
 

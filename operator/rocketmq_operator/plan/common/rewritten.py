@@ -6,7 +6,7 @@ for ever and in vain. Other differences are worth a write: a person's `kubectl e
 Theory of operation. `metadata.managedFields` names the owner of each field. Who changes a value of ours by a write of their own takes
 the field over; an admission webhook changes it within our write, and the field stays ours.
 
-    the live object                                              what is done
+    the live object                                              the action
     is of another digest than the object wanted                  it is written
     has another value in a field that another manager owns       it is written
     has another value in a field that we own                     it is left so, and the status tells

@@ -1,1 +1,1 @@
-"""The plan of a BrokerGroup: its members, who is master, and the record of its failovers."""
+"""The plan of a BrokerGroup: its members, its master, and the record of its failovers."""

@@ -1,11 +1,11 @@
 """The children of a BrokerGroup: brokers, log replicas, an address for each, one configuration.
 
-Brokers are one StatefulSet whose pods are restarted by the operator alone (`OnDelete`): Kubernetes does not know which
+Brokers are one StatefulSet whose pods only the operator restarts (`OnDelete`): Kubernetes does not know which
 of them is the master. Each broker announces the ClusterIP of a Service of its own (`brokerIP1`), which has no selector:
 the operator writes its EndpointSlice, and so can let another broker answer there. HA traffic goes to the pod's own
 address (`brokerIP2`), which the start script adds.
 
-Log replicas are a second StatefulSet. Their Services have selectors, because nobody ever takes them over.
+Log replicas are a second StatefulSet. Their Services have selectors, because no other member takes them over.
 
 Members are configured with the DNS names of controllers and name servers, and find them in their own hosts file: a failover
 must not wait for a DNS server that may run on the very node that failed.
@@ -78,7 +78,7 @@ CONNECT_TIMEOUT_MS: Final = 500
 """How long a broker tries to reach somebody.
 
 Why not its own 3 s: heartbeats to all controllers share four threads, and each one to a controller that is cut off holds a
-thread for that long. Those to the others came so late that a new master was taken for dead.
+thread for that long. Heartbeats to the others came so late that the controllers declared a new master dead.
 Source: BrokerOuterAPI.sendHeartbeatToController, NettySystemConfig.java 5.5.0.
 """
 _CONNECT_OPTION: Final = f"-Dcom.rocketmq.remoting.client.connect.timeout={CONNECT_TIMEOUT_MS}"
@@ -91,7 +91,7 @@ _TUNED: Final[dict[str, str]] = {
     "haSendHeartbeatInterval": "1000",
     # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears of the
     # new one by its next registration only. RocketMQ's defaults are every 30 s, and 24 s in which one that does not
-    # answer holds up all: new clients were told of no master for up to two minutes. 10 s is the least that is taken.
+    # answer delays all: new clients got no route to a master for up to two minutes. 10 s is the minimum that the broker accepts.
     "registerBrokerTimeoutMills": "3000",
     "registerNameServerPeriod": "10000",
     "syncBrokerMetadataPeriod": "1000",
@@ -118,7 +118,7 @@ def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
 
 
 def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
-    """Return the file of the proxy in each broker by its name; nothing where there is none."""
+    """Return the configuration file of the proxy in each broker by its name; empty if the brokers have no proxy."""
     if cluster.proxy.mode is not ProxyMode.LOCAL:
         return {}
     return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
@@ -146,7 +146,7 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "brokerHeartbeatInterval": str(spec.failover.heartbeat_interval_ms),
         "controllerHeartBeatTimeoutMills": str(spec.failover.heartbeat_timeout_ms),
     }
-    # Why the host: the exporter would listen at brokerIP1, which is no address of the pod.
+    # Why the host: the exporter would listen at brokerIP1, which is not an address of the pod.
     metrics = {
         "metricsExporterType": "PROM",
         "metricsPromExporterHost": "0.0.0.0",  # noqa: S104 - inside the pod

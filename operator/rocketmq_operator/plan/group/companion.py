@@ -17,13 +17,13 @@ from rocketmq_operator.plan.common.objects import Json, Owner
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
-"""It does next to nothing, but must be let run in the very millisecond in which its broker ends: it takes the port then, before a
-client has tried three times. By its share of 100m it was let run up to 77 ms late."""
+"""It needs little CPU, but must run in the same millisecond in which its broker ends: it takes the port then, before a
+client has tried three times. With a share of 100m the kernel scheduled it up to 77 ms late."""
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
 _POLL_INTERVAL_MS: Final = 500
 _HOLD_MS: Final = 2_500
-"""Below the 3 s after which a client gives a send up; the broker's next process waits for its port meanwhile."""
+"""Below the 3 s after which a client's send times out; the broker's next process waits for its port during this time."""
 HELD_AFTER_S: Final = 0.3
 """By when the companion has taken a killed broker's port, if it takes it."""
 _START_WAIT_S: Final = 0.2
@@ -40,9 +40,9 @@ done"""
 )
 """Asks how to end, and ends the broker where that is the answer; else Kubernetes' signal stops it in good order.
 
-Why it stands still first: a client that begins a send in the moment in which its connection ends forgets what else is under way on
-it, and that waits for its own 3 s (docs/benchmarks.md). Threads that send one after the other all wait for answers by then. What
-comes for a process that stands still stays with the kernel, and what was not answered is not promised.
+Why it pauses first: a client that begins a send while its connection ends forgets its other requests on
+it, and these wait for their own 3 s (docs/benchmarks.md). After the pause all threads that send synchronously wait for answers. Requests
+to a paused process stay in the kernel's queue, and the broker has not acknowledged them.
 """
 
 
@@ -88,9 +88,9 @@ def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
 def until_port_is_free(port: int) -> str:
     """Return a part of a start script that waits while the companion holds clients at a broker's port, 5 s at most.
 
-    It stands before a broker's process and after it. Kubernetes hears of the end of a killed one when clients have been let go:
-    what the node does then, and the next process, would take processor time from the successor in the very second in which
-    that is elected. With two processors the gap was twice as long. The next process could not have the port either.
+    It wraps the broker's process. Kubernetes learns of a killed broker only after its clients have disconnected:
+    the node's cleanup and the next process would take CPU from the successor in the same second in which
+    the controllers elect it. With two CPUs the gap was twice as long. The next process could not have the port either.
     """
     return f"""waited=0
 while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_MAX} ]; do
@@ -101,9 +101,9 @@ done
 
 
 def leave_before_stop(spec: BrokerGroupSpec) -> Json:
-    """Return the broker's lifecycle: leave its group before it stops; a single broker has nobody to leave it to.
+    """Return the broker's lifecycle: leave its group before it stops; a single broker has no successor.
 
-    Why a program and no httpGet: Kubernetes' own request would come from the node, and the companion takes orders from
+    Why a program and not httpGet: Kubernetes' own request would come from the node, and the companion accepts commands from
     its own pod only. Where the image has no bash, the broker stops at once and the controllers elect.
     """
     if spec.replicas < 2:

@@ -1,8 +1,8 @@
 """From the controllers' history to Failover objects: one for each change of master, named `<group>-<new epoch>`.
 
-The name makes it idempotent: whoever reads the history again finds the object there. The first election of a group is
-no failover and gets no record. Of each group the newest `RECORDS_MAX` are kept. What was measured and written once
-(`write_gaps`) is written again each time: a status that left it out would remove it.
+The name makes it idempotent: a second read of the history finds the existing object. The first election of a group is
+not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It writes measured values
+(`write_gaps`) again each time: a status without them would remove them.
 
 Names of members are found when a record is made, and never again: an address may be another member's by then.
 """
@@ -90,7 +90,7 @@ def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
 
 
 def status_step(owner: Owner, name: str, status: FailoverStatus) -> ApplyStatus:
-    """Return what writes the status of a group's record."""
+    """Return the step that writes the status of a group's record."""
     return ApplyStatus(
         {
             "apiVersion": API_VERSION,
@@ -126,7 +126,7 @@ def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
 
 
 def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
-    """Return who announced an address, or else who has the broker id now; the address itself where neither is known."""
+    """Return the member that announced an address, else the current owner of the broker id, else the address itself."""
     named = observed.member_at(address)
     if not named and observed.group is not None and broker_id is not None:
         now = next((one.address for one in observed.group.members if one.broker_id == broker_id), "")
@@ -135,7 +135,7 @@ def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str
 
 
 def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> FailoverStatus:
-    """Return what is known of a failover: its moments, where its page is, and what was measured as its record has it."""
+    """Return the status of a failover: its times, the address of its page, and the measured values from its record."""
     start = failover.times.get("suspected", failover.proposed)
     phases = tuple(
         Phase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
@@ -155,7 +155,7 @@ def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> Failover
 
 
 def _page(observed: ObservedGroup, failover: FailoverSeen) -> str:
-    """Return where the only report server shows a failover; of several nobody knows which measures this cluster."""
+    """Return the address of a failover's page on the report server; empty unless exactly one server exists, since with several the right one is unknown."""
     if len(observed.report_servers) != 1:
         return ""
     return f"{observed.report_servers[0].url(observed.owner.namespace)}/failovers/{_correlation_id(failover)}"
@@ -166,7 +166,7 @@ def _correlation_id(failover: FailoverSeen) -> str:
 
 
 def taken_at(failover: FailoverSeen) -> datetime | None:
-    """Return when the new master was first seen to act in its epoch, None if nobody has seen it yet."""
+    """Return when the new master first acted in its epoch; None if it has not been observed yet."""
     seen = [failover.times[name] for name in ("role_taken", "first_beat") if name in failover.times]
     return min(seen, default=None)
 

@@ -1,7 +1,7 @@
-"""What was seen: typed, frozen, taken at one time. Plans are functions of these values and of nothing else.
+"""Observations: typed, frozen, taken at one time. Plans are functions of these values only.
 
-Reading JSON happens here, once. What a controller or the API server left out is None or empty, never a guess; what is
-not of the expected shape raises `ObservationError`, which is the peer's fault and not ours.
+This module parses JSON, once. A value that a controller or the API server omits is None or empty, never a guess; a value
+of an unexpected shape raises `ObservationError`, which is an error of the peer.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """One group as the controllers know it; `master_id` None while it has none."""
+    """One group as the controllers know it; `master_id` is None without a master."""
 
     master_id: int | None
     master_address: str
@@ -56,7 +56,7 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class FailoverSeen:
-    """One change of master as the controllers recorded it; times are UTC, None while nobody has seen them."""
+    """One change of master as the controllers recorded it; times are UTC, None until observed."""
 
     cluster: str
     group: str
@@ -89,7 +89,7 @@ class ObservedGroup:
     """A BrokerGroup and all that belongs to it.
 
     Attributes:
-        cluster: the spec of its cluster, None if there is no such cluster.
+        cluster: the spec of its cluster, None if that cluster does not exist.
         annotations: of the BrokerGroup.
         cluster_addresses: ClusterIP by the name of each of the cluster's own Services.
         children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
@@ -99,8 +99,8 @@ class ObservedGroup:
         report_servers: who shows reports in its namespace.
         lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
             whose companion has not compared, as the master's never does, or was not asked, is not in it.
-        refusals: what a broker says to its companion, whose questions it refuses, by broker.
-        looked_up: what has names that its children will have.
+        refusals: the error with which a broker refuses its companion's requests, by broker.
+        looked_up: existing objects with the names of its future children.
         events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
     """
 
@@ -129,7 +129,7 @@ class ObservedGroup:
         return self.children.get(ObjectKey(kind, name))
 
     def service_address(self, member: str) -> str:
-        """Return the ClusterIP of a member's Service, empty while there is none."""
+        """Return the ClusterIP of a member's Service, empty until one exists."""
         service = self.child("Service", member)
         return "" if service is None else cluster_ip(service)
 
@@ -148,14 +148,14 @@ class ObservedGroup:
 
     @property
     def master(self) -> str:
-        """The master's name, empty while there is none or its address is a stranger's."""
+        """The master's name, empty while the group has no master or no member has its address."""
         if self.group is None or self.group.master_id is None:
             return ""
         return self.member_at(self.group.master_address)
 
 
 def lacking_seen(value: Json) -> Lacking | None:
-    """Read what a companion's `GET /v1/status` says that its broker lacks; None while it has nothing to say."""
+    """Parse the missing items of a broker from its companion's `GET /v1/status`; None if it does not know."""
     try:
         missing = value["metadata_missing"]
         return None if missing is None else {file: tuple(map(str, found)) for file, found in missing.items()}

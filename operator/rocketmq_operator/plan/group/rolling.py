@@ -2,15 +2,15 @@
 
 The state of a pod of an older revision decides how it is replaced:
 
-    the pod takes part: it is ready, or in the SyncStateSet and not known to be down    `roll`: one at a time
-    it takes no part                                                                    `mend`: at once
+    the pod participates: ready, or in the SyncStateSet and not known to be down        `roll`: one at a time
+    it does not participate                                                             `mend`: at once
 
 `roll` never restarts two members at once. It restarts a member only while every other one is ready and in the SyncStateSet, so that each
 acknowledged message stays on as many disks as `durability` says. A member that is not ready, of an older revision and still alive in the
 SyncStateSet does not hold others back: the change may correct the very cause.
 
-`mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and whether there is a master or not.
-Such a member serves nobody, so its restart takes nothing away. It keeps its volume: only a pod is deleted.
+`mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and with or without a master.
+Such a member serves no client, so its restart does no harm. It keeps its volume: the operator deletes only the pod.
 
 The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's preStop then asks the companion
 how the broker should end (`ha_sidecar.companion.leaving`):
@@ -38,7 +38,7 @@ _WHY: Final = "older revision"
 
 
 def mend(observed: ObservedGroup) -> Plan:
-    """Return the replacement of all pods of an older revision that take no part."""
+    """Return the replacement of all pods of an older revision that do not participate."""
     return Plan(tuple(map(_delete, _broken(observed, _outdated(observed)))))
 
 
@@ -125,7 +125,7 @@ def _outdated(observed: ObservedGroup) -> list[PodSeen]:
 
 
 def _broken(observed: ObservedGroup, outdated: Iterable[PodSeen]) -> list[PodSeen]:
-    """Return the pods that take no part; one that is being deleted will be replaced anyway."""
+    """Return the pods that do not participate, without pods being deleted, which Kubernetes replaces anyway."""
     return [pod for pod in outdated if not pod.deleting and not _takes_part(observed, pod)]
 
 
@@ -149,7 +149,7 @@ def _takes_part(observed: ObservedGroup, pod: PodSeen) -> bool:
 
 
 def _order(observed: ObservedGroup, name: str) -> tuple[bool, bool, str]:
-    """Return a sort key: what is not ready first, log replicas before brokers, then by name."""
+    """Return a sort key: unready pods first, log replicas before brokers, then by name."""
     pod = observed.pods[name]
     return pod.ready, not names.is_member(name, names.log_set(observed.owner.name)), name
 

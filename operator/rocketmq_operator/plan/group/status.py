@@ -1,4 +1,4 @@
-"""What the operator says of a cluster and of a group: made in one place, from what was seen and what is planned.
+"""The status of a cluster and of a group, computed from the observation and the plan.
 
 `Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
 and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
@@ -39,7 +39,7 @@ STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
 LEVEL_BYTES_MAX: Final = 16 << 20
-"""A member that is no further behind is level. Where writes come in the number is another one at each look, and would be written each time."""
+"""A member at most this far behind counts as level. Under writes the exact number differs in each observation and would cause a status write each time."""
 
 
 def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:

@@ -10,9 +10,9 @@
 5. members whose node is gone for good (`lost_members`);
 6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
 7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
-8. what is left over: Services of members that are gone;
+8. leftovers: Services of deleted members;
 9. the record of failovers (`failovers`);
-10. volumes: claims that are smaller than asked are asked to grow, last because a storage class may refuse it for ever.
+10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for ever.
 
 A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
 change nothing. Nothing is remembered between two looks.
@@ -60,7 +60,7 @@ _CLAIM: Final = "PersistentVolumeClaim"
 
 
 def group_plan(observed: ObservedGroup) -> Plan:
-    """Return what is to be done for a group."""
+    """Return the plan for a group."""
     if observed.spec.paused:
         return Plan((), PAUSED)
     if observed.cluster is None:
@@ -137,9 +137,9 @@ def _services(observed: ObservedGroup) -> Plan:
 
 
 def slices(observed: ObservedGroup) -> Plan:
-    """Return what sends clients to the members that serve them.
+    """Return the EndpointSlices that send clients to the members that serve them.
 
-    While no controller answers nobody knows who is master: whoever serves an address goes on to.
+    While no controller answers the master is unknown: each address keeps its current server.
     """
     brokers = takeover.brokers_only(places(observed), observed.owner.name)
     by_name = {place.name: place for place in brokers}
@@ -173,10 +173,10 @@ def slices(observed: ObservedGroup) -> Plan:
 
 
 def _hold_port(observed: ObservedGroup, place: Place) -> int | None:
-    """Return where who dials a broker waits for its end, which its companion holds; None where he is to meet it.
+    """Return the companion's hold port while the master is being deleted and will be killed; None if clients should still reach the broker.
 
-    That is so for the master while its pod is to go and its preStop will kill it at once, as others have all that it acknowledged. One
-    that has to hand over first goes on for seconds.
+    The port holds clients of the master while its pod is being deleted and its preStop will kill it at once, because others have all acknowledged messages. A master
+    that must hand over first continues for seconds.
     """
     is_leaving = place.deleting and place.name == observed.master
     if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
@@ -199,7 +199,7 @@ def _hosts(observed: ObservedGroup) -> Plan:
 
 
 def _known_hosts(observed: ObservedGroup) -> dict[str, str]:
-    """Return ClusterIP by DNS name of all that members are configured with; empty where there is none yet."""
+    """Return ClusterIP by DNS name of all that members are configured with; empty until one exists."""
     if observed.cluster is None:
         return {}
     hosts = hosts_needed(observed.owner, observed.spec, observed.cluster)
@@ -261,7 +261,7 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> Plan:
 def _next_size(
     observed: ObservedGroup, set_name: str, wanted: int
 ) -> tuple[int, Wait | None, tuple[Step, ...]]:
-    """Return the size that a set may have now, why not the wanted one, and what must be done before."""
+    """Return the size that a set may have now, why it differs from the wanted one, and the steps required first."""
     live = observed.child("StatefulSet", set_name)
     now = wanted if live is None else int(live["spec"]["replicas"])
     if now <= wanted:
@@ -286,7 +286,7 @@ def _next_size(
 
 
 def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
-    """Say why a member's leaving would take a copy of what was acknowledged."""
+    """Return why the removal of a member would remove a needed copy of acknowledged messages."""
     copies = 1 if observed.spec.durability is Durability.ASYNC else 2
     seen = [observed.member_seen(name) for name in _all_members(observed) if name != leaving]
     in_sync = sum(member is not None and member.in_sync for member in seen)

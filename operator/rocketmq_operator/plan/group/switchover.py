@@ -1,7 +1,7 @@
 """A switchover that a person asks for, by an annotation of the group.
 
-The annotation names the master epoch in which it was asked, and the member to be master if that matters: `7`, or
-`7:orders-1`. It is used up by the very change that it asks for, because the epoch is another then. So nothing has to be
+The annotation names the master epoch of the request, and the wanted master if that matters: `7`, or
+`7:orders-1`. The requested change ends its effect, because it changes the epoch. So nothing has to be
 removed, a second look after a crash does not switch a second time, and a failover that comes first answers it too.
 
 The operator deletes the old master's pod, and its companion decides how the broker ends (`rolling`): clients would keep their connections
@@ -23,7 +23,7 @@ _ASKED: Final = re.compile(r"([0-9]{1,9})(?::([a-z0-9]([-a-z0-9]*[a-z0-9])?))?")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked for: from the master of `epoch` to `to`, or to the best one where that is empty."""
+    """A request to move from the master of `epoch` to `to`, or to the best candidate if that is empty."""
 
     epoch: int
     to: str = ""
@@ -40,7 +40,7 @@ def read_asked(value: str) -> Asked | None:
 
 
 def switchover(observed: ObservedGroup) -> Plan:
-    """Return the switchover that is asked for; nothing if none is, or if the master is another already."""
+    """Return the requested switchover; an empty plan without a request or if the master has changed already."""
     value = observed.annotations.get(SWITCHOVER_ANNOTATION)
     if value is None or observed.group is None or not observed.master:
         return NOTHING

@@ -13,14 +13,14 @@ The rules, first that fits:
 | was replaced as master less than `HOLD` ago | the master |
 | else | itself |
 
-A master whose pod has no address or is being deleted is given nobody else's. Its own leads to its companion from then on, where it
+A master whose pod has no address or is being deleted takes over no other address. Its own leads to its companion from then on, if it
 is about to be killed (`group_steps.slices`). One that is not ready is: a new master is
-not for a moment, and to give the address back to a member that cannot serve for so long would help nobody.
+not ready for a moment, and returning the address to a member that cannot serve for so long would not help clients.
 
 A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
 third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
 
-While no controller answers, nobody knows who is master, and every address stays with whom its slice names.
+While no controller answers, the master is unknown, and every address stays with the member that its slice names.
 
 Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
 """
@@ -69,8 +69,8 @@ def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = 
 
     Args:
         places: all brokers of the group.
-        master: the master's name, empty while there is none.
-        replaced: brokers that were replaced as master less than `HOLD` ago.
+        master: the master's name, empty until one exists.
+        replaced: brokers that lost mastership less than `HOLD` ago.
     """
     known = {place.name: place for place in places}
     chief = known.get(master)
@@ -105,8 +105,8 @@ def endpoint_slice(
 ) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
 
-    Its endpoint is always ready: who serves has been decided here, and a broker that has just started must be
-    reachable at the address it announced. It carries the master epoch that decided, 0 while none is known.
+    Its endpoint is always ready: the operator has decided which member serves, and a broker that has just started must be
+    reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
     """
     endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
     labels = (
@@ -134,7 +134,7 @@ def decided_by(slice_: Live) -> int:
 
 
 def server_of(slice_: Live) -> str:
-    """Return who serves an address by its slice, empty if it does not say."""
+    """Return the member that serves an address by its slice, empty if the slice does not name it."""
     return str((slice_["metadata"].get("labels") or {}).get(SERVED_BY_LABEL, ""))
 
 

@@ -13,7 +13,7 @@ from rocketmq_operator.plan.pods.member_trouble import (
 
 
 def group_troubles(observed: ObservedGroup) -> tuple[MemberTrouble, ...]:
-    """Return what is not as asked of a group's members, in the order of their names."""
+    """Return the troubles of a group's members, in the order of their names."""
     return troubles_of(group_members(observed))
 
 

@@ -42,7 +42,7 @@ MARGIN: Final = timedelta(seconds=1)
 SETTLE_MAX: Final = timedelta(seconds=60)
 """A change answers for no longer than this after its election, and for no message older than this before it."""
 ASK_AFTER: Final = timedelta(seconds=10)
-"""Age of a change at which its gap is over and what it lost was asked for, as a rule."""
+"""Age of a change at which its write gap and the count of lost messages are usually known."""
 ASK_UNTIL: Final = timedelta(hours=1)
 """Age at which a change is given up: a canary remembers no longer."""
 MEASURED_FIELDS: Final = frozenset({"writeGap", "lostMessages"})
@@ -151,8 +151,8 @@ def measured(failovers: Sequence[FailoverSeen], one: FailoverSeen, canary: Canar
 
     Args:
         failovers: all changes of the group that are known, the first election included.
-        one: the change that is meant, one of them.
-        canary: what was seen.
+        one: the change in question, one of them.
+        canary: the canary's measurements.
     """
     lower, upper = _bounds(failovers, one)
     gap = _longest(canary.gaps, lower, upper)

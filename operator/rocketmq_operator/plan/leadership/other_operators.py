@@ -17,7 +17,7 @@ _NAMESPACE_OPTION: Final = "--namespace"
 
 
 def earlier_operator(deployments: Iterable[Live], own_namespace: str) -> str:
-    """Return the namespace/name of an operator of the whole cluster that was installed before ours; empty if there is none.
+    """Return the namespace/name of an operator of the whole cluster that was installed before ours; empty if none exists.
 
     Args:
         deployments: those with `OPERATOR_LABELS`, of all namespaces.

@@ -46,7 +46,7 @@ class ObservedMetadata:
         name: its name in the brokers.
         held: whether our finalizer is on it.
         deleting_since: when its deletion was asked for, None if it was not.
-        rival: the older object that has the same name in the same cluster, empty if there is none.
+        rival: the older object that has the same name in the same cluster, empty if none exists.
         cluster_found: whether there is such a RocketMQCluster.
         groups: in the order of their names, or of the spec's.
         name_servers: host:port of each that has an address.

@@ -29,7 +29,7 @@ _KNOWN_THERE: Final = frozenset({GroupState.APPLIED, GroupState.DRIFTED})
 
 
 def metadata_plan(observed: ObservedMetadata) -> Plan:
-    """Return what is to be done for a Topic or a ConsumerGroup."""
+    """Return the plan for a Topic or a ConsumerGroup."""
     if observed.deleting_since is not None:
         return _forgetting(observed)
     wants_hold = observed.spec.deletion_policy is DeletionPolicy.DELETE

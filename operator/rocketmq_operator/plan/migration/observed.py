@@ -147,13 +147,13 @@ class OldMember:
     Attributes:
         pod: its pod's name.
         member: the pod that gets its volume.
-        stateful_set: of its pod; None if there is none.
-        live: its pod; None if there is none.
+        stateful_set: of its pod; None if it does not exist.
+        live: its pod; None if it does not exist.
         said: what it says of itself, None if it was not asked or did not answer.
         silence: why it does not.
         spot: where its store lies, or in words why that is not known.
         old_claim: of its volume; None if it is gone.
-        new_claim: of its successor; None if there is none.
+        new_claim: of its successor; None if it does not exist.
         volume: the PersistentVolume; None if it is not known.
     """
 
@@ -275,12 +275,12 @@ def held(member: str) -> str:
 
 
 def annotation(live: Live | None, key: str) -> str:
-    """Return an annotation's text, empty if there is none."""
+    """Return an annotation's text, empty if none exists."""
     return str(((live or {}).get("metadata", {}).get("annotations") or {}).get(key, ""))
 
 
 def kept(live: Live | None, key: str) -> Json | None:
-    """Return what an annotation keeps, None if there is none."""
+    """Return what an annotation keeps, None if it does not exist."""
     text = annotation(live, key)
     return json.loads(text) if text else None
 

@@ -1,1 +1,1 @@
-"""Pods of any resource: what was observed of them, why they are not ready, and what to do with lost ones."""
+"""Pods of any resource: their observation, why they are not ready, and the handling of lost ones."""

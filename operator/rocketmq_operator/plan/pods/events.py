@@ -1,6 +1,6 @@
-"""What Kubernetes' own controllers say in Events: why a StatefulSet makes no pod, and why a claim gets no volume.
+"""Parse the Events of Kubernetes' own controllers: why a StatefulSet creates no pod, and why a claim gets no volume.
 
-No field of a StatefulSet or a PersistentVolumeClaim says it. An Event is asked for only when a pod or a volume is missing
+No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a volume is missing
 (`member_trouble.questions`). Events come again with other counts and times, so a text leaves out what differs between two of them.
 
 Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent, recordClaimEvent),
@@ -42,12 +42,12 @@ def why_not_made(events: Sequence[EventSeen], pod: str) -> str:
     if newest is None or newest.reason != "FailedCreate":
         return ""
     _, _, why = newest.note.partition(" failed error: ")
-    # Why without the pod's name: members that fail for one reason are told of together.
+    # Why without the pod's name: the status groups members that fail for the same reason.
     return re.sub(rf'^pods "{re.escape(pod)}" is ', "", why or newest.note)
 
 
 def why_not_bound(events: Sequence[EventSeen]) -> str:
-    """Return why a claim has no volume; empty where nothing is known."""
+    """Return why a claim has no volume; empty if unknown."""
     by_reason = {one.reason: one.note for one in events}
     return next((by_reason[reason] for reason in _WHY_NOT_BOUND if reason in by_reason), "")
 

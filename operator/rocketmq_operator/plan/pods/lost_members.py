@@ -1,17 +1,17 @@
 """Members whose node is gone for good: freed from it and given an empty volume elsewhere, where the spec asks for that.
 
-The problem. A pod on a node that is silent can be told to go, and nobody will confirm that it went; its StatefulSet makes no other one
-until then. The pod that is made at last finds its volume on the lost node, if it is a disk of that node, and waits for ever. Both waits are
+The problem. Kubernetes can request the deletion of a pod on a silent node, but the node will not confirm it; its StatefulSet creates no other pod
+until then. If its volume is a disk of the lost node, the new pod waits for ever. Both waits are
 right as long as the node may come back, and only people know how long that is.
 
 Theory of operation. Each look finds the first line that holds; nothing is remembered.
 
-    what is seen of a member's pod                                      what is done
+    what is seen of a member's pod                                      the action
     the spec says Keep                                                  nothing
     it should have ended `afterSeconds` ago                             it is deleted by force
     no node can take it for its volume's sake for `afterSeconds`,
-      and the others hold all that this volume has                      its claim is deleted, then the pod: both are made anew
-    the same, and the others may not                                    wait, and say what is missing
+      and the others hold all data of this volume                       delete its claim, then the pod: Kubernetes recreates both
+    the same, and the others may not                                    wait, and report the missing data
 
 One volume is given up at a time, so that the others copy the log to its successor before the next one goes.
 
@@ -22,7 +22,7 @@ What a forced deletion rests on. Nothing stops a broker on a node that is cut of
 - An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does not check that the node
   is off. A driver that lets two nodes write to one volume makes the deletion unsafe.
 
-Never here: a look at nodes. Whoever may read them may read all of them; what their loss does to pods is all that matters.
+This module never reads nodes: that permission covers all nodes, and the operator needs only the effect of their loss on pods.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def free_lost(
 
 
 def _anew(pod: PodSeen, claim: Live | None) -> list[Step]:
-    """Return what makes Kubernetes make a pod and its volume anew."""
+    """Return the steps that make Kubernetes recreate a pod and its volume."""
     steps: list[Step] = []
     if claim is not None and "deletionTimestamp" not in claim["metadata"]:
         key = ObjectKey("PersistentVolumeClaim", names.claim(pod.name))

@@ -4,14 +4,14 @@ The order of the table is the order of the checks; the first line that holds win
 
     what is seen of a member                                       reason
     its claim is being deleted, or its volume is gone              VolumeTerminating, VolumeLost
-    it has no pod, and Kubernetes says why                         FailedCreate
+    it has no pod, and an Event gives the reason                   FailedCreate
     it is not ready, and no node is the problem; its claim waits   VolumePending
     its pod's status says why                                      those of `pod_trouble`
     its broker refuses the companion's questions                   CompanionRefused
-    it has no pod, or is not ready                                 MemberNotReady
+    its pod is missing or not ready                                MemberNotReady
     it is ready and runs a former spec, and Kubernetes replaces it RollingOut
 
-Never here: what is done about it. Only the status depends on this, so a text may wait for an Event.
+Never here: the action about it. Only the status depends on this, so a text may wait for an Event.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from rocketmq_operator.plan.pods.observed import OVERDUE, PodSeen, of_older_revi
 from rocketmq_operator.plan.pods.trouble import MESSAGE_LENGTH_MAX, PodTrouble
 
 MISSING_FOR: Final = timedelta(seconds=5)
-"""A pod or a volume that is missing for less is being made; no Event is asked for."""
+"""Kubernetes is still creating a pod or a volume that is missing for less; the operator reads no Event."""
 QUESTIONS_MAX: Final = 4
 """Objects whose Events one look asks for: each costs a call."""
 NAMES_SHOWN_MAX: Final = 5
@@ -37,7 +37,7 @@ CLAIM: Final = "PersistentVolumeClaim"
 
 @dataclass(frozen=True, slots=True)
 class MemberTrouble:
-    """What is wrong with one member, or with all proxies."""
+    """The trouble of one member, or of all proxies."""
 
     member: str
     trouble: PodTrouble
@@ -45,10 +45,10 @@ class MemberTrouble:
 
 @dataclass(frozen=True, slots=True)
 class MemberSet:
-    """The members that one StatefulSet makes, and what is known of them.
+    """The members that one StatefulSet creates, and their observed state.
 
     Attributes:
-        live: the StatefulSet, None while there is none.
+        live: the StatefulSet, None until it exists.
         members: names of the members that the spec asks for.
         pods: by name.
         claims: PersistentVolumeClaims, by name.
@@ -65,7 +65,7 @@ class MemberSet:
 
     @property
     def name(self) -> str:
-        """The StatefulSet's name, empty while there is none."""
+        """The StatefulSet's name, empty until one exists."""
         return "" if self.live is None else str(self.live["metadata"]["name"])
 
 
@@ -85,7 +85,7 @@ class NeededMembers:
 
 
 def troubles_of(needed: NeededMembers) -> tuple[MemberTrouble, ...]:
-    """Return what is not as asked of the members of a resource, in the order of their names."""
+    """Return the troubles of a resource's members, in the order of their names."""
     return tuple(one for member_set in needed.sets for one in _of_set(needed, member_set))
 
 
@@ -154,7 +154,7 @@ def _of_pod(
     if pod.ready and not pod.deleting:
         return None
     if pod.deleting:
-        # Why not its status: a process that is told to end ends with a code too.
+        # Why not its status: a terminated process has an exit code too.
         is_lost = pod.gone_by is not None and needed.now - pod.gone_by > OVERDUE
         text = "its node does not confirm that its pod has ended" if is_lost else "its pod is being replaced"
         return PodTrouble("MemberNotReady", text)
@@ -167,7 +167,7 @@ def _of_pod(
 
 
 def _of_claim(needed: NeededMembers, pod: PodSeen | None, name: str, claim: Live | None) -> PodTrouble | None:
-    """Return what is wrong with a member's claim; while it waits for a node that the scheduler does not find, that is the cause."""
+    """Return the trouble of a member's claim; if it waits for a node that the scheduler does not find, the pod is the cause."""
     if claim is None:
         return None
     if "deletionTimestamp" in claim["metadata"]:

@@ -18,9 +18,9 @@ _VOLUME_ELSEWHERE: Final = (
     "persistentvolume's node affinity",
     "bound to non-existent pv",
 )
-"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. There is no field that says it."""
+"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. No field contains it."""
 _CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
-"""What it says of a pod whose claim was given up, until the pod is made anew."""
+"""The scheduler's message for a pod whose claim was deleted, until the pod is recreated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class PodSeen:
     """One pod.
 
     Attributes:
-        gone_by: when it should have ended, if it is to go; None otherwise.
-        stranded_since: since when no node can take it for its volume's sake; None where that is not so.
-        hold_port: where who dials it can wait for its end; None where its companion has no such port, as an older one's.
+        gone_by: when it should have ended, if it is being deleted; None otherwise.
+        stranded_since: since when its volume prevents scheduling on any node; None if it does not.
+        hold_port: the port at which new connections wait for its end; None if its companion, an older version, has no such port.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
         trouble: why it does not become ready; None where it is ready or no cause is known.

@@ -29,8 +29,8 @@ def progressing(plan: Plan, troubles: Sequence[MemberTrouble], findings: Iterabl
     """Return the finding for `Progressing`.
 
     Args:
-        plan: what is left to do.
-        troubles: what is wrong with members.
+        plan: the remaining work.
+        troubles: of the members.
         findings: of the conditions that the operator works for.
     """
     if plan.wait is not None and plan.wait.reason == "Paused":
@@ -58,7 +58,7 @@ def because(text: str, troubles: Iterable[MemberTrouble], members: Iterable[str]
 
 
 def word_for_people(ready: Finding, plan: Plan, troubles: Sequence[MemberTrouble]) -> str:
-    """Return the word of the column REASON: why it is not ready; where a pod is the cause, or it is ready, what is wrong with that."""
+    """Return the word of the column REASON: why the resource is not ready; if a pod is the cause or the resource is ready, the pod's trouble."""
     if ready.status == "True":
         return _first_word(plan, [one for one in troubles if one.trouble.reason != "RollingOut"]) or ""
     causes = with_cause(troubles)
@@ -66,7 +66,7 @@ def word_for_people(ready: Finding, plan: Plan, troubles: Sequence[MemberTrouble
 
 
 def _first_word(plan: Plan, troubles: Sequence[MemberTrouble]) -> str | None:
-    """Return the reason of what is not as asked, first of what has a known cause."""
+    """Return the reason of the worst deviation from the spec; deviations with a known cause come first."""
     worst_first: list[MemberTrouble | Wait] = [*with_cause(troubles), *plan.notes, *troubles]
     first = worst_first[0] if worst_first else None
     if first is None:

@@ -10,7 +10,7 @@ The kubelet and the scheduler write the status. The order of the table is the or
     a container ended with an error, now or before its last start,
       or waits because it ended too often                           CrashLoop
 
-Init containers come first, because the main container waits for them; a sidecar is one of them. A pod that is ready has no trouble.
+Init containers, sidecars included, come first, because the main container waits for them. A ready pod is without trouble.
 
 Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out, and of a
 container's last words (`last_words`) whatever differs from run to run.

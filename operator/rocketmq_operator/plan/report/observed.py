@@ -76,7 +76,7 @@ class ObservedReport:
         claims: PersistentVolumeClaims that exist, of those that may be meant.
         newest: the newest run that has ended.
         running: names of Jobs that have not ended.
-        looked_up: what has names that its children will have.
+        looked_up: existing objects with the names of its future children.
     """
 
     now: datetime

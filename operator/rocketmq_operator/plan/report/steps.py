@@ -10,7 +10,7 @@ from rocketmq_operator.plan.report.observed import ObservedReport
 
 
 def report_plan(observed: ObservedReport) -> Plan:
-    """Return what is to be done for a report."""
+    """Return the plan for a report."""
     if (wait := _taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
         return Plan((), wait)
     holders = dict(observed.server.selector) if observed.server is not None else {}
