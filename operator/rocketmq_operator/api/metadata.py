@@ -1,4 +1,4 @@
-"""What Topic and ConsumerGroup have in common: names in brokers' tables, the action about drift, and the status.
+"""What Topic and ConsumerGroup have in common: names in brokers' tables, the policy for drift, and the status.
 
 Both stand for one entry of the metadata of every chosen broker group of a cluster. The words of their settings are RocketMQ's own.
 """

@@ -1,6 +1,6 @@
 """What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
 
-Errors are of two kinds. `KubeConflictError` means that somebody else wrote first: look again. `UnavailableError` means
+Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again. `UnavailableError` means
 that the peer did not answer or not as it should: try later. A missing object is None, not an error.
 """
 
@@ -13,7 +13,7 @@ EVENTS_MAX = 200
 
 
 class UnavailableError(Exception):
-    """A peer did not answer, or answered with what is no answer; the text says who and what."""
+    """A peer did not answer, or sent an invalid answer; the text names the peer and the problem."""
 
 
 class BusyError(UnavailableError):

@@ -294,7 +294,7 @@ _TIMEOUT: Final[dict[str, Any]] = {"_request_timeout": (CONNECT_TIMEOUT_S, ANSWE
 
 
 class _MissingError(UnavailableError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:

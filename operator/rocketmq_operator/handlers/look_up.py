@@ -1,7 +1,7 @@
 """Look up names before the first write of each: a foreign object has none of our labels, and no list by labels shows it.
 
-That costs a call for each name and three lists, and only before a pass makes something: not while nothing changes. Between the look-up and
-the write are milliseconds in which somebody else may take the name; server-side apply knows no "only if none exists".
+That costs a call for each name and three lists, and only before a pass makes something: not while nothing changes. Between the lookup and
+the write another client may take the name within milliseconds; server-side apply has no "create only" mode.
 """
 
 import asyncio

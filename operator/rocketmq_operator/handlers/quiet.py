@@ -15,7 +15,7 @@ from rocketmq_operator.plan.common.actions import Plan
 
 
 async def quiet(kept: World, kind: str, namespace: str, name: str) -> float | None:
-    """Return the delay in seconds until the next pass if a pass would have no work now; None if there may be something."""
+    """Return the delay in seconds until the next pass if a pass would have no work now; None if it may have some."""
     plan = await nothing_to_do(kept, kind, namespace, name)
     return None if plan is None else KINDS[kind].next_pass_s(plan)
 

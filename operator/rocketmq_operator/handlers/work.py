@@ -69,7 +69,7 @@ class Work:
         look: Look | None = None,
         quiet: Quiet = _never_quiet,
     ) -> None:
-        """Take the action when.
+        """Store the callbacks.
 
         Args:
             do_pass: does a pass.

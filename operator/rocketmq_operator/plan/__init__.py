@@ -1,1 +1,1 @@
-"""What to do next: pure functions of the custom resources and of what was observed."""
+"""The operator's decisions: pure functions of the custom resources and of the observations."""

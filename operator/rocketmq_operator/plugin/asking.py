@@ -26,7 +26,7 @@ POLL_S: Final = 0.2
 
 
 class RequestError(Exception):
-    """What was asked for makes no sense here; the text names what and why."""
+    """The request is invalid here; the text names the value and the reason."""
 
 
 class MisuseError(Exception):
@@ -34,7 +34,7 @@ class MisuseError(Exception):
 
 
 class Server(Protocol):
-    """What is needed of the API server; `clients.kube.KubeClient` is it."""
+    """The required part of the API server's client; `clients.kube.KubeClient` implements it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist."""
@@ -67,14 +67,14 @@ class Switched:
 
 
 async def all_views(server: Server, namespace: str) -> list[GroupView]:
-    """Return every group of a namespace, without what is told beside it."""
+    """Return every group of a namespace, without related objects."""
     now = datetime.now(UTC)
     groups = await server.find(GROUP_KIND.kind, namespace, {})
     return [GroupView(resource=group, nodes={}, failover=None, events=(), now=now) for group in groups]
 
 
 async def view_of(server: Server, namespace: str, name: str) -> GroupView:
-    """Return a group and what is told beside it.
+    """Return a group and its related objects.
 
     Raises:
         RequestError: no such group.
@@ -101,7 +101,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
 async def check_namespace(server: Server, namespace: str) -> None:
     """Refuse a namespace that does not exist: the API server answers for one as if it were empty.
 
-    Who may not look at namespaces is not told.
+    A user without permission to read namespaces gets no error.
 
     Raises:
         RequestError: no such namespace.
@@ -124,7 +124,7 @@ async def switch_over(
 ) -> Switched | None:
     """Ask for a switchover and wait until it is done; None if `to` is master already.
 
-    A wish that is not answered in time is taken back, so that it does not come true when nobody waits for it any more.
+    After the timeout the command withdraws the request, so that the operator does not fulfil it later.
 
     Raises:
         RequestError: no such group or member, it cannot be master now, or it did not come in time.

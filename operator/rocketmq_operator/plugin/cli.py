@@ -3,9 +3,9 @@
     kubectl rmqha status [GROUP]                       what a group is doing
     kubectl rmqha switchover GROUP [--to MEMBER]       make another broker master
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
-    kubectl rmqha explain GROUP                        what is wrong, and what to do about it
-    kubectl rmqha report [NAME] [--run]                what SLOReports came to
-    kubectl rmqha migrate GROUP -f FILE ...            move brokers of before the controllers to a BrokerGroup
+    kubectl rmqha explain GROUP                        the problems of a group, and their remedies
+    kubectl rmqha report [NAME] [--run]                results of SLOReports
+    kubectl rmqha migrate GROUP -f FILE ...            move brokers that predate controller mode to a BrokerGroup
 
 Never here: what a command asks or shows.
 """

@@ -3,7 +3,7 @@
     kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF --slave REF ...
     kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
 
-REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. Never here: the action, and in which order.
+REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and their order.
 """
 
 import argparse
@@ -92,7 +92,7 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
 
 
 async def wish_of(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Wish:
-    """Read what is asked for.
+    """Read the request.
 
     Raises:
         RequestError: it makes no sense; the text names the option and why.
@@ -134,7 +134,7 @@ def read_manifest(path: Path, group: str, namespace: str) -> tuple[Json, BrokerG
     """Return the BrokerGroup of a file, and its spec.
 
     Raises:
-        RequestError: it is none, or another one's.
+        RequestError: it is missing, or belongs to another group.
     """
     try:
         manifest = yaml.safe_load(path.read_text())

@@ -1,7 +1,7 @@
 """Carries a migration out: looks at the world, asks the plan, writes what it says, and looks again.
 
-Nothing is decided here, and nothing remembered but for how long the logs have stood still, which begins anew with each call. A
-pod that a call left behind is removed before the next one of its name is made: whatever it does may be done again.
+This module makes no decisions. It stores only how long the logs have been unchanged, and each call restarts that count. A
+new pod replaces a pod of the same name from an earlier call: its work is repeatable.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class MigrationServer(Protocol):
-    """What is needed of the API server; `clients.kube.KubeClient` is it."""
+    """The required part of the API server's client; `clients.kube.KubeClient` implements it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist; without a namespace, one that is in none."""
@@ -84,7 +84,7 @@ class Migration:
     """One call of the command."""
 
     def __init__(self, server: MigrationServer, wish: Wish, manner: Manner) -> None:
-        """Take the API server, what is asked for, and how it is gone about."""
+        """Store the API server, the request, and the options."""
         self._server: Final = server
         self._wish: Final = wish
         self._manner: Final = manner
@@ -92,7 +92,7 @@ class Migration:
         self._ends_since_s = time.monotonic()
 
     async def run(self) -> MigrationPlan:
-        """Go on until all is done, or as far as it is asked for; return where it stands then.
+        """Continue to the end or to the requested step; return the final state.
 
         Raises:
             RequestError: something is in the way, or did not come in time; the text says what.
@@ -226,7 +226,7 @@ class Migration:
         return replace(observed, members=tuple(members))
 
     async def _with_volume(self, member: OldMember) -> OldMember:
-        """Find the volume by what was noted, else by what is said now."""
+        """Find the volume by the note, else by the broker's report."""
         where: Note | Spot | str | None = member.note or member.spot
         if where is None or isinstance(where, str):
             return member
@@ -331,7 +331,7 @@ def _read(body: Json, text: str) -> Json:
     """Return what a pod said; of a message Kubernetes keeps 4,096 bytes.
 
     Raises:
-        RequestError: it is no JSON object, or the end of it is missing.
+        RequestError: it is not a JSON object, or its end is missing.
     """
     try:
         told = json.loads(text)

@@ -38,15 +38,15 @@ EVENTS_SHOWN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A group and what is told beside it.
+    """A group and its related objects.
 
     Attributes:
         resource: the BrokerGroup.
         nodes: the node of each pod of the group.
         failover: its newest Failover to another member.
         events: Kubernetes' events about the group.
-        now: the time by which ages are told.
-        cluster: the RocketMQCluster of the group; None where there is none, or nobody asked.
+        now: the reference time for ages.
+        cluster: the RocketMQCluster of the group; None if it does not exist or was not read.
     """
 
     resource: Json
@@ -68,7 +68,7 @@ class GroupView:
 
 
 def status_lines(view: GroupView) -> list[str]:
-    """Return the picture of a group: one line for itself, one for each member, its last failover, what is going on."""
+    """Return the picture of a group: one line for itself, one for each member, its last failover, current work."""
     status = view.status
     lines = [_headline(view, status), *(f"  {line}" for line in columns(_member_rows(view, status), gap=2))]
     if view.failover is not None:
@@ -180,7 +180,7 @@ def newest_first(failovers: Sequence[Json]) -> list[Json]:
 
 
 def explain_lines(view: GroupView) -> list[str]:
-    """Return what is wrong with a group and its cluster, what the operator does about it, and what a person may do."""
+    """Return the problems of a group and its cluster, the operator's actions, and possible remedies."""
     status = view.status
     wrong = [one for one in status.conditions if _GOOD.get(one.type, one.status) != one.status]
     lines = [_headline(view, status), *_wrong_lines(wrong, view.now)]
@@ -193,7 +193,7 @@ def explain_lines(view: GroupView) -> list[str]:
 
 
 def _cluster_lines(view: GroupView) -> list[str]:
-    """Return what is wrong with the cluster of a group; nothing where nothing is."""
+    """Return the problems of a group's cluster; empty if it has none."""
     if view.cluster is None:
         return []
     conditions = RocketMQClusterStatus.model_validate(view.cluster.get("status") or {}).conditions

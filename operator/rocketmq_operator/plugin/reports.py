@@ -1,7 +1,7 @@
-"""`kubectl rmqha report`: what SLOReports came to, and one made now because somebody asks.
+"""`kubectl rmqha report`: results of SLOReports, and one made now because somebody asks.
 
-Shown is what the operator wrote into the status; nothing here computes an objective. A run that is asked for is a Job of the report's own
-CronJob, as `kubectl create job --from` makes one, with the rights of whoever types.
+The command shows the status that the operator wrote and computes no objective. A requested run is a Job of the report's own
+CronJob, as `kubectl create job --from` makes one, with the user's permissions.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def run_now(server: Server, namespace: str, name: str, timeout_s: float) -
     """Have a report made, wait until the operator tells what it came to, and return the SLOReport.
 
     Raises:
-        RequestError: no such report, it has no CronJob yet, or nothing was told in time.
+        RequestError: no such report, no CronJob yet, or no result in time.
     """
     await reports_of(server, namespace, name)
     cron_job = await server.get("CronJob", namespace, name)

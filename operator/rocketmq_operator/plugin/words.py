@@ -1,6 +1,6 @@
 """Lengths of time and numbers as kubectl writes them, and columns of a text table.
 
-Never here: what is shown.
+The commands choose the content.
 """
 
 from collections.abc import Sequence

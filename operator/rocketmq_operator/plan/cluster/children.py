@@ -7,7 +7,7 @@ differs by pod (which entry of the peers it is), the peers, and the token, which
 
 Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that changes: all pods know the
 hosts of all controllers that there can be. The list of peers is a file of its own and not in the digest of the configuration; a
-controller reads it when it has no log, and knows the others from its log ever after. Pods are replaced by the operator alone
+controller reads it when it has no log, and knows the others from its log ever after. Only the operator replaces pods
 (`OnDelete`, `controller_rolling`): Kubernetes knows neither leader nor voters.
 
 The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held, every other controller holds;

@@ -19,7 +19,7 @@ continued by the next. `wanted` are the ordinals that the spec asks for.
     all wanted vote, and there are more members               remove a silent one, else the last      stay
     more pods than wanted                                     take them and their volumes away        as wanted
 
-Why the lost one first: until it is removed it counts among those of whom a majority is needed. Why removal last: the members that will
+Why the lost one first: until it is removed it counts in the size of the majority. Why removal last: the members that will
 stay must be able to decide alone. A controller whose node is down is none of these: it keeps its vote and its volume, and comes back.
 
 Controllers never readmit a removed store (they refuse its name with it), so a new member needs an empty store: the volume goes

@@ -1,6 +1,6 @@
 """Replace controllers' pods of an older revision: one at a time, the leader last, never one that the others need to decide.
 
-    what is seen of the pods                         the action
+    observed state of the pods                       action
     some of an older revision run no process         all of them are replaced, also while others are missing
     one of an older revision does not participate    it is replaced, also while others are missing
     one is going                                     wait

@@ -1,7 +1,7 @@
 """What a plan is made of: steps that can be carried out, and the reason why none is.
 
 A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a write and
-its note costs nothing: the next look finds what is left.
+its note costs nothing: the next observation finds the remaining work.
 """
 
 import hashlib
@@ -170,12 +170,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order in which they are taken; `wait` says why there is no more to do now.
+    """Steps in their order of execution; `wait` says why the plan ends here.
 
     Attributes:
         steps: the writes.
         wait: why the next step is not taken.
-        notes: what is not as asked, and no step would change: it stops nothing.
+        notes: deviations from the spec that no step can change; they block nothing.
     """
 
     steps: tuple[Step, ...] = ()
@@ -190,7 +190,7 @@ NOTHING = Plan()
 def first_of(concerns: Iterable[Plan]) -> Plan:
     """Return the steps of all concerns up to and with the first that waits.
 
-    A concern that has steps does not stop the next from showing its own, so that a status can list what is left.
+    A concern with steps does not hide the steps of the next one, so that a status can list all remaining work.
     """
     steps: list[Step] = []
     notes: list[Wait] = []
@@ -203,7 +203,7 @@ def first_of(concerns: Iterable[Plan]) -> Plan:
 
 
 def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
-    """Return what brings children to what is wanted; waits where a name belongs to somebody else."""
+    """Return the steps that bring children to the wanted state; waits if a name belongs to another owner."""
     bodies = [marked(body) for body in wanted]
     for body in bodies:
         live = children.get(key_of(body))
@@ -238,7 +238,7 @@ def _identity(body: Json) -> dict[str, str | None]:
 def marked(body: Json) -> Json:
     """Return the object with a digest of itself.
 
-    Why: a field that is no longer wanted is in the live object and nowhere in ours, so that a comparison of what we
+    Why: a field that is no longer wanted is in the live object only, so that a comparison of the fields we
     want finds nothing; the digest differs, the object is applied, and server-side apply removes the field.
     """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))

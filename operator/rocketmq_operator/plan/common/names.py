@@ -11,7 +11,7 @@ BROKER_FAST_PORT: Final = BROKER_PORT - 2
 """The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0 BrokerController.java."""
 BROKER_HA_PORT: Final = 10912
 BROKER_HOLD_PORT: Final = BROKER_PORT - 1
-"""The companion's: who dials a master whose pod is to go waits there for its end. See docs/reference/companion.md."""
+"""The companion's port: new connections to a master whose pod is being deleted wait there for its end. See docs/reference/companion.md."""
 HOLD: Final = "hold"
 """What that port is called in a pod."""
 BROKER_METRICS_PORT: Final = 5557
@@ -21,8 +21,8 @@ CONTROLLER_PORT: Final = 9878
 CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1
 CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
 CONTROLLERS_MAX: Final = 5
-"""Controllers that there can be. Each has its name and its address from the first day on, whether it is there or not: whoever is
-configured with all of them need not be restarted when their number changes."""
+"""Maximum number of controllers. Each has a name and an address from the start, even before it exists: members
+configured with all of them need no restart when their number changes."""
 REPLICA_PORT: Final = 10911
 REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881

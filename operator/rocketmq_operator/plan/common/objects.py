@@ -24,7 +24,7 @@ Live = Mapping[str, Any]
 MANAGED_BY: Final = "rocketmq-ha-operator"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 BROKER: Final = "broker"
-"""Component of what belongs to the brokers of groups."""
+"""Component label of the objects of brokers."""
 INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 IDENTITY_LABELS: Final = (INSTANCE_LABEL, CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL)
 """Labels that tell of which resource a child is."""
@@ -121,7 +121,7 @@ def belonging_labels(cluster: str, group: str | None = None) -> dict[str, str]:
 
 
 def controller_of(live: Live) -> Live | None:
-    """Return the owner reference of the controller of an object, None if it has none."""
+    """Return the owner reference of an object's controller, None if it has none."""
     references = live["metadata"].get("ownerReferences") or []
     return next((one for one in references if one.get("controller")), None)
 
@@ -201,7 +201,7 @@ def _equal_quantities(live: object, wanted: object) -> bool:
 
 
 def by_key_added(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
-    """Return the children with what was written in the place of what was there."""
+    """Return the children, with written objects in place of the previous ones."""
     return dict(children) | {key_of(body): body for body in written}
 
 

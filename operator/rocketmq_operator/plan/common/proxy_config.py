@@ -43,6 +43,6 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
     }
     tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}
     if spec.proxy.mode is ProxyMode.CLUSTER:
-        # What clients that speak remoting are told instead of brokers: by the Service another proxy answers when one has gone.
+        # The address in remoting clients' routes instead of brokers: behind the Service another proxy answers when one has gone.
         tuned["remotingAccessAddr"] = f"{names.proxies(cluster)}.{namespace}.svc"
     return json.dumps(tuned | spec.proxy.config | owned, indent=2, sort_keys=True) + "\n"

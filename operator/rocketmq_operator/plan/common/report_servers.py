@@ -18,7 +18,7 @@ class ServerSeen:
         claim: the volume that it shows.
         port: where it answers.
         selector: labels of the pods that hold the volume.
-        account: makes pods of executors; empty if the release has none.
+        account: creates pods of executors; empty if the release lacks it.
     """
 
     service: str

@@ -6,8 +6,8 @@ for ever and in vain. Other differences are worth a write: a person's `kubectl e
 Theory of operation. `metadata.managedFields` names the owner of each field. Who changes a value of ours by a write of their own takes
 the field over; an admission webhook changes it within our write, and the field stays ours.
 
-    the live object                                              the action
-    is of another digest than the object wanted                  it is written
+    the live object                                              action
+    has a digest other than the wanted object's                  write it
     has another value in a field that another manager owns       it is written
     has another value in a field that we own                     it is left so, and the status tells
     has more entries in a list whose entries have owners         it is left so: an apply removes no entry of others
@@ -48,7 +48,7 @@ def rewritten(live: Live, wanted: Json) -> str:
 
 
 def first_difference(live: Live | None, wanted: Json) -> str:
-    """Say which field of an object is not as wanted, and who changes it; empty if none is, or there is no such object."""
+    """Return which field of an object differs, and its manager; empty if none does or the object is missing."""
     found = None if live is None else next(differences(live, wanted), None)
     return "" if live is None or found is None else in_words(live, found)
 
@@ -101,7 +101,7 @@ def _owned(live: Live, path: Path, entry: Live) -> Json | None:
     for depth, part in enumerate(path):
         below = node.get(f"f:{part}") if isinstance(part, str) else _entry(node, value, part)
         if below is None:
-            # A list or map that is owned as a whole has no fields below.
+            # A list or map with a single owner lists no fields below.
             return {} if depth and not node else None
         node = below
         value = (

@@ -18,7 +18,7 @@ DURATION_S: Final = 15.0
 RENEW_DEADLINE_S: Final = 10.0
 RETRY_S: Final = 2.0
 STANDBY_S: Final = 0.5
-"""How often who stands by looks whether the Lease was given away; one small read."""
+"""Interval in seconds at which a standby operator checks whether the holder released the Lease; one small read."""
 LEASE_NAME: Final = "rocketmq-operator"
 
 
@@ -62,7 +62,7 @@ def may_act(renewed_s: float | None, now_s: float) -> bool:
 def lease_body(lease: Live | None, namespace: str, identity: str, now: datetime) -> Json:
     """Return the Lease as its new or old holder writes it.
 
-    It carries the version that was seen: of two who take it at once, the API server refuses the second.
+    It carries the observed resource version: if two operators take the Lease at once, the API server refuses the second.
     """
     spec = dict(lease.get("spec", {})) if lease is not None else {}
     taken_over = spec.get("holderIdentity") != identity

@@ -2,7 +2,7 @@
 
 Each release has a Lease in its own namespace, so the Lease does not keep two releases apart. Both would write the same objects.
 An operator of the whole cluster may list Deployments everywhere, and finds the other's there. A later Deployment never stops an
-earlier one: whoever may make a Deployment in some namespace cannot stop the operator of the cluster.
+earlier one: permission to create a Deployment in some namespace must not suffice to stop the operator of the cluster.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What was seen of a Topic or a ConsumerGroup: the object, who else claims its name, and what the masters have."""
+"""The observation of a Topic or a ConsumerGroup: the object, rivals for its name, and its copies in the masters."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,9 +45,9 @@ class ObservedMetadata:
     Attributes:
         name: its name in the brokers.
         held: whether our finalizer is on it.
-        deleting_since: when its deletion was asked for, None if it was not.
+        deleting_since: the time of its deletion request, None without one.
         rival: the older object that has the same name in the same cluster, empty if none exists.
-        cluster_found: whether there is such a RocketMQCluster.
+        cluster_found: whether that RocketMQCluster exists.
         groups: in the order of their names, or of the spec's.
         name_servers: host:port of each that has an address.
     """
@@ -72,5 +72,5 @@ class ObservedMetadata:
 
     @property
     def impatient(self) -> bool:
-        """Whether a deletion was asked for so long ago that it waits for nobody any more."""
+        """Whether a deletion is so old that it no longer waits for silent peers."""
         return self.deleting_since is not None and self.now - self.deleting_since >= DELETION_PATIENCE

@@ -63,7 +63,7 @@ def config_to_write(spec: MetadataSpec, name: str, found: Json | None) -> Json:
     """Return the configuration that gives a broker what the spec asks.
 
     Args:
-        spec: what is asked.
+        spec: the wanted settings.
         name: in the broker.
         found: what the broker has, None if nothing. Its `attributes` are replaced by those that change, with `+` before the key.
     """
@@ -81,7 +81,7 @@ def config_to_write(spec: MetadataSpec, name: str, found: Json | None) -> Json:
 
 
 def _compared(spec: MetadataSpec, config: Json) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (field, wanted, found) of what differs; found is None where the broker has nothing."""
+    """Yield (field, wanted, found) for each difference; found is None if the broker lacks the field."""
     attributes = config.get("attributes") or {}
     for field, wanted in settings(spec).items():
         attribute = _attribute(field)

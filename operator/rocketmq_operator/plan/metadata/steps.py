@@ -1,7 +1,7 @@
-"""The plan of a Topic or a ConsumerGroup: what masters lack is made, what differs is written, and what goes is forgotten by policy.
+"""The plan of a Topic or a ConsumerGroup: create missing ones in masters, correct differences, and delete by policy.
 
-A new spec is written whatever the drift policy is; what differs later is drift. What is missing is always made: a new broker group, and a
-master that lost it, would refuse its clients.
+The operator writes a new spec under any drift policy; later differences are drift. It always creates missing ones: a new broker group, and a
+master that lost its copy, would refuse clients.
 
 Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object that cannot be deleted
 is worse than a topic that is left behind.
@@ -63,7 +63,7 @@ def _forgetting(observed: ObservedMetadata) -> Plan:
         told = "; ".join(f"{one.group}: {one.problem or 'it is paused'}" for one in waits_for)
         return Plan(deletes, Wait("Deleting", f"still to be forgotten in {told}"))
     routes = tuple(DeleteRoute(observed.spec.cluster, observed.name, one) for one in observed.name_servers)
-    # Why no look between: a client that is still connected may have a broker make it anew at once.
+    # Why no check between: a client that is still connected may make a broker recreate it at once.
     return Plan((*deletes, *(routes if kind == TOPIC_KIND.kind else ()), release))
 
 
@@ -77,7 +77,7 @@ def _finalizer(observed: ObservedMetadata, *, held: bool) -> Apply:
 
 
 def _blocked(observed: ObservedMetadata) -> Wait | None:
-    """Say why nothing is asked of brokers at all."""
+    """Return why the operator sends no request to brokers."""
     cluster = observed.spec.cluster
     if not observed.cluster_found:
         return Wait("NoCluster", f"there is no RocketMQCluster {cluster}")
@@ -111,7 +111,7 @@ def _writes(observed: ObservedMetadata) -> Iterator[WriteMetadata]:
 
 
 def _waits_for(observed: ObservedMetadata) -> Wait | None:
-    """Say what is not as it should be in some broker group, and cannot be mended from here now."""
+    """Return a problem in some broker group that the operator cannot correct now."""
     unknown = [one.group for one in observed.groups if not one.exists]
     if unknown or not observed.groups:
         named = f"BrokerGroup {', '.join(unknown)}" if unknown else "BrokerGroup"

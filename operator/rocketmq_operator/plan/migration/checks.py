@@ -1,4 +1,4 @@
-"""What is in the way of a migration, and what it waits for: each is one line that names the object and what is wrong with it.
+"""The obstacles to a migration and its reasons to wait: each is one line that names the object and its problem.
 
 Checks come before the step that they are for, and refuse by themselves nothing that a person could not see and change. Empty
 means that nothing is in the way.
@@ -24,7 +24,7 @@ DEFAULT_STORE: Final = "default"
 
 
 def in_the_way(observed: ObservedMigration) -> str:
-    """Return what stands against the new group, as long as it is not there."""
+    """Return the obstacle to creating the new group; empty once it exists."""
     return next(_in_the_way(observed), "")
 
 
@@ -68,7 +68,7 @@ def _set_problems(observed: ObservedMigration, member: OldMember) -> Iterator[st
 
 
 def at_old_brokers(observed: ObservedMigration) -> str:
-    """Return what is not as it should be with the old brokers, while they run."""
+    """Return the first problem of the old brokers while they run."""
     return next((text for member in observed.members for text in _at_broker(observed, member)), "")
 
 
@@ -119,7 +119,7 @@ def _as_master_or_slave(observed: ObservedMigration, member: OldMember, said: Sa
 
 
 def unwritten(observed: ObservedMigration) -> str:
-    """Return what has to happen yet before the old brokers may be stopped."""
+    """Return the remaining condition before the migration may stop the old brokers."""
     return next(_unwritten(observed), "")
 
 

@@ -1,8 +1,8 @@
-"""What a migration looks at: what a person asks for, the old brokers, their volumes, and what is there of the new group.
+"""The observation of a migration: the request, the old brokers, their volumes, and the existing objects of the new group.
 
-Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` tells. What cannot be seen any more once
-the old brokers are stopped is noted where it belongs: on their StatefulSets who they were and where their stores lie, on
-their volumes what a store holds and what was kept of it. Nothing here decides.
+Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` reports. The migration records facts that it cannot observe after
+the old brokers have stopped: on their StatefulSets their identities and the paths of their stores, on
+their volumes the contents of a store and the kept part. This module makes no decisions.
 """
 
 import json
@@ -23,14 +23,14 @@ POLICY_ANNOTATION: Final = f"{GROUP}/reclaim-policy"
 LOG_ANNOTATION: Final = f"{GROUP}/migration-log"
 """On a volume: what its log holds, as `ha-sidecar verify` found it after the stop."""
 STORE_ANNOTATION: Final = f"{GROUP}/migration-store"
-"""On a volume: what was kept of its store, as `ha-sidecar adopt` said."""
+"""On a volume: the kept part of its store, as `ha-sidecar adopt` reported it."""
 MIGRATED_ANNOTATION: Final = f"{GROUP}/migrated"
 """On a BrokerGroup: what it had when it was found to have all that the old brokers had."""
 WRITE_PERMISSION: Final = 2
 
 
 class Course(StrEnum):
-    """What is migrated: brokers with a log like ours, or DLedger's with another one."""
+    """The kind of the old brokers: with a log in our format, or with DLedger's."""
 
     MASTER_SLAVE = "master-slave"
     DLEDGER = "dledger"
@@ -57,8 +57,8 @@ class Wish:
         pods: the old brokers' pods; the master first.
         name_servers: of the old brokers, host:port each.
         port: at which the old brokers listen.
-        ignored: topics and groups whose messages nobody waits for.
-        empty_slaves: whether slaves are emptied without being looked at.
+        ignored: topics and groups whose unread messages the user gives up.
+        empty_slaves: whether to empty slaves without an inspection.
     """
 
     group: str
@@ -116,7 +116,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was seen of an old broker before it was stopped; offsets of the log in bytes."""
+    """The state of an old broker before its stop; offsets of the log in bytes."""
 
     claim: str
     volume: str
@@ -147,14 +147,14 @@ class OldMember:
     Attributes:
         pod: its pod's name.
         member: the pod that gets its volume.
-        stateful_set: of its pod; None if it does not exist.
+        stateful_set: of its pod; None if missing.
         live: its pod; None if it does not exist.
-        said: what it says of itself, None if it was not asked or did not answer.
+        said: its own report; None without a query or an answer.
         silence: why it does not.
         spot: where its store lies, or in words why that is not known.
         old_claim: of its volume; None if it is gone.
         new_claim: of its successor; None if it does not exist.
-        volume: the PersistentVolume; None if it is not known.
+        volume: the PersistentVolume; None if unknown.
     """
 
     pod: str
@@ -171,13 +171,13 @@ class OldMember:
 
     @property
     def note(self) -> Note | None:
-        """What was noted before it was stopped."""
+        """The note written before its stop."""
         value = noted(self.stateful_set).get("pods", {}).get(self.pod)
         return None if value is None else Note.of(value)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether its StatefulSet is to have its pod."""
+        """Whether its StatefulSet should have its pod."""
         ordinal = int(self.pod.rpartition("-")[2])
         return int((self.stateful_set or {}).get("spec", {}).get("replicas", 0)) > ordinal
 
@@ -210,7 +210,7 @@ class OldMember:
 
     @property
     def store(self) -> Json | None:
-        """What was kept of its store."""
+        """The kept part of its store."""
         return kept(self.volume, STORE_ANNOTATION)
 
     @property
@@ -229,7 +229,7 @@ class ObservedMigration:
         group: the BrokerGroup.
         taken: objects of the group's name that are not the group's, `kind name` each.
         members: the old brokers; the master first.
-        unread: messages that consumers have not read, in words; None if nobody was asked.
+        unread: messages that consumers have not read, in words; None without a query.
         still_s: for how long every log has ended where it ends.
         new_said: what the new master says of itself, None if it was not asked or did not answer.
     """
@@ -270,7 +270,7 @@ class ObservedMigration:
 
 
 def held(member: str) -> str:
-    """Return the name of a claim that nobody makes: a volume that names it is nobody's, and can be bound to no other."""
+    """Return the name of a claim that is never created: a volume that names it stays unbound and cannot bind to another claim."""
     return f"{names.claim(member)}-held"
 
 
@@ -280,7 +280,7 @@ def annotation(live: Live | None, key: str) -> str:
 
 
 def kept(live: Live | None, key: str) -> Json | None:
-    """Return what an annotation keeps, None if it does not exist."""
+    """Return the JSON value of an annotation, None if it does not exist."""
     text = annotation(live, key)
     return json.loads(text) if text else None
 

@@ -1,13 +1,13 @@
-"""A broker group of before the controllers becomes a BrokerGroup: the steps, when each is done, and what is in its way.
+"""Migrate a broker group that predates controller mode to a BrokerGroup: the steps, their completion conditions and obstacles.
 
-A table: a migration is its steps in order, the first one that is not done is the next. Nothing remembers how far it came: each
-step says from what is there whether it is done, so whoever is called again, after a crash or after a week, goes on.
+A migration is a table of steps in order; the first incomplete step is the next. The migration stores no progress: each
+step derives its completion from the observation, so a later call, after a crash or after a week, continues.
 
-    step      done when                                        what may be in its way
-    close     no old broker announces that it takes messages   who runs there, what is asked for
+    step      done when                                        possible obstacles
+    close     no old broker announces that it takes messages   the old brokers, the request
     stop      no old broker runs                               a slave that lacks something; DLedger: messages unread
-    compare   what each log holds stands on its volume         -
-    prepare   what was kept of each store stands there         a master's log that is damaged or shorter than it was
+    compare   each volume records the contents of its log      -
+    prepare   each volume records the kept part of its store    a master's log that is damaged or became shorter
     hand      the old master's volume is bound for member 0    -
     create    the BrokerGroup is there                         objects of its name
     lead      member 0 is master                               another one is
@@ -15,14 +15,14 @@ step says from what is there whether it is done, so whoever is called again, aft
     ready     the BrokerGroup is Ready                         -
     prove     that stands on the BrokerGroup                   less there than there was
 
-**Who goes first.** Controllers give the first mastership of a group to whoever asks first, and a slave is cut to what its
-master has. Started together, a slave with a longer or an empty log might be asked first, and the master's messages would be
-cut or missed. So the others' volumes are nobody's until member 0, which has the old master's volume, is master: their claims
-are there and cannot be bound, so that their pods wait, and no empty volume is made for them. For the same reason the
+**Order of start.** Controllers give the first mastership of a group to the first broker that asks, and a slave truncates its log to that of its
+master. Started together, a slave with a longer or an empty log might win, and the master's messages would be
+lost. So the others' volumes stay unbound until member 0, which has the old master's volume, is master: their claims
+exist but cannot bind, so their pods wait, and Kubernetes creates no empty volume for them. For the same reason the
 BrokerGroup must ask for as many brokers as there are volumes.
 
-**Logs that are not equal.** The master's is kept. A slave whose log has not the same records up to the same end is emptied and
-copies from its master. Never the other way round: what a slave has beyond its master was acknowledged by nobody.
+**Unequal logs.** The migration keeps the master's log. It empties a slave whose log differs in records or end; the slave then
+copies from its master. Never the other way round: no broker acknowledged the records that a slave has beyond its master.
 
 **The way back** leads from anywhere before `prepare`: writes are allowed, pods started again. From there on stores are ours.
 
@@ -74,9 +74,9 @@ class Turn:
     """What a step that is not done does now: at most one of these is there.
 
     Attributes:
-        way: what is in the way, and does not pass by itself.
-        wait: what is waited for.
-        writes: what is to be written, in this order.
+        way: the obstacle that does not pass by itself.
+        wait: the reason to wait.
+        writes: the next writes, in this order.
     """
 
     way: str = ""
@@ -217,7 +217,7 @@ def _compare(observed: ObservedMigration) -> Turn:
 
 
 def keeping(observed: ObservedMigration, member: OldMember) -> str:
-    """Return what is kept of a store, in the words of `ha-sidecar adopt`."""
+    """Return which part of a store to keep, as an argument of `ha-sidecar adopt`."""
     if observed.wish.course is Course.DLEDGER:
         return "metadata"
     is_kept = member is observed.first or (not observed.wish.empty_slaves and is_equal(observed, member))
@@ -242,7 +242,7 @@ def _prepare(observed: ObservedMigration) -> Turn:
 
 
 def _prepare_title(observed: ObservedMigration) -> str:
-    """Say what becomes of each store, and why; from then on there is no way back."""
+    """Describe the result for each store, and why; this step is irreversible."""
     texts = [_becomes(observed, member) for member in observed.members]
     return "; ".join(texts) + " (no way back from here)"
 

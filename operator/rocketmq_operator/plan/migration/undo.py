@@ -5,7 +5,7 @@
     open     each announces that it takes messages
     forget   nothing is noted on StatefulSets and volumes
 
-From `prepare` on the stores are ours, and there is none: the migration goes on.
+From `prepare` on the new brokers own the stores and undo is impossible: the migration must continue.
 """
 
 from typing import Final

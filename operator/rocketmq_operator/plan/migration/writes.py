@@ -76,8 +76,8 @@ class Task:
     Attributes:
         body: the pod.
         why: what it does, for people.
-        volume: the PersistentVolume that keeps what it said; empty if nobody does.
-        key: the annotation in which that is kept.
+        volume: the PersistentVolume that records its output; empty if none does.
+        key: the annotation for the output.
         statuses: with what it may end.
     """
 
@@ -96,7 +96,7 @@ Write = Patch | Create | Remove | Task
 
 
 def annotated(kind: str, live: Live | None, key: str, text: str | None, why: str) -> Patch:
-    """Return what writes one annotation of an object."""
+    """Return the patch that writes one annotation of an object."""
     metadata = (live or {})["metadata"]
     body = {"metadata": {"annotations": {key: text}}}
     return Patch(kind, metadata.get("namespace", ""), metadata["name"], body, why)
@@ -123,7 +123,7 @@ def noting(observed: ObservedMigration) -> tuple[Patch, ...]:
 
 
 def _note(observed: ObservedMigration, member: OldMember) -> Note | None:
-    """Return what is noted of a broker; of one that does not answer and need not, what its master is like."""
+    """Return the note of a broker; for one that need not answer and does not, its master's properties."""
     said: Said | None = member.said or observed.first.said
     if said is None or not isinstance(member.spot, Spot) or member.volume is None:
         return member.note
@@ -159,7 +159,7 @@ def scaled(
 
 
 def holding(member: OldMember) -> tuple[Write, ...]:
-    """Return what takes a volume from its old claim, which goes then, and keeps it from being deleted."""
+    """Return the writes that delete a volume's old claim and protect the volume from deletion."""
     if member.holder in {Holder.HELD, Holder.NEW}:
         claim = member.old_claim
         if claim is None or claim["metadata"].get("deletionTimestamp"):

@@ -6,7 +6,7 @@ right as long as the node may come back, and only people know how long that is.
 
 Theory of operation. Each look finds the first line that holds; nothing is remembered.
 
-    what is seen of a member's pod                                      the action
+    observed state of a member's pod                                    action
     the spec says Keep                                                  nothing
     it should have ended `afterSeconds` ago                             it is deleted by force
     no node can take it for its volume's sake for `afterSeconds`,

@@ -2,7 +2,7 @@
 
 The order of the table is the order of the checks; the first line that holds wins.
 
-    what is seen of a member                                       reason
+    observed state of a member                                     reason
     its claim is being deleted, or its volume is gone              VolumeTerminating, VolumeLost
     it has no pod, and an Event gives the reason                   FailedCreate
     it is not ready, and no node is the problem; its claim waits   VolumePending
@@ -11,7 +11,7 @@ The order of the table is the order of the checks; the first line that holds win
     its pod is missing or not ready                                MemberNotReady
     it is ready and runs a former spec, and Kubernetes replaces it RollingOut
 
-Never here: the action about it. Only the status depends on this, so a text may wait for an Event.
+This module plans no action. Only the status depends on it, so a text may wait for an Event.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

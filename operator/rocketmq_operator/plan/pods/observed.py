@@ -30,7 +30,7 @@ class PodSeen:
     Attributes:
         gone_by: when it should have ended, if it is being deleted; None otherwise.
         stranded_since: since when its volume prevents scheduling on any node; None if it does not.
-        hold_port: the port at which new connections wait for its end; None if its companion, an older version, has no such port.
+        hold_port: the port at which new connections wait for its end; None if its companion is of a version without this port.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
         trouble: why it does not become ready; None where it is ready or no cause is known.

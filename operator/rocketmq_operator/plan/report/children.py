@@ -1,10 +1,10 @@
-"""The children of an SLOReport: a CronJob that runs `slo-pipeline report`, and a ConfigMap with what was promised.
+"""The children of an SLOReport: a CronJob that runs `slo-pipeline report`, and a ConfigMap with the objectives.
 
 The job reads the collector's segments and writes its page on the same volume, below the folder that the report server shows. A
 volume of ReadWriteOnce is on one node, so its pod goes where a pod is that holds the volume; the report server's Service says
 which pods those are. With `daily`, an init container runs `slo-pipeline daily --extracts-only` first. What it keeps of closed days lies
-beside the reports, by report and by the directory that it is of: no two reports wait for each other's files, one that goes takes
-nothing from another, and one that is told to read another directory takes no day of the former for its own. What a run came to leaves the pod as its termination message: the operator needs no right to read logs.
+beside the reports, by report and by source directory: no two reports wait for each other's files, the deletion of one takes
+nothing from another, and a report that changes its directory does not reuse days of the former one. The result of a run leaves the pod as its termination message: the operator needs no right to read logs.
 
 Source: Kubernetes CronJob and "Customizing the termination message".
 """
@@ -24,7 +24,7 @@ from rocketmq_operator.plan.report import executors as report_executors
 REPORT: Final = "report"
 """Component of a report's objects."""
 DAILY: Final = "daily"
-"""The container that runs before it, where that is asked."""
+"""The container that runs before it, if the spec requests it."""
 RETRIES_MAX: Final = 1
 DEADLINE_S: Final = 1_800
 """A run that takes longer is ended: the next one would find the same."""
@@ -43,7 +43,7 @@ def report_children(
         owner: the SLOReport.
         spec: its spec.
         claim: the PersistentVolumeClaim with the measurements.
-        holders: labels of pods that hold the volume; empty where nobody knows, and the scheduler decides.
+        holders: labels of pods that hold the volume; empty if unknown, then the scheduler decides.
         account: makes the pods of executors, where there are any.
     """
     text = objectives_text(owner, spec)
@@ -87,7 +87,7 @@ def objectives_text(owner: Owner, spec: SLOReportSpec) -> str:
 
 
 def _pod_labels(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
-    """Return the labels of the job's pods: who may talk with them goes by these."""
+    """Return the labels of the job's pods, by which network policies select them."""
     local = spec.engine is Engine.LOCAL
     return report_labels(owner.name) if local else report_executors.spark_labels(owner.name)
 

@@ -61,7 +61,7 @@ def driver_environment() -> list[Json]:
 
 
 def affinity(holders: Mapping[str, str]) -> Json:
-    """Return what brings a pod to the node of the pods that hold the volume; nothing where nobody is known to."""
+    """Return the affinity to the node of the pods that hold the volume; empty if these are unknown."""
     if not holders:
         return {}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(holders)}}

@@ -1,9 +1,9 @@
-"""What was seen of an SLOReport: its children, its newest run, what that run said, and who shows its page.
+"""The observation of an SLOReport: its children, its newest run, that run's result, and the server of its page.
 
 A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report --summary` wrote; where a
 pod failed without one, Kubernetes puts the end of its log there, and that is the run's own account of what went wrong.
 
-What a pod says is a stranger's text: whatever is not of the expected shape is no summary, and nothing is believed in part.
+A pod's message is untrusted: the operator rejects a message of unexpected shape as a whole.
 """
 
 import json
@@ -25,7 +25,7 @@ _GROUP_LENGTH_MAX: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSeen:
-    """One objective as a run told it; shares, None where nothing was measured and where there is no budget.
+    """One objective as a run reported it; shares, None without measurements or without a budget.
 
     Attributes:
         measured: False where too little was measured to say that it holds.
@@ -71,7 +71,7 @@ class ObservedReport:
     """An SLOReport and all that belongs to it.
 
     Attributes:
-        children: what has the name of a child, by kind and name, whoever it belongs to.
+        children: objects with the name of a child, by kind and name, with any owner.
         servers: report servers of the namespace.
         claims: PersistentVolumeClaims that exist, of those that may be meant.
         newest: the newest run that has ended.
@@ -93,7 +93,7 @@ class ObservedReport:
 
     @property
     def claim(self) -> str:
-        """The claim with the measurements, empty while nobody says which."""
+        """The claim with the measurements, empty if unknown."""
         if self.spec.source.claim_name is not None:
             return self.spec.source.claim_name
         return self.servers[0].claim if len(self.servers) == 1 else ""
@@ -105,12 +105,12 @@ class ObservedReport:
 
     @property
     def account(self) -> str:
-        """Who makes pods of executors, empty while nobody is known to."""
+        """The ServiceAccount that creates pods of executors, empty if unknown."""
         return self.spec.service_account_name or (self.server.account if self.server is not None else "")
 
     @property
     def address(self) -> str:
-        """Where the page is, empty where nobody shows it."""
+        """The address of the page, empty if no server shows it."""
         if self.server is None:
             return ""
         return f"{self.server.url(self.owner.namespace)}/reports/{self.owner.name}/"

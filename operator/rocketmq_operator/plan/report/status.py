@@ -1,9 +1,9 @@
-"""What the operator says of an SLOReport: when it ran, what came of it, and where the page is.
+"""The status of an SLOReport: the time and result of its runs, and the address of its page.
 
-The newest run that ended is told until there is a newer one, also when its Job or pod is gone by then. Numbers are those of the
-newest run that made a report: a run that fails says that it failed, and takes nothing away.
+The status shows the newest completed run until a newer one completes, even after its Job or pod is deleted. Numbers are those of the
+newest run that made a report: a failed run reports its failure and removes no numbers.
 
-`Ready` means that reports are made; whether what was promised was kept is another question, and another condition.
+`Ready` means that reports are made; another condition, `ObjectivesMet`, tells whether the objectives are met.
 """
 
 import math
@@ -62,7 +62,7 @@ def report_status(observed: ObservedReport, plan: Plan) -> SLOReportStatus:
 
 
 def told_of_runs(observed: ObservedReport) -> Told:
-    """Return what is known of runs: of the newest one now, and from the status what cannot be seen any more."""
+    """Return the known runs: the newest one observed, and from the status those whose objects are gone."""
     before, run = observed.status, observed.newest
     known = Told(
         before.last_run,

@@ -24,7 +24,7 @@ def _taken(observed: ObservedReport) -> Wait | None:
 
 
 def _no_source(observed: ObservedReport) -> Wait | None:
-    """Say what is missing of the measurements, None if their volume is there."""
+    """Return why the measurements are unavailable, None if their volume exists."""
     if not observed.claim:
         found = ", ".join(one.service for one in observed.servers)
         services = f"Services {found} each have" if found else "no Service of the namespace has"
@@ -35,7 +35,7 @@ def _no_source(observed: ObservedReport) -> Wait | None:
 
 
 def _no_account(observed: ObservedReport) -> Wait | None:
-    """Say that nobody may make pods for executors, None if somebody may or there are none."""
+    """Return why no account may create executor pods, None if one may or the engine has none."""
     if observed.spec.engine is Engine.LOCAL or observed.account:
         return None
     return Wait(
