@@ -60,7 +60,7 @@ def kept_by(key: str) -> dict[str, JsonValue]:
 
 
 KEPT_WHOLE: Final[dict[str, JsonValue]] = {"x-kubernetes-list-type": "atomic"}
-"""What makes the API server keep a list as one value: its items have no key."""
+"""The schema that makes the API server treat a list as one value, because its items lack a key."""
 
 
 INT_OR_STRING_KEY: Final = "x-kubernetes-int-or-string"

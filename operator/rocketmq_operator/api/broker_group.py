@@ -76,7 +76,7 @@ class Durability(StrEnum):
     """What an acknowledgement means."""
 
     ASYNC = "Async"
-    """The master has it. A failover may lose what was acknowledged last."""
+    """The master has the message. A failover may lose the messages acknowledged last."""
     QUORUM = "Quorum"
     """Two members have it. A failover may lose some of it, also by the loss of the master alone: the controllers compare the log ends of the
     last heartbeats, some `heartbeatIntervalMs` old, and never elect a log replica."""
@@ -85,7 +85,7 @@ class Durability(StrEnum):
 
 
 class Failover(SpecModel):
-    """When a silent master is taken for dead. One whose connection ends is taken for dead at once."""
+    """When the controllers declare a silent master dead. They declare one whose connection ends dead at once."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -104,7 +104,7 @@ class Failover(SpecModel):
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
     """Between two heartbeats to each controller, in milliseconds."""
     heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
-    """Silence after which a master is taken for dead, in milliseconds. Shorter fails over sooner, and for less. A broker that started less
+    """Silence after which the controllers declare a master dead, in milliseconds. A shorter time fails over sooner, and for shorter disturbances. A broker that started less
     than 20 s ago may be silent for 5 s."""
 
 
@@ -180,7 +180,7 @@ class BrokerGroupSpec(SpecModel):
     lost_members: LostMembers = LostMembers()
     """What becomes of a member whose node is gone for good."""
     failover: Failover = Failover()
-    """When a silent master is taken for dead."""
+    """When the controllers declare a silent master dead."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
     paused: bool = False
@@ -245,7 +245,7 @@ class BrokerGroupStatus(StatusModel):
     selector: Annotated[str, Field(max_length=256)] = ""
     """Selector of the brokers' pods, for the scale subresource."""
     version: Annotated[str, Field(max_length=32)] = ""
-    """Version of RocketMQ that the brokers are asked to run."""
+    """Version of RocketMQ that the spec of the cluster requests for the brokers."""
     master: MasterStatus = MasterStatus()
     """The group's master."""
     in_sync: Annotated[str, Field(max_length=16)] = ""
@@ -261,6 +261,6 @@ class BrokerGroupStatus(StatusModel):
     plan: PlanStatus = PlanStatus()
     """What the operator is about to do."""
     last_failover: Annotated[str, Field(max_length=253)] = ""
-    """Name of the newest Failover of the group to another member; a re-election is none."""
+    """Name of the newest Failover of the group to another member; re-elections do not count."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """One word why the group is not ready, or what is wrong with one of its members; empty where nothing is."""
+    """One word why the group is not ready, or for the trouble of one of its members; empty without trouble."""

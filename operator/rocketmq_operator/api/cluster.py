@@ -103,13 +103,13 @@ class RocketMQClusterStatus(StatusModel):
     conditions: Conditions = ()
     """Ready, QuorumHealthy, ProxyReady, Progressing, VersionSound and Paused."""
     version: Annotated[str, Field(max_length=32)] = ""
-    """Version of RocketMQ that is asked for."""
+    """Version of RocketMQ that the spec requests."""
     leader: Annotated[str, Field(max_length=253)] = ""
     """The controllers' leader, a pod's name."""
     term: Annotated[int, Field(ge=0)] = 0
     """Raft's term."""
     controllers: Annotated[str, Field(max_length=16)] = ""
-    """Ready controllers of those that are asked for, for instance 3/3."""
+    """Ready and requested controllers, for instance 3/3."""
     members: Annotated[
         tuple[ControllerStatus, ...],
         Field(max_length=CONTROLLER_COUNTS[-1], json_schema_extra=kept_by("name")),
@@ -118,6 +118,6 @@ class RocketMQClusterStatus(StatusModel):
     name_servers: Annotated[str, Field(max_length=16)] = ""
     """Ready name servers of all."""
     proxies: Annotated[str, Field(max_length=16)] = ""
-    """Ready proxies of all; empty where they have no pods of their own."""
+    """Ready and requested proxies; empty if they run in other pods."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """One word why the cluster is not ready, or what is wrong with one of its pods; empty where nothing is."""
+    """One word why the cluster is not ready, or for the trouble of one of its pods; empty without trouble."""

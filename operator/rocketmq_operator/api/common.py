@@ -69,7 +69,7 @@ class Resources(SpecModel):
 
 
 class Spread(StrEnum):
-    """How hard members are kept apart."""
+    """How strictly the scheduler separates members."""
 
     REQUIRED = "Required"
     PREFERRED = "Preferred"
@@ -81,7 +81,7 @@ class Toleration(SpecModel):
     key: Annotated[str, Field(max_length=253)] = ""
     """Of the taint; every taint when empty, with operator Exists."""
     operator: Literal["Exists", "Equal"] = "Equal"
-    """Whether the taint is to be there, or to have `value`."""
+    """Whether the taint must exist, or must have `value`."""
     value: Annotated[str, Field(max_length=NAME_LENGTH_MAX)] = ""
     """Of the taint, for Equal."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
@@ -111,7 +111,7 @@ class LostPolicy(StrEnum):
     KEEP = "Keep"
     """It waits for its node. What it had on its volume is as safe as that."""
     REPLACE = "Replace"
-    """Its pod is removed by force; where its volume is on the lost node only, it starts anew with an empty one elsewhere."""
+    """The operator deletes its pod by force; if its volume is on the lost node only, the member starts with an empty volume elsewhere."""
 
 
 class LostMembers(SpecModel):

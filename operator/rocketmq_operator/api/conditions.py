@@ -46,7 +46,7 @@ Conditions = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found for one type now, before it is merged with what was said before."""
+    """The current finding for one type, before it is merged with the previous condition."""
 
     type: str
     status: ConditionStatus
@@ -65,7 +65,7 @@ def merge(
 ) -> tuple[Condition, ...]:
     """Return the full list for the status, in the order of the findings.
 
-    Types that are no longer found are dropped: a list is always written whole.
+    The result omits types without a finding: the operator always writes the whole list.
     """
     known: Mapping[str, Condition] = {condition.type: condition for condition in before}
     merged = []

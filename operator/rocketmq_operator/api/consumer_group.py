@@ -51,11 +51,11 @@ class ConsumerGroupSpec(SpecModel):
     retry_queue_nums: Annotated[int, Field(ge=0, le=RETRY_QUEUES_MAX)] = 1
     """Queues of its topic for retries in each broker group; 0: none, a message that failed is not sent again."""
     consume_timeout_minute: Annotated[int, Field(ge=1, le=1_440)] = 15
-    """After how many minutes a message that a consumer holds is taken for failed."""
+    """Minutes after which the broker considers a message that a consumer holds as failed."""
     notify_consumer_ids_changed_enable: bool = True
-    """Whether its consumers are told at once when one of them comes or goes."""
+    """Whether the broker notifies its consumers at once when one of them joins or leaves."""
     drift_policy: DriftPolicy = DriftPolicy.CORRECT
-    """What is done when somebody else changes it in a broker: Correct or Report. Where it is missing it is made in either case."""
+    """The operator's reaction when another client changes it in a broker: Correct or Report. If a broker lacks it, the operator creates it in either case."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """Whether brokers keep the group and its offsets when this object is deleted: Retain or Delete."""
 

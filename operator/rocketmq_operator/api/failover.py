@@ -62,7 +62,7 @@ class Phase(StatusModel):
     at: datetime
     """When, by the clock of the controllers' leader, in microseconds."""
     after_ms: int
-    """Milliseconds after the suspicion, or after the proposal where nobody was suspected."""
+    """Milliseconds after the suspicion, or after the proposal if there was no suspicion."""
 
 
 class FailoverStatus(StatusModel):

@@ -39,12 +39,12 @@ GroupNames = Annotated[
 
 
 class DriftPolicy(StrEnum):
-    """What is done when somebody else changes what brokers have."""
+    """The operator's reaction when another client changes a topic or consumer group in brokers."""
 
     CORRECT = "Correct"
-    """It is written again, and an Event says what was found."""
+    """The operator writes the spec again, and an Event reports the difference."""
     REPORT = "Report"
-    """It is told, and left."""
+    """The operator reports the difference and does not change it."""
 
 
 def name_rules(
@@ -122,7 +122,7 @@ class GroupMetadataStatus(StatusModel):
     group: Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
     """The BrokerGroup."""
     state: GroupState
-    """Applied, Missing, Drifted, Unreachable (its master did not answer or is not known) or UnknownGroup (there is no such group)."""
+    """Applied, Missing, Drifted, Unreachable (its master did not answer or is unknown) or UnknownGroup (the BrokerGroup does not exist)."""
     message: Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)] = ""
     """Why it could not be asked."""
     differences: Annotated[
@@ -150,6 +150,6 @@ class MetadataStatus(StatusModel):
     last_corrected: datetime | None = None
     """When drift was last corrected."""
     last_correction: Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)] = ""
-    """What was found and corrected then."""
+    """The differences that the operator corrected then."""
     reason: Annotated[str, Field(max_length=64)] = ""
     """One word why it is not ready; empty when it is."""

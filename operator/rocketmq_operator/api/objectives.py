@@ -1,4 +1,4 @@
-"""One objective in OpenSLO's words: an indicator by its name, how it is judged, and what was promised.
+"""One objective in OpenSLO's terms: the name of an indicator, its threshold, and its target.
 
 The catalogue of indicators is slo-pipeline's; only what decides whether an objective can be used is repeated here, and a
 test holds the two equal. A person who copies the `slos` of a file for slo-pipeline has a list for an SLOReport.
@@ -46,7 +46,7 @@ class IndicatorName(StrEnum):
 
 
 class Indicator(NamedTuple):
-    """How an indicator is judged; `op` is None where it has no threshold."""
+    """The comparison of an indicator; `op` is None for one without a threshold."""
 
     method: Method
     op: Op | None = None
@@ -140,7 +140,7 @@ class Objective(SpecModel):
     description: Annotated[str, Field(max_length=256)] = ""
     """For people."""
     indicator: IndicatorName
-    """What is measured; docs/reference/objectives.md says what is good for each."""
+    """The measured indicator; docs/reference/objectives.md defines a good event of each."""
     budgeting_method: Method
     """How good and bad are counted: Timeslices or Occurrences, as the indicator has it."""
     target_percent: Annotated[float, Field(ge=1, le=100)]

@@ -2,7 +2,7 @@
 
 The API server refuses an object that breaks a rule when a person writes it. The operator holds the same rules when it
 reads, because an object may be older than the rule. A rule that compares with the former object (`oldSelf`) exists in
-CEL only: who reads one version has nothing to compare with.
+CEL only: the Python check sees one version and cannot compare.
 
 The text of a refusal names the field and the value and says what would be right. Texts are made with `format`: the API
 server cannot bound what `string(...)` of a number costs, and refuses the definition.
@@ -87,21 +87,21 @@ def unchangeable(field: str, why: str) -> Rule:
 
 
 def owned_keys(field: str, keys: Sequence[str]) -> Rule:
-    """Return the rule that a model's `config` has none of the keys that the operator writes itself.
+    """Return the rule that a model's `config` does not contain the keys that the operator writes itself.
 
     Args:
         field: how people know the map, for instance config.
-        keys: what may not be in it.
+        keys: the forbidden keys.
     """
     return refused_keys(field, keys, "OwnedKey", "is written by the operator: remove it")
 
 
 def refused_keys(field: str, keys: Sequence[str], name: str, why: str) -> Rule:
-    """Return the rule that a model's `config` has none of some keys.
+    """Return the rule that a model's `config` does not contain some keys.
 
     Args:
         field: how people know the map, for instance config.
-        keys: what may not be in it.
+        keys: the forbidden keys.
         name: of the rule.
         why: follows field and key in a refusal; without a quote, as it becomes a text in CEL.
     """

@@ -1,8 +1,8 @@
 """Turn a model's JSON Schema into the structural schema that Kubernetes wants.
 
 Kubernetes takes a subset of OpenAPI 3.0: no references, no null alternatives, no `additionalProperties: false`, a type
-on each node but those that take a number or a text. Optional fields are simply not required. A spec carries its defaults, so that an object that is read shows
-them; a status carries none, because what is absent there has not been seen.
+on each node but those that take a number or a text. Optional fields are simply not required. A spec carries its defaults, so that a stored object shows
+them; a status carries no defaults, because an absent field means that its value is unknown.
 
 Source: Kubernetes documentation, "Specifying a structural schema".
 """
@@ -105,7 +105,7 @@ def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a JSON value
 
 
 def _resolved(schema: Json, definitions: Json) -> Json:
-    """Return the node itself behind references and null alternatives; what stands beside them wins."""
+    """Return the node behind references and null alternatives; keys next to a reference win."""
     while True:
         beside = {key: value for key, value in schema.items() if key not in {"$ref", "anyOf"}}
         if "$ref" in schema:

@@ -1,4 +1,4 @@
-"""SLOReport: a report of what was measured, made again and again on a schedule, and what the newest one said.
+"""SLOReport: a periodic report of the measurements, and the result of the newest one.
 
 The words of an objective are OpenSLO's, as `slo-pipeline` reads them; what it would refuse is refused here already, when a
 person writes it and not when the report is due.
@@ -122,7 +122,7 @@ class SLOReportSpec(SpecModel):
             json_schema_extra=kept_by("name"),
         ),
     ] = ()
-    """What is promised, for each broker group by itself; those that come with slo-pipeline when empty."""
+    """The objectives, for each broker group by itself; if empty, the default ones of slo-pipeline."""
     source: Source = Source()
     """Where the measurements are."""
     engine: Engine = Engine.LOCAL
@@ -133,13 +133,13 @@ class SLOReportSpec(SpecModel):
     """Account that makes and removes the executors' pods; the chart's (measure.report.executors=true) when absent."""
     daily: bool = False
     """Whether each run first takes out of the segments of closed days, once for each day, what reports read, and reads that instead. It
-    is kept on the volume, and what came too late for a closed day is left out and counted."""
+    stays on the volume; the extract omits and counts data that came too late for a closed day."""
     suspend: bool = False
     """Whether none is made by itself. One that is running ends."""
     successful_jobs_history_limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 1
-    """Jobs that are kept after they made a report. The newest says what it came to, so at least one."""
+    """Number of successful Jobs that Kubernetes keeps. The operator reads the result from the newest, so at least one."""
     failed_jobs_history_limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 1
-    """Jobs that are kept after they failed."""
+    """Number of failed Jobs that Kubernetes keeps."""
     resources: Resources = Resources(cpu="250m", memory="2Gi")
     """Of the job's pod, and of each executor's. Spark uses as many threads as there are processors here, in the job's pod at least two."""
     image: Image = "rocketmq-ha/slo-pipeline:0.1.0"
@@ -159,9 +159,9 @@ class ObjectiveStatus(StatusModel):
     group: Annotated[str, Field(max_length=253)] = ""
     """The broker group."""
     target: Annotated[str, Field(max_length=16)] = ""
-    """What was promised, for instance 99.95%."""
+    """The target, for instance 99.95%."""
     attained: Annotated[str, Field(max_length=16)] = ""
-    """What was kept; empty where nothing was measured."""
+    """The attained share; empty without measurements."""
     budget_left: Annotated[str, Field(max_length=32)] = ""
     """Share of the budget that is left, below 0 where it is overspent; kept or broken for a promise of 100 %; unknown where too
     little was measured."""
@@ -177,7 +177,7 @@ class SLOReportStatus(StatusModel):
     conditions: Conditions = ()
     """Ready, ObjectivesMet, Progressing and Paused."""
     attained: Annotated[str, Field(max_length=16)] = ""
-    """What was kept of the objective with the least budget left."""
+    """The attained share of the objective with the least budget left."""
     budget_left: Annotated[str, Field(max_length=32)] = ""
     """Its share of the budget that is left."""
     objectives: Annotated[

@@ -124,7 +124,7 @@ class TopicSpec(SpecModel):
     ] = Field(default={})
     """More attributes, such as cleanup.policy or reserve.time. Those that are not named here are left as they are."""
     drift_policy: DriftPolicy = DriftPolicy.CORRECT
-    """What is done when somebody else changes it in a broker: Correct or Report. Where it is missing it is made in either case."""
+    """The operator's reaction when another client changes it in a broker: Correct or Report. If a broker lacks it, the operator creates it in either case."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """Whether brokers keep the topic and its messages when this object is deleted: Retain or Delete."""
 
