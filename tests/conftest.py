@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings for all tests."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-# The same examples in every run: what is found is found again. New ones: HYPOTHESIS_PROFILE=search make test.
+# The same examples in every run: failures are reproducible. New ones: HYPOTHESIS_PROFILE=search make test.
 settings.register_profile("tests", settings.get_profile("search"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
@@ -32,7 +32,7 @@ def pytest_keep_together(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_begin_with_the_long(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: several processes are done at about the same time then."""
+    """Begin with the slow tests: several processes are done at about the same time then."""
     items.sort(key=lambda item: _FIRST.index(part) if (part := _folder(item)) in _FIRST else len(_FIRST))
 
 

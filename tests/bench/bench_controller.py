@@ -1,7 +1,7 @@
 """Three real controllers on loopback, ours and RocketMQ's own in the same run, never two kinds at a time.
 
     ours      fsync before every acknowledgement
-    DLedger   RocketMQ's default, which never waits for the disk; it has no setting that does
+    DLedger   RocketMQ's default, which never waits for the disk; none of its settings does
     jRaft     RocketMQ's other choice; its default is its durable setting: synced before every acknowledgement
 
 Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
@@ -11,7 +11,7 @@ Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--o
   used together; unlike the rest it hardly changes when the machine has other work.
 - *re-election*: groups of two members whose masters' connections close at once; until all have their new master in the
   state, asked about a few groups at a time, every 20 ms at most.
-- *restart*: all three are killed with that many groups in their logs, and started together; until one answers who is
+- *restart*: all three are killed with that many groups in their logs, and started together; until one answers which broker is
   master of a group. Memory is that of the largest node then.
 """
 
@@ -117,7 +117,7 @@ async def cells_of(wanted: bool, work: Coroutine[Any, Any, list[str]], count: in
 
 
 def processor_s(processes: Sequence[ManagedProcess]) -> float:
-    """Return the processor time that these processes have used, seconds."""
+    """Return the CPU time that these processes have used, seconds."""
     ticks = 0
     for process in processes:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()

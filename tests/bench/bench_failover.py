@@ -49,7 +49,7 @@ async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[C
     group = plain.PlainGroup(Cluster(kubeconfig, plain.NAMESPACE))
     try:
         await group.install()
-        # There a second kill costs what the first did, as no address is lent, and nobody replaces brokers one by one.
+        # There a second kill costs what the first did, because no operator lends addresses or replaces brokers one by one.
         chosen = [fault for fault in faults if fault not in {AGAIN, ROLL}]
         return await _all(
             lambda fault, number: measured_plain(group, ROCKETMQ_IMAGE, fault, number), chosen, runs

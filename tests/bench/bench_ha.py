@@ -4,14 +4,14 @@
 
 One log of 4 KB messages lies in the page cache and is moved to slave after slave, each with an empty store, on loopback.
 Printed for each pair: megabytes a second between the slave's first acknowledgement and that of the log's end, seconds of
-a processor of each side meanwhile, and then, with the slave at the end of the log, how long one message takes until the
+a CPU of each side in that time, and then, with the slave at the end of the log, how long one message takes until the
 slave has acknowledged it. Of a Java master that is a client's whole send, one after another, with every member of the
 SyncStateSet needed (`alone` is such a send without a slave); of ours it is from the append on.
 
 The Java master writes 32 KiB a frame and has sent the log once, to a slave that drops it, before it is measured. Java's
-slave is a broker: it builds its queues meanwhile, on processor time that is counted. A seed's time is what it says itself: from before it
+slave is a broker: it builds its queues at the same time, on CPU time that counts. A seed's time is what it says itself: from before it
 connects until all is checked, durable and done; as Java's slave, it is not charged with the start of its interpreter, which the row
-of the whole command has, from start to exit. Of what takes a second or less there are several rounds, ours and raw sendfile in
+of the whole command has, from start to exit. Measurements of a second or less run for several rounds, ours and raw sendfile in
 turns; the row is the median round.
 """
 
@@ -49,7 +49,7 @@ FILE_BYTES = 1 << 28
 BODY_BYTES = 4_000
 LATENCIES = 500
 ROUNDS = 5
-"""Of what takes less than a second: one round says little, as fresh pages come fast or slowly."""
+"""For measurements of less than a second: one round says little, as fresh pages come fast or slowly."""
 SETTINGS = {
     **QUICK_SETTINGS,
     "allAckInSyncStateSet": "true",
@@ -246,7 +246,7 @@ def _ours_and_raw(source: Path, directory: Path) -> list[Row]:
     """Move the log once each way that takes less than a second.
 
     Each target is removed at once, and the next one is written to the pages that it leaves: pages that a virtual machine has
-    never touched are several times slower to write to, and whoever came first in a round had the others' of the round before.
+    never touched are several times slower to write to, and the first contestant of a round got the pages of the previous round.
     """
 
     def to_files(move: Callable[[Path], Row]) -> Row:

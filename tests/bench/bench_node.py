@@ -1,4 +1,4 @@
-"""How many commands a second three nodes of one process commit, and how long one takes: `python tests/bench/bench_node.py`.
+"""How many commands per second three nodes of one process commit, and how long one takes: `python tests/bench/bench_node.py`.
 
 All three nodes share one processor core here, which a deployment does not: the figure is a floor, and a way to see
 whether a change made things slower. Each number of callers runs closed loop for the given time.

@@ -145,7 +145,7 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used: processor time in seconds, resident memory in bytes."""
+    """What a process has used: CPU time in seconds, resident memory in bytes."""
 
     processor_s: float
     memory_bytes: int
@@ -198,7 +198,7 @@ def operator(folder: Path, kubeconfig: Path, port: int) -> ManagedProcess:
     command = [command_path("rocketmq-operator"), "run", f"--http-port={port}", f"--namespace={NAMESPACE}"]
     environment = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": NAMESPACE, "KUBERNETES_SERVICE_HOST": ""}
     environment["PYTHONWARNINGS"] = (
-        "ignore"  # the certificate is of nobody, and a line is logged at each call
+        "ignore"  # the certificate is self-signed, and a line is logged at each call
     )
     return ManagedProcess("operator", command, folder / f"operator-{port}.log", env=environment)
 

@@ -1,8 +1,8 @@
-"""Processor time of one request inside the leader: bytes in, answer's bytes out, without a socket and without other nodes.
+"""CPU time of one request inside the leader: bytes in, answer's bytes out, without a socket and without other nodes.
 
 Run it: `python tests/bench/bench_requests.py [--chunk 25] [--rounds 40]`. A real node, alone, with its log in memory, is given
 frames as the loop would give them, `--chunk` to a read, and its connection writes to nowhere. Printed is the best round of
-each kind in processor time: what other work on the machine takes away hardly shows in that.
+each kind in CPU time, on which other work on the machine has little effect.
 """
 
 import argparse
@@ -32,7 +32,7 @@ PREPARED_WITHIN_S = 20.0
 
 
 class Nowhere(asyncio.Transport):
-    """Keeps what is written until it is looked at."""
+    """Buffers writes until the benchmark reads them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ async def prepare(node: OneNode) -> None:
 
 
 async def measure(node: OneNode, kind: str, chunk: int, rounds: int) -> float:
-    """Return the processor time of a request in the best round, in microseconds."""
+    """Return the CPU time of a request in the best round, in microseconds."""
     connection, transport = connected(node)
     frames = [request(kind, number) for number in range(REQUESTS)]
     reads = [b"".join(frames[at : at + chunk]) for at in range(0, REQUESTS, chunk)]

@@ -10,7 +10,7 @@ its own. It is started, asked for the sum of `increase` over the same windows, a
 `report` is made of as many days of one canary's operations, from segments and from what `daily --extracts-only` took out of them.
 
 At the end: what a further sample costs from size to size, which is the cost without the start, and what samples take on disk.
-Exit status: 1 where contestants disagree, or a further sample costs a Spark more than FLAT_WITHIN more than those before it.
+Exit status: 1 where contestants disagree, or a further sample costs a Spark more than FLAT_WITHIN more than the previous samples.
 """
 
 import argparse

@@ -240,7 +240,7 @@ def test_each_canary_has_a_service_by_which_the_operator_finds_it() -> None:
     }
     assert sorted(services) == ["orders", "pay"]
     for group, service in services.items():
-        # What carries a cluster's label is kept; what carries a group's is a member's.
+        # Objects with a cluster's label stay; objects with a group's label belong to a member.
         assert service["metadata"]["labels"]["rocketmq-ha.dev/cluster"] == "main"
         assert "rocketmq-ha.dev/group" not in service["metadata"]["labels"]
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()

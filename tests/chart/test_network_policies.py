@@ -1,4 +1,4 @@
-"""NetworkPolicies: every port of every pod has exactly those who need it, and an empty list lets nobody in."""
+"""NetworkPolicies: every port of every pod admits exactly the clients that need it, and an empty list admits no client."""
 
 import pytest
 

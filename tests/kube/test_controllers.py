@@ -1,4 +1,4 @@
-"""What is done to the controllers of a group that serves: more of them, fewer, one with an empty store, none for a while. Under load.
+"""Changes to the controllers of a serving group: more of them, fewer, one with an empty store, none for a while. Under load.
 
 No master may change for any of it, and no send may fail. Controllers that all lost their volumes begin a new epoch, at which a few sends fail.
 """
@@ -36,12 +36,12 @@ async def pods(release: Release) -> dict[str, str]:
 
 
 async def until_settled(release: Release, count: int) -> None:
-    """Wait until so many controllers are ready and vote, and there is no other pod and no other volume of one."""
+    """Wait until so many controllers are ready and vote, and other controller pods and volumes are gone."""
 
     async def holds() -> bool:
         status = (await release.cluster.get("rocketmqcluster", "main"))["status"]
         healthy = next(one["status"] for one in status["conditions"] if one["type"] == "QuorumHealthy")
-        # They are asked too: a status of before all of them went is as good as the one that is waited for.
+        # Ask the controllers too: a status written before all of them went looks like the expected one.
         roles = [one["role"] for one in (await members(release)).values()]
         return (status["controllers"], healthy, roles) == (f"{count}/{count}", "True", ["voter"] * count)
 
@@ -135,7 +135,7 @@ async def test_controllers_that_all_lost_their_volumes_take_the_brokers_up_and_t
 
     await until("the first election", has_a_master_again, CHANGED_WITHIN_S, poll_s=1.0)
     assert (await release.group.until_whole()).master == before.master
-    # The first set is the master alone; until the others have joined it, a moment later, the broker refuses what comes.
+    # The first set is the master alone; until the others have joined it, a moment later, the broker refuses sends.
     await load.stop_without_loss(failed_max=2 * ONE_OF_EACH_THREAD)
 
 

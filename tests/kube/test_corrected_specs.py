@@ -1,6 +1,6 @@
 """A spec that breaks every pod of a group is corrected, and a group of each size takes a change. One cluster and one group of their own.
 
-The group begins with images that nobody can pull, its controllers too. Later faults break it by a change of its spec.
+The group begins with images that do not exist, its controllers too. Later faults break it by a change of its spec.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is done to a group that serves: changed, grown, shrunk, stopped from being changed, deleted and made again. Under load.
+"""Changes to a serving group: changed, grown, shrunk, stopped from being changed, deleted and made again. Under load.
 
 They share the release of the first hours, and leave its group as they found it.
 """
@@ -61,7 +61,7 @@ async def test_a_changed_setting_goes_through_the_group_member_by_member_the_mas
     order = await until_replaced(release, pods)
     after = await group.until_whole()
     assert order[-1] == before.master, order
-    assert await pods_of(release, "log-replica") == logs, "the setting is none of a log replica"
+    assert await pods_of(release, "log-replica") == logs, "the setting does not apply to a log replica"
     assert after.master != before.master
     assert after.epoch == before.epoch + 1, "one switchover is enough"
     for broker in after.brokers:

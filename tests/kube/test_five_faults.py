@@ -1,6 +1,6 @@
 """Five different faults on a real cluster, and the report that has to find each of them, and nothing else.
 
-What was done when is noted in a fault log, which the report does not get: it finds changes of master by itself. From what
+A fault log holds each fault with its time; the report does not get it: it finds changes of master by itself. From what
 the canary wrote the seconds in which a send failed are counted once more, apart from the pipeline.
 """
 
@@ -35,12 +35,12 @@ CAUSES = {
     CUT: ("failover", "HeartbeatTimeout"),
     SWITCHOVER: ("switchover", "ConnectionClosed"),
 }
-"""What is done, in this order, and what the report is to say of it: the kind of change, and why the controllers elected."""
+"""The faults in order, and the expected report of each: the kind of change, and the reason of the election."""
 NAME = "five-faults"
 SILENCE_US = 1_500_000
 """After so much of it the controllers hold a broker for dead, as the operator sets it up."""
 HARD = (KILL, FREEZE, CUT)
-"""Nobody hands over before these."""
+"""Faults without a handover before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Done:
     """One entry of the fault log; times are UTC nanoseconds.
 
     Attributes:
-        fault: what was done.
+        fault: the fault injected.
         before: the group when it was done.
         after: the group when it was whole again.
         injected_ns: when it was done.
-        undone_ns: when a node was let go on; for the others, when what did the fault had ended.
+        undone_ns: when a node resumed; for the others, when the injecting command had ended.
         whole_ns: when the group was whole again, its addresses with its members.
     """
 
@@ -92,14 +92,14 @@ async def _addresses(cluster: Cluster, brokers: tuple[str, ...]) -> dict[str, st
 
 
 def _check_phases(found: Row, done: Done, until_us: int) -> None:
-    """Hold a change's marks against the fault log: each within a period of what was done."""
+    """Hold a change's marks against the fault log: each within a period of the fault."""
     where = f"{done}: {found}"
     injected_us = done.injected_us
     assert injected_us - PERIOD_US <= found["interval_start"] <= found["interval_end"] <= until_us, where
     assert injected_us <= found["elected_ts"] <= found["role_taken_ts"], where
     assert found["elected_ts"] <= found["redundancy_ts"] <= done.whole_ns // 1_000 + PERIOD_US, where
     if done.fault != SWITCHOVER:
-        # A person's order is no suspicion.
+        # A person's order does not count as a suspicion.
         assert 0 <= found["elected_ts"] - found["suspected_ts"] <= PERIOD_US, where
     if done.fault in HARD:
         # The last acknowledgement before the gap and the last heartbeat are of the fault's own second.
@@ -112,7 +112,7 @@ def _check_phases(found: Row, done: Done, until_us: int) -> None:
 
 
 async def _measured(cluster: Cluster, group: Group, log: FaultLog) -> list[Done]:
-    """Measure while the five are done, and put aside what was measured."""
+    """Measure during the five faults, and copy the measurements."""
     watching = (await nodes_of_pods(cluster))[f"{group.name}-log-0"]
     # Who measures must not be on a node that is harmed.
     await measure(cluster, rf"measure.nodeSelector.kubernetes\.io/hostname={watching}")
@@ -121,13 +121,13 @@ async def _measured(cluster: Cluster, group: Group, log: FaultLog) -> list[Done]
         told = [await _do(group, fault, log) for fault in CAUSES]
     await until_read(cluster, time.time_ns())
     await until_written(cluster, time.time_ns())
-    # A report takes all the processor time of a small machine: its own making is not judged.
+    # A report takes all CPU of a small machine: the time of its own run does not count.
     await put_aside(cluster, NAME)
     return told
 
 
 async def _reported(cluster: Cluster) -> Report:
-    """Have a report made of what was put aside."""
+    """Make a report of the copied measurements."""
     spec = {"schedule": "0 0 1 1 *", "suspend": True, "window": "1d", "source": {"path": NAME}}
     spec["resources"] = {"cpu": "250m", "memory": "2Gi"}
     meta = {"name": NAME, "namespace": cluster.namespace}

@@ -1,4 +1,4 @@
-"""Topics and consumer groups on a real cluster: made as the reference shows, kept against foreign hands, forgotten when that is asked.
+"""Topics and consumer groups on a real cluster: made as the reference shows, protected against foreign changes, forgotten on request.
 
 The foreign hand is the operator's own client of brokers, in the operator's pod: it changes what a person with mqadmin would change.
 """

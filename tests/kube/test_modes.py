@@ -50,7 +50,7 @@ async def applied(release: Release, mode: str) -> AsyncIterator[Cluster]:
             raise KubeError(f"{error}\n{await described(cluster)}") from error
         yield cluster
     finally:
-        # The groups first: their operator would go on making what goes with the namespace.
+        # The groups first: their operator would recreate objects that the namespace's deletion removes.
         await cluster.kubectl("delete", "brokergroups,rocketmqclusters", "--all", timeout_s=REMOVED_WITHIN_S)
         await cluster.kubectl("delete", "namespace", cluster.namespace, timeout_s=REMOVED_WITHIN_S)
 

@@ -38,12 +38,12 @@ BY_CHANCE: Final = {
     Right(OPERATOR, "events.k8s.io", "events", "list"): "of a member without a pod or a volume for seconds",
     Right(
         "rocketmq-ha-executors", "", "pods", "delete"
-    ): "of an executor that failed or was not needed any more before the others; a run may have none",
+    ): "of an executor that failed or was not needed any more before the others; a run may be without one",
 }
 """Rights that some runs use and some do not, and what for."""
 STRETCH: Final = timedelta(seconds=30)
 CALLS_MAX: Final = 10
-"""Calls in a stretch, beside the Lease's and watches: a group that is judged by what is kept needs none, one look at the API server
+"""Calls in a stretch, beside the Lease's and watches: a group judged from the cache needs zero calls, one look at the API server
 for each of cluster and group would be dozens."""
 QUIET_WITHIN_S: Final = 180.0
 

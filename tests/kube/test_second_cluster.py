@@ -1,4 +1,4 @@
-"""A second cluster with a group of the same name in another namespace: neither notices the other, and what is done to one is done there.
+"""A second cluster with a group of the same name in another namespace: neither notices the other, and a change to one affects only that one.
 
 It begins on an older RocketMQ and on volumes that may grow, and its volumes go with its group.
 """

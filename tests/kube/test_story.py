@@ -21,11 +21,11 @@ pytestmark = [
 
 FIRST_MESSAGE_S_MAX = 180.0
 API_SERVER_STOPPED_S = 40.0
-"""Longer than a client's route poll: no address is moved meanwhile."""
+"""Longer than a client's route poll: no address moves in that time."""
 HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
 AGAIN_GAP_S_MAX = 2.5
-"""It was 2.8 s and more while the second successor was told, and followed, at the address that led to its dead predecessor."""
+"""It was 2.8 s and more while notices and slaves reached the second successor at the address that led to its dead predecessor."""
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
 RECORD_MEASURED_S_MAX = 60.0
@@ -164,11 +164,11 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     killed_ns = await group.kill_java(before.master)
 
     async def sends_again() -> bool:
-        # Nobody moves the address now: it takes the client's own route poll, 30 s at most, or the broker's return.
+        # No operator moves the address now: it takes the client's own route poll, 30 s at most, or the broker's return.
         return any(send.acknowledged and send.start_ns > killed_ns for send in await load.sends())
 
     await until("sends are acknowledged again", sends_again, 90.0, poll_s=1.0)
-    assert await group.records() == records, "nobody may have written a record"
+    assert await group.records() == records, "no writer may have written a record"
     await cluster.kubectl("scale", deployment, "--replicas=2")
     after = await group.until_epoch_above(before.epoch)
 
@@ -219,11 +219,11 @@ async def test_a_failover_without_api_server_is_recorded_when_it_is_back(
     release: Release, load: LoadPod
 ) -> None:
     group = release.group
-    # At home, else its successor's address may lead here, and nobody can change that.
+    # At home, else its successor's address may lead here, and no operator can change that.
     before = await group.until_at_home()
     async with api_server_stopped():
         killed_ns = kill_java_of(before.master)
-        await asyncio.sleep(API_SERVER_STOPPED_S)  # nobody can be asked for news
+        await asyncio.sleep(API_SERVER_STOPPED_S)  # the API server does not answer
         back_ns = time.time_ns()
     after = await group.until_epoch_above(before.epoch)
     meanwhile = [send for send in await load.sends() if killed_ns < send.start_ns and send.end_ns < back_ns]
@@ -245,7 +245,7 @@ async def test_without_dns_nobody_is_taken_for_dead_and_a_controller_comes_back(
     group = release.group
     before = await group.until_whole()
     async with dns_stopped(release.cluster):
-        await asyncio.sleep(DNS_FORGOTTEN_S)  # a JVM keeps what it was told for half a minute
+        await asyncio.sleep(DNS_FORGOTTEN_S)  # a JVM caches DNS answers for half a minute
         await release.cluster.kubectl("delete", "pod", "main-controller-1", "--grace-period=0", "--force")
         await release.cluster.kubectl("wait", "--for=create", "pod/main-controller-1", "--timeout=60s")
         await release.cluster.kubectl(
@@ -256,7 +256,7 @@ async def test_without_dns_nobody_is_taken_for_dead_and_a_controller_comes_back(
         await asyncio.sleep(5.0)
     await load.stop_without_loss()
     assert after.epoch == before.epoch + 1
-    assert (await group.until_whole()).epoch == after.epoch, "a living broker was taken for dead"
+    assert (await group.until_whole()).epoch == after.epoch, "a living broker was declared dead"
 
 
 async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: Release) -> None:
@@ -274,7 +274,7 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
         return status.get("writeGap", "").endswith("ms") and status.get("lostMessages") == 0
 
     await until(
-        "the record says how long nobody could write and that nothing is lost",
+        "the record states the time without writes and that nothing is lost",
         measured,
         RECORD_MEASURED_S_MAX,
     )
@@ -291,6 +291,6 @@ async def test_what_was_measured_becomes_a_page_that_the_release_shows(release: 
     host, _, path = record["status"]["page"].removeprefix("http://").partition("/")
     assert host == f"rocketmq-ha-report.{cluster.namespace}.svc"
     assert f"epoch {after.epoch}" in await cluster.kubectl("get", "--raw", f"{server}/{path}")
-    # Its schedule may have had its hour meanwhile, and keeps one Job that ended.
+    # Its schedule may have run since, and keeps one Job that ended.
     await cluster.kubectl("delete", "job", "report-now", "--ignore-not-found")
     await release.group.until_whole()

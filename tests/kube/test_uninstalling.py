@@ -22,7 +22,7 @@ async def test_uninstalling_leaves_the_volumes_and_nothing_else(release: Release
 
     await until("nothing but volumes is left", only_volumes, 120.0, poll_s=2.0)
     claims = await cluster.find("persistentvolumeclaims")
-    # Three controllers, two brokers, one log replica, and what was measured.
+    # Three controllers, two brokers, one log replica, and the measurements.
     assert len(claims) == 7
     roles = await cluster.kubectl(
         "get", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/instance=rocketmq-ha"

@@ -1,4 +1,4 @@
-"""An older chart becomes this one while clients send: what they see of it is nothing, and what the new one brings works at once."""
+"""An older chart becomes this one while clients send: they do not notice, and the new features work at once."""
 
 import copy
 import json

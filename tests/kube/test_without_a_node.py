@@ -1,4 +1,4 @@
-"""A node that never answers again, as its members see it: they start anew on another, under load, and nothing acknowledged is lost.
+"""A node that never answers again, as its members see it: they start again on another, under load, and nothing acknowledged is lost.
 
 Near the end of a run: members that had to move stay where they are, two of them on one node then.
 """
@@ -80,7 +80,7 @@ async def test_a_slave_of_a_lost_node_starts_anew_on_another_under_load(release:
     await until("all is as before when the node is back", settled, SETTLED_WITHIN_S, poll_s=1.0)
     undo = {"spec": {"lostMembers": None, "placement": None}}
     await cluster.kubectl("patch", "brokergroup", "orders", "--type=merge", f"--patch={json.dumps(undo)}")
-    # What was allowed stays so: rights are held against what was done with them at the end of the run.
+    # The rights stay granted: the end of the run compares them with their use.
 
     async def as_it_was() -> bool:
         pods = await cluster.find("pods", "rocketmq-ha.dev/group=orders")

@@ -1,4 +1,4 @@
-"""Brokers with access control (ACL 2.0) on: what they refuse is told, and no switchover goes on without a write guard.
+"""Brokers with access control (ACL 2.0) on: the status names their refusals, and no switchover goes on without a write guard.
 
 The controllers sign nothing, so the master refuses to tell and to take settings. Switchovers that went on without a guard lost 3 of 8,674
 acknowledged messages.

@@ -186,7 +186,7 @@ def shown(scrape: Scrape) -> dict[str, tuple[float, ...]]:
 
 
 def rates(status: HARuntimeInfo) -> dict[str, float]:
-    """Return the bytes a second that the broker says it sends to each slave."""
+    """Return the bytes per second that the broker says it sends to each slave."""
     return {
         (one.addr or "").removeprefix("/"): one.transferred_byte_in_second
         for one in status.ha_connection_info

@@ -71,7 +71,7 @@ async def _group_of_two(cluster: World, *, timeout_ms: int = 10_000) -> tuple[Fa
 
 
 async def _answer_of_a_leader(ask: Callable[[], Awaitable[RemotingCommand]]) -> RemotingCommand:
-    """Ask until there is an answer, and another than that nobody leads: as a broker does."""
+    """Ask until an answer comes other than "no leader": as a broker does."""
     async with asyncio.timeout(SETTLE_S):
         while True:
             with contextlib.suppress(ChannelError):
@@ -82,7 +82,7 @@ async def _answer_of_a_leader(ask: Callable[[], Awaitable[RemotingCommand]]) -> 
 
 
 async def _any_group(cluster: World) -> dict[str, Any]:
-    """Return the group as the leader serves it; who leads may change meanwhile."""
+    """Return the group as the leader serves it; the leader may change during the call."""
     return await cluster.wait_group("c1", GROUP, lambda _: True)
 
 

@@ -39,7 +39,7 @@ def _processes_below(directory: Path) -> list[str]:
 async def _nothing_is_left(directory: Path) -> None:
     """Wait until no process names the folder: a JVM ends a moment after the one that it served."""
     async with asyncio.timeout(_GONE_TIMEOUT_S):
-        while _processes_below(directory):  # noqa: ASYNC110 - they are nobody's children
+        while _processes_below(directory):  # noqa: ASYNC110 - they are not our children
             await asyncio.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""A real master that hears nobody, stands still or is cut off, with the fence of its companion on, is never a second writer."""
+"""A real master that hears no controller, stands still or is cut off, with the fence of its companion on, is never a second writer."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ class LoneMaster:
         await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
 
     def silence(self) -> None:
-        """Have nobody answer the broker any more: silence and not an end, so that connections stay open, as behind a cut wire."""
+        """Stop all answers to the broker: silence and not an end, so that connections stay open, as behind a cut wire."""
         for index in range(len(self.controllers)):
             self.controllers.freeze_node(index)
         self.replica.process.signal(signal.SIGSTOP)
@@ -123,7 +123,7 @@ async def test_a_master_that_hears_nobody_takes_no_writes_before_another_may_be_
 
 
 async def writes_go_on_though_it_is_read_only(fenced: FencedBroker, producer: LoadClient) -> None:
-    """Why a fence does not set brokerPermission: who has a route goes on writing."""
+    """Why a fence does not set brokerPermission: clients with a route go on writing."""
     await fenced.permit(READ_ONLY)
     read_only_ns = time.time_ns()
     await producer.wait_for_acknowledged(20, 60.0, after_ns=read_only_ns)
@@ -289,7 +289,7 @@ async def test_a_master_cut_off_with_the_fence_on_stops_before_another_is_electe
             closed_ns = next(change["ts_ns"] for change in fence_changes if change["ts_ns"] > cut_ns)
             first_role_ns = next(role.ts_ns for role in new.witness.roles() if role.is_master)
             assert closed_ns < first_role_ns < healed_ns, fence_changes
-            # It lived all the time, was asked to take more, and did not.
+            # It lived all the time, got more writes, and refused them.
             assert any(cut_ns < send.start_ns < healed_ns for send in old.witness.sends())
             assert any(role.ts_ns > closed_ns and role.is_master for role in old.witness.roles())
             for side in (old, new):

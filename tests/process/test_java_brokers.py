@@ -157,7 +157,7 @@ async def _restart_controllers_one_after_another(cluster: ControllerCluster) -> 
 
 
 async def _designate(cluster: ControllerCluster, broker_id: int) -> None:
-    """Ask for a master until it is one: that is refused while a slave is behind or nobody leads; twice is once."""
+    """Ask for a master until it is one: that is refused while a slave is behind or no controller leads; twice is once."""
     deadline_s = asyncio.get_running_loop().time() + SETTLE_S
     while (refusal := await _refused(cluster, broker_id)) is not None:
         assert asyncio.get_running_loop().time() < deadline_s, refusal

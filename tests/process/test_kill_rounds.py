@@ -23,6 +23,6 @@ async def test_killing_each_member_once_costs_no_message_and_leaves_three_equal_
     assert verdict.read_back.lost == frozenset()
     assert verdict.logs_equal
     for one in verdict.rounds:
-        # Who is not the master is not succeeded.
+        # Only a master has a successor.
         assert (one.epochs[1] > one.epochs[0]) == (one.victim == "master")
         assert one.gap_s < FIRST_ACKNOWLEDGEMENT_S_MAX

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 BOOT_S_MAX = 150.0
 SETTINGS = {
     "brokerRole": "ASYNC_MASTER",
-    # It would refuse what has waited for 0.2 s or 1 s: on a busy machine that is nothing unusual.
+    # It would refuse requests that waited for 0.2 s or 1 s, which is common on a busy machine.
     "waitTimeMillsInSendQueue": "60000",
     "osPageCacheBusyTimeOutMills": "60000",
 }

@@ -27,7 +27,7 @@ DONE = {"add": "is a member already", "promote": "is a voter already", "remove":
 
 
 class Writer:
-    """Claims a broker id of a new group with each write, at one node after the other; keeps what was acknowledged."""
+    """Claims a broker id of a new group with each write, at one node after the other; records the acknowledged ids."""
 
     def __init__(self, cluster: ControllerCluster) -> None:
         self._cluster = cluster
@@ -93,7 +93,7 @@ async def grow(cluster: ControllerCluster) -> int:
 
 
 async def change(cluster: ControllerCluster, action: str, member: str) -> None:
-    """Change the membership; it may have to be asked for again, and may have been made by what nobody answered."""
+    """Change the membership; it may need a retry, and an unanswered request may have made it."""
     tries = 0
 
     async def attempt() -> None:
@@ -109,7 +109,7 @@ async def change(cluster: ControllerCluster, action: str, member: str) -> None:
 
 
 async def refused(cluster: ControllerCluster, text: str, action: str, member: str) -> None:
-    """Have a change refused with this text; that nobody leads at the moment is another refusal."""
+    """Have a change refused with this text; "no leader" is another refusal."""
 
     async def attempt() -> None:
         with pytest.raises(ProcessFailedError) as failure:
@@ -121,7 +121,7 @@ async def refused(cluster: ControllerCluster, text: str, action: str, member: st
 
 
 async def retried(attempt: Callable[[], Awaitable[object]]) -> None:
-    """Try what is refused until something else has happened, for a while."""
+    """Repeat a refused request until its outcome changes, for a while."""
     deadline_s = asyncio.get_running_loop().time() + SETTLE_S
     while True:
         try:

@@ -37,7 +37,7 @@ CONSUMERS_SPEC = {"cluster": CLUSTER, "ordered": True, "retryMaxTimes": 3, "dele
 
 
 class PatientBrokers(BrokersClient):
-    """Asks again while nobody answers: a JVM may take longer for its first answers than an ask waits.
+    """Asks again until an answer comes: a JVM may take longer for its first answers than an ask waits.
 
     Whatever name server is meant, it is the one that runs: Services of the world in memory lead nowhere.
     """

@@ -90,7 +90,7 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
             await wait_known(slave, lambda own: made_in(own).keys() >= {CONSUMERS, *OFFSETS_MADE})
             await companion.process.start()
             await companion.wait_status(lambda found: found["metadata_in_sync"] is not None, WAIT_S)
-            # Nothing is copied from a master that stands still, and nothing compared: what was lacking then is lacking now.
+            # Nothing is copied from a master that stands still, and nothing compared: the missing parts are still missing.
             first.process.signal(signal.SIGSTOP)
             await delete_group(slave)
             lost = made_in(await wait_known(slave, lambda own: CONSUMERS not in made_in(own)))
@@ -107,7 +107,7 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
             told = await companion.wait_status(lambda found: found["metadata_in_sync"] is True, WAIT_S)
             assert (told["broker"]["is_master"], told["metadata_missing"]) == (True, {})
             assert await companion.metric("metadata_in_sync") == 1
-            # A broker lets nobody make its own topics, and makes them itself where it needs them.
+            # A broker refuses requests to create its own topics, and makes them itself where it needs them.
             assert all(is_the_broker_s_own(name) for _, name in missing_names(found, good)), missing_names(
                 found, good
             )

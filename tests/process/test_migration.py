@@ -1,7 +1,7 @@
-"""Stores of real brokers of before the controllers, made ours by the commands of a migration, go on in controller mode.
+"""Stores of real brokers that predate controller mode, made ours by the commands of a migration, go on in controller mode.
 
 What a migration promises is held against Java itself: nothing that was acknowledged is lost, offsets go on where they were, and a
-slave whose log is not its master's has no say in it.
+slave whose log is not its master's does not affect it.
 """
 
 from collections.abc import AsyncIterator
@@ -197,7 +197,7 @@ async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old
 
 
 async def test_a_master_whose_oldest_file_is_gone_serves_a_slave_that_begins_empty(old: OldGroup) -> None:
-    """Its first epoch must begin where the log does, and not where its mastership does: else Java sends what is no stream."""
+    """Its first epoch must begin where the log does, and not where its mastership does: else Java sends an invalid stream."""
     master = await old.start_old("master", MASTER)
     await old.send(700)
     await master.stop()

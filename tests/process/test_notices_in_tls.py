@@ -1,4 +1,4 @@
-"""A Java broker that speaks TLS only is told of its master, and does as it is told."""
+"""A Java broker that speaks TLS only gets notices of its master, and follows them."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ async def controllers(tmp_path: Path, authority: Authority) -> AsyncIterator[Con
 async def broker(
     tmp_path: Path, authority: Authority, controllers: ControllerCluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
-    """One broker in controller mode whose port takes nothing but TLS."""
+    """One broker in controller mode whose port accepts only TLS."""
     pair = authority.sign("broker")
     options = {
         "mode": "enforcing",
@@ -108,7 +108,7 @@ async def test_it_follows_a_notice_that_comes_in_tls_and_takes_none_in_plain(
         assert await role_in_tls(in_tls, broker) != "SLAVE"
         async with asyncio.timeout(SETTLE_S):
             while await role_in_tls(in_tls, broker) != "SLAVE":
-                # Given anew when it was told for long enough without effect.
+                # The controller gives it again after enough notices without effect.
                 in_tls.notify([RoleNotice(GROUP, 1, broker.address, 2, "127.0.0.1:1", 9, 9, (2,))])
                 await asyncio.sleep(0.1)
     finally:

@@ -39,7 +39,7 @@ class _Operated:
             pytest.fail(f"{what}: not in {SETTLE_S} s: {self.world.status(KIND, 'main')}")
 
     async def until_voters(self, count: int) -> list[str | None]:
-        """Wait until so many vote and the operator has nothing left to do; return their stores."""
+        """Wait until so many vote and the operator is idle; return their stores."""
 
         def settled() -> bool:
             return self.world.condition("QuorumHealthy", KIND, "main") == ("True", "AllReady")

@@ -148,7 +148,7 @@ async def test_what_a_guarded_master_could_not_revive_comes_from_the_one_that_it
         due = await taken_and_not_acknowledged(master)
         await set_least_copies(master, GUARDED)
         await companion.wait_metric("pop_revives_refused_total", MESSAGES, WAIT_S)
-        # The successor copies its master's offset meanwhile, so it would not read these checkpoints.
+        # The successor copies its master's offset at the same time, so it would not read these checkpoints.
         await asyncio.sleep(OFFSETS_COPIED_WITHIN_S)
         answer = await companion.hand_over()
         assert answer["reason"] == "done"

@@ -26,7 +26,7 @@ MESSAGES = 20
 ACKNOWLEDGED_WITHIN_S = 90.0
 SETTINGS = {
     "brokerRole": "ASYNC_MASTER",
-    # It would refuse what has waited for 0.2 s: on a busy machine that is nothing unusual.
+    # It would refuse requests that waited for 0.2 s, which is common on a busy machine.
     "waitTimeMillsInSendQueue": "60000",
     "osPageCacheBusyTimeOutMills": "60000",
 }
@@ -72,7 +72,7 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
         counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
         assert counted == {"sent": MESSAGES, "read": MESSAGES}
         settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000)
-        # Its first sends may fail: a proxy that is slow to answer the first question for routes is asked again.
+        # Its first sends may fail: a proxy may be slow to answer the first route request, and the client retries.
         async with LoadClient(release, file.remoting_address, TOPIC, tmp_path / "load", settings) as load:
             await load.wait_for_acknowledged(MESSAGES, ACKNOWLEDGED_WITHIN_S)
         assert "rocketmq_proxy_up" in await asyncio.to_thread(_read, file.metrics_url)

@@ -1,4 +1,4 @@
-"""The report server as a process: ready, answering, ended by a signal, and one line for what is wrong."""
+"""The report server as a process: ready, answering, ended by a signal, and one line per error."""
 
 import re
 import signal

@@ -32,7 +32,7 @@ PAYLOAD_BYTES = 4000
 RECORD_BYTES_MAX = PAYLOAD_BYTES + 500
 SPEED_BYTES = 2 << 20
 LOG_BYTES = 10 * SPEED_BYTES
-"""What takes the master ten seconds to send."""
+"""A log that takes the master ten seconds to send."""
 FROM_OFFSET = re.compile(r"Master transfer data to slave .*, from offset:(\d+)")
 """What a Java master says when it begins to send."""
 
@@ -126,7 +126,7 @@ async def test_a_broker_on_a_seeded_store_is_sent_only_what_its_master_wrote_sin
         )
         await wait_reached(made.slave, max_offset)
         began = [int(offset) for offset in FROM_OFFSET.findall(made.master.process.output())[told_before:]]
-        # A broker asks anew for what fills the end of its last file, which is no record to it.
+        # A broker requests the filler at the end of its last file again, because it does not count it as a record.
         assert copied_offset - RECORD_BYTES_MAX < min(began) <= copied_offset
         assert log_prefix_equal(made.master.store / "commitlog", made.slave.store / "commitlog", max_offset)
         await made.slave.stop()
@@ -151,7 +151,7 @@ async def test_a_seed_killed_in_the_midst_goes_on_where_it_was(tmp_path: Path) -
         (share, have, all_bytes), *_ = re.findall(r"([\d.]+) %: (\d+) of (\d+) bytes", killed.output())
         assert 0 < float(share) < 100
         assert 0 < int(have) < int(all_bytes) == max_offset
-        # What it was writing when it ended may be half a record, which is no damage and no loss.
+        # Its last write may have left half a record, which is neither damage nor loss.
         held = await printed_by(verify_command(made.slave.store), (0, 1))
         assert 0 < held["max_offset"] < max_offset
         seeded = await printed_by(made.seed())

@@ -1,4 +1,4 @@
-"""What the end of a slave costs a client that sends one message after the other: why a slave whose pod is to go is killed."""
+"""What the end of a slave costs a client that sends one message after the other: why the operator kills a slave before deleting its pod."""
 
 import signal
 import time

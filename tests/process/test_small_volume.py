@@ -99,7 +99,7 @@ async def test_a_volume_that_others_fill_stops_the_log_and_not_the_replica(
                 await replica.process.stop()
     reasons = {event["attrs"]["reason"] for event in events if event["kind"] == "Disconnected"}
     assert "NoRoom" in reasons
-    # A look of retention may come first; then it is asked to stop.
+    # A look of retention may come first; then the stop request follows.
     assert reasons <= {"NoRoom", "Stopped"}
     assert "the disk lacks room: nothing more is received" in log
     assert "the disk has room again" in log

@@ -1,6 +1,6 @@
 """Bugs of RocketMQ's releases as scenarios of whole controllers: each holds here, and fails on a planted copy of the bug.
 
-Where the bug was the broker's, it is planted in the modelled broker, and what is shown is that the controller's part of the
+Where the bug was the broker's, it is planted in the modelled broker, and the scenario shows that the controller's part of the
 agreement is enough for a broker without it. Every scenario ends as a simulated run does: healed, recovered, judged.
 
 Source: apache/rocketmq issues, by number. Not here: 9942 and 10666, of a broker's own files, and 4800, a needless but
@@ -51,7 +51,7 @@ async def lost_answer_to_an_expansion(scene: Scene) -> None:
 
 
 async def master_and_slave_cut_off_together(scene: Scene) -> None:
-    """6662: 1 and 2 see nobody else, 3 is elected: what 1 acknowledges then, with 2 alone, is lost."""
+    """6662: 1 and 2 see only each other, 3 is elected: writes that 1 acknowledges then, with 2 alone, are lost."""
     others = [*scene.controllers(), scene.broker(3).host]
     scene.cut([scene.broker(2).host], others)
     await asyncio.sleep(2.5)  # else 2 would seem to live a little longer, win, and be out of reach
@@ -83,7 +83,7 @@ async def leader_and_master_killed_together(scene: Scene) -> None:
 
 
 async def elections_of_a_living_master(scene: Scene) -> None:
-    """9689: whoever asks for a master while there is one changes nothing."""
+    """9689: a request for a master while the group has one changes nothing."""
     for broker_id, designate in ((1, True), (2, False), (3, False), (1, False)):
         header = headers.ElectMasterRequestHeader(NAME, CLUSTER, broker_id, designate)
         answer = await scene.ask(RequestCode.CONTROLLER_ELECT_MASTER, header)
@@ -104,14 +104,14 @@ async def two_slaves_cut_at_once(scene: Scene) -> None:
 
 
 async def slave_dies(scene: Scene) -> None:
-    """8380: the death of a slave is no reason to elect."""
+    """8380: the death of a slave does not cause an election."""
     scene.kill(2)
     await asyncio.sleep(7)
     assert (scene.group.master_id, scene.group.master_epoch) == (1, 1)
 
 
 async def master_dies_after_the_leader_changed(scene: Scene) -> None:
-    """10812: whoever comes to lead has heard the brokers all along, and knows who lives."""
+    """10812: a new leader has received the heartbeats all along, and knows the living brokers."""
     scene.leader.kill()
     await scene.until(lambda: scene.world.leader() is not None, 5, "a new leader")
     scene.kill(1)
@@ -119,7 +119,7 @@ async def master_dies_after_the_leader_changed(scene: Scene) -> None:
 
 
 async def master_dies_while_no_controller_runs(scene: Scene) -> None:
-    """10875: nobody saw it die; the scan finds it, once silence may count."""
+    """10875: no controller saw it die; the scan finds it, once silence may count."""
     for controller in scene.world.controllers:
         controller.kill()
     scene.kill(1)
@@ -162,7 +162,7 @@ async def winner_dies_in_its_election(scene: Scene) -> None:
     await asyncio.sleep(0.1)
     scene.kill(2, 3)
     await scene.until(lambda: scene.group.master_epoch >= 2, 2, "somebody dead is elected")
-    await scene.until(lambda: scene.group.master_id is None, 3, "nobody dead stays recorded")
+    await scene.until(lambda: scene.group.master_id is None, 3, "no dead broker stays recorded")
 
 
 # The planted copies.

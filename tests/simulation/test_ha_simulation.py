@@ -37,7 +37,7 @@ def leave_the_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def ack_before_the_disk(patch: pytest.MonkeyPatch) -> None:
-    """Acks, and what is served, wait for the write and not for the sync."""
+    """Acks and reads wait for the write and not for the sync."""
 
     def sync(log: CommitLog) -> int:
         log.synced_offset = log.max_offset
@@ -64,7 +64,7 @@ def begin_a_file_before_the_last_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_an_epoch_without_bytes(patch: pytest.MonkeyPatch) -> None:
-    """A new master goes on in the last epoch if that has no byte, as Java's does."""
+    """A new master goes on in the last epoch if that is empty, as Java's does."""
 
     def opened(epochs: EpochList, epoch: int, end_offset: int) -> EpochList:
         entry = EpochEntry(epoch, end_offset)

@@ -1,4 +1,4 @@
-"""Three members are replaced by three others in one joint change, whatever happens to the leader in the midst of it."""
+"""Three members are replaced by three others in one joint change, even if the leader fails during the change."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def is_done(cluster: RaftCluster) -> bool:
 
 
 def step(cluster: RaftCluster) -> None:
-    """Do what the command does next: add who is missing, then ask for the change unless it is made."""
+    """Do what the command does next: add the missing members, then ask for the change unless it is made."""
     leader = cluster.leader()
     if leader is None or leader.raw.conf_change_pending:
         return
@@ -52,7 +52,7 @@ def step(cluster: RaftCluster) -> None:
 
 
 def let_pass(cluster: RaftCluster, ticks: float) -> None:
-    """Let time pass; nobody may ever see a membership between the old and the new one."""
+    """Let time pass; no member may ever see a membership between the old and the new one."""
     until = cluster.scheduler.now + ticks
     while cluster.scheduler.now < until:
         cluster.run(cluster.scheduler.now + 0.5)

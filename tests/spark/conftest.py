@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def swept() -> Iterator[None]:
-    """Have those sockets collected under the rules above, and not in the midst of another folder's test."""
+    """Have those sockets collected under the rules above, and not during another folder's test."""
     yield
     gc.collect()
 

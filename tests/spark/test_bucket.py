@@ -31,7 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
 
 @pytest.fixture
 def bucket(served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """Have a bucket, who may read it, and a place for temporary directories that can be looked at."""
+    """Provide a bucket, its credentials, and a place for temporary directories that can be looked at."""
     for name, value in buckets.CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "temporary").mkdir()

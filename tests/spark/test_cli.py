@@ -1,4 +1,4 @@
-"""The command: one line for what is wrong, one path for what was made, nothing imported that is not needed."""
+"""The command: one line per error, one path per result, only needed imports."""
 
 import csv
 import io

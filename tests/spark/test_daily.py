@@ -77,7 +77,7 @@ def test_two_days_add_up_to_the_whole_across_midnight(
 
 
 def _controller_rows(story: synthetic.Story) -> list[dict[str, Any]]:
-    """Return what a controller says every second, on a page where most of the samples are no report's business."""
+    """Return what a controller says every second, on a page where most of the samples do not concern a report."""
     seen = {
         "up": 1.0,
         "rmqha_controller_role": 3.0,

@@ -1,4 +1,4 @@
-"""Which elections are changes of master, which marks belong to them, and what is never said."""
+"""Which elections are changes of master, which marks belong to them, and claims that a report never makes."""
 
 import random
 from pathlib import Path
@@ -196,7 +196,7 @@ def test_a_master_that_the_operator_told_to_hand_over_was_switched_over_and_no_f
         _restart(19_000, "delete Pod orders-0 (older revision)"),
         _restart(19_500, note, group="pay"),
         elected(20_000, 3, 2, 1),
-        # Fell silent before it could hand over, and was asked too long ago.
+        # Fell silent before it could hand over, and its handover request is too old.
         _restart(30_000, note),
         elected(32_000, 4, 1, 2, cause="HeartbeatTimeout"),
         _restart(40_000, note),
@@ -232,7 +232,7 @@ def test_a_restart_by_the_operator_lasts_until_the_set_has_its_size_again(
         _restart(50_000, "delete Pod orders-2 (older revision)", cluster="other"),
         _restart(51_000, "x", attrs=killing),
         _restart(52_000, "delete Pod pay-0 (older revision)", group="pay"),
-        # The set never shrinks: nobody tells the end.
+        # The set never shrinks: no controller reports the end.
         _restart(200_000, "rubbish"),
     ]
     read = inputs(spark, tmp_path, events=events)

@@ -1,4 +1,4 @@
-"""Schemas: one source, derived types, a check that names what is wrong."""
+"""Schemas: one source, derived types, a check that names each error."""
 
 from pathlib import Path
 

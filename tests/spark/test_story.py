@@ -1,4 +1,4 @@
-"""What was injected is what is found: the whole pipeline on a story whose truth is known."""
+"""The report finds exactly the injected faults: the whole pipeline on a story whose truth is known."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Missing parts and wrong clocks: healthy groups keep their report, and what is wrong is told."""
+"""Missing parts and wrong clocks: healthy groups keep their report, and the report names the faults."""
 
 import csv
 import datetime as dt

@@ -278,7 +278,7 @@ def test_case_12_puts_are_answered_by_the_set_and_by_acks(stores: JavaStores, tm
             mute.ack(end_offset)
             master.set_members(MASTER_ID, SLAVE_ID, 3)
             assert master.put(1) == {"FLUSH_SLAVE_TIMEOUT": 1}
-            # Only whoever waits for the put is told so; the message is in the log and goes to all.
+            # Only the waiting producer gets that error; the message is in the log and goes to all slaves.
             ours.wait(master.status().max_offset)
             assert master.status().confirm_offset == end_offset
 

@@ -1,4 +1,4 @@
-"""Where a slave of ours without a log begins at RocketMQ's own store: with the newest file, or above what is not there any more.
+"""Where a slave of ours without a log begins at RocketMQ's own store: with the newest file, or above the deleted files.
 
 The rules and their reasons are in docs/reference/ha_conformance.md, below the cases.
 """
@@ -43,7 +43,7 @@ def test_sync_from_last_file_begins_with_the_newest_file(master: JavaStore, ours
     notes = ours.follow(master.port, sync_from_last_file=True)
     assert_newest_files(ours, master, newest_offset, end_offset)
     assert notes.handshakes.get().start_offset == 0
-    # It is a slave like any other from here on: what comes next crosses into files that it has whole.
+    # It is a slave like any other from here on: the next bytes cross into files that it has whole.
     assert_newest_files(ours, master, newest_offset, master.fill(30, body_bytes=3000))
     assert [entry.epoch for entry in ours.store.epochs] == [1, 2]
 
@@ -110,7 +110,7 @@ def test_no_file_that_such_a_master_has_not_begun_is_acknowledged(
     end = ours.follow(again.port, start_at_file=True).end()
     assert end.reason == CloseReason.NO_WHOLE_FILE_YET.value
     assert again.status().reported == ()
-    # What the acknowledgement would have done: a slave without a byte is to be a member, and a write counts on it.
+    # What the acknowledgement would have done: a slave without a byte becomes a member, and a write counts on it.
     with HandSlave(again.port) as hand:
         hand.shake_hands(Handshake(3))
         hand.ack(3 * FILE_BYTES)

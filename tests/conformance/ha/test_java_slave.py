@@ -33,7 +33,7 @@ def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def java(stores: JavaStores, tmp_path: Path) -> JavaStore:
-    """A Java store without a byte that is nobody's slave yet."""
+    """An empty Java store that does not follow a master yet."""
     return stores.open(tmp_path / "java", SLAVE_ID, FILE_BYTES)
 
 
@@ -309,7 +309,7 @@ def test_a_java_slave_joins_our_port_where_the_oldest_files_are_gone(
 
 
 def test_two_java_slaves_catch_up_beside_one_that_does_not_read(stores: JavaStores, tmp_path: Path) -> None:
-    # More than the kernel takes for a socket that nobody reads.
+    # More than the kernel takes for a socket without a reader.
     file_bytes, stalled_id, ids = 4 << 20, 7, (2, 3)
     with OurMaster(tmp_path / "ours", file_bytes) as ours, HandSlave(ours.port, 4096) as stalled:
         stalled.shake_hands(Handshake(stalled_id))

@@ -1,4 +1,4 @@
-"""What waits of five, ten and twenty seconds come to where nothing is shortened, side by side; and two that are shortened.
+"""The effect of waits of five, ten and twenty seconds at their full length, side by side; and of two shortened ones.
 
 The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
 """
@@ -37,7 +37,7 @@ STILL_S = 2.0
 
 @dataclass(frozen=True)
 class Seen:
-    """Seconds between what came, and until the connection was closed."""
+    """Seconds between received messages, and until the connection closed."""
 
     gaps_s: tuple[float, ...]
     closed_s: float
@@ -158,7 +158,7 @@ async def test_case_05_a_java_master_that_stands_still_is_given_up_and_followed_
             silent_s = time.monotonic() - began_s
             await asyncio.sleep(
                 STILL_S
-            )  # its listening socket still takes connections, and nobody answers on them
+            )  # its listening socket still takes connections, without answers on them
             assert ours.events("HandshakeDone")[1:] == []
         assert ended["reason"] == CloseReason.MASTER_SILENT.value
         assert_from(silent_s, QUICK_HOUSEKEEPING_MS / 1000 - BEAT_QUICK_S)
