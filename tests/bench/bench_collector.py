@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, metavar="N")
     args = parser.parse_args()
     sys.stdout.write(
-        "| pods | pages | for | scrapes answered | samples a second | of a processor | peak memory |\n"
+        "| pods | pages | for | scrapes answered | samples per second | of a processor | peak memory |\n"
     )
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
     with tempfile.TemporaryDirectory() as directory:

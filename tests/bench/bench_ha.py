@@ -322,7 +322,7 @@ def print_table(rows: list[Row]) -> None:
             "raw sendfile, written to files",
         ),
         (
-            "ours to nobody to raw sendfile, both dropped",
+            "ours to a discarding slave to raw sendfile, both dropped",
             "our master, a slave that drops it",
             "raw sendfile, dropped",
         ),

@@ -79,7 +79,7 @@ def main() -> int:
     args = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load average {load:.1f} at the start\n")
-    print("| days | samples | what | wall s | peak MiB | samples a second | µs a sample |")
+    print("| days | samples | what | wall s | peak MiB | samples per second | µs a sample |")
     print("|---|---|---|---|---|---|---|")
     rows: list[Measured] = []
     for days in args.days or [1]:
@@ -182,7 +182,7 @@ def _add(rows: list[Measured], row: Measured) -> None:
 
 def _print_further(rows: list[Measured]) -> bool:
     """Print what a further sample costs between two sizes, and return whether it stays flat for Spark."""
-    print("\n| what | µs a sample, start included | µs a further sample | against those before |")
+    print("\n| what | µs a sample, start included | µs a further sample | against the previous samples |")
     print("|---|---|---|---|")
     flat = True
     for what in dict.fromkeys(row.what for row in rows if row.what != "daily, one day more"):
@@ -194,7 +194,7 @@ def _print_further(rows: list[Measured]) -> bool:
         print(f"| {what} | {' | '.join(cells)} | {', '.join(f'{one:.2f}' for one in ratios) or '-'} |")
         flat &= not what.startswith("Spark") or all(ratio <= 1 + FLAT_WITHIN for ratio in ratios)
     print(
-        f"\nA further sample costs Spark at most {FLAT_WITHIN:.0%} more than those before: {'yes' if flat else 'NO'}"
+        f"\nA further sample costs Spark at most {FLAT_WITHIN:.0%} more than the previous samples: {'yes' if flat else 'NO'}"
     )
     return flat
 

@@ -158,5 +158,5 @@ def test_the_page_tells_the_default_and_the_meaning_of_every_value() -> None:
             row for row in rows.items() if f"{'.'.join(path)}.".startswith(f"{row[0]}.")
         ]
         assert json.loads(default.strip("`")) == chart_files.at(values, key.split("."))
-        assert meaning, f"{key} has no comment in values.yaml"
+        assert meaning, f"{key} lacks a comment in values.yaml"
         assert allowed

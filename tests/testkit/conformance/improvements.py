@@ -131,7 +131,7 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
             '"127.0.0.1:31","brokerId":1,"brokerName":"r"},{"alive":false,"brokerAddress":"127.0.0.1:32","brokerId":2,'
             '"brokerName":"r"}],"precedingSyncStateSet":[1,3],"syncStateSetEpoch":5}}}'
         },
-        f"{_NO_JUMP}; the set before the last election is told while nobody has joined its winner",
-        f"{_NO_JUMP_WHY}; with the winner's disk lost, nobody could tell who has all that was acknowledged",
+        f"{_NO_JUMP}; the answer names the set before the last election until a slave has joined its winner",
+        f"{_NO_JUMP_WHY}; with the winner's disk lost, no controller could name a member with all acknowledged messages",
     ),
 )

@@ -28,7 +28,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One moment of a failover; without a record `at_ns` is None."""
+    """One moment of a failover; `at_ns` is `None` without a record."""
 
     name: str
     at_ns: int | None

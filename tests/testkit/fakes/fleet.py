@@ -152,7 +152,7 @@ class Fleet:
         It asks about few groups at a time: the cost of asking must not distort the measurement.
 
         Raises:
-            FleetError: some groups get no master in time; the text says how many.
+            FleetError: some groups are without a master in time; the text says how many.
         """
         missing = list(reversed(self.names))
         try:

@@ -115,22 +115,22 @@ def _wrong(value: Any, wanted: Any, path: str) -> Iterator[str]:
     match wanted:
         case dict():
             if not isinstance(value, dict):
-                yield f"{path}: {value!r} is no object"
+                yield f"{path}: {value!r} is not an object"
                 return
             yield from (f"{path}.{name}: unknown field" for name in value if name not in wanted)
             for name in value.keys() & wanted.keys():
                 yield from _wrong(value[name], wanted[name], f"{path}.{name}")
         case list():
             if not isinstance(value, list):
-                yield f"{path}: {value!r} is no list"
+                yield f"{path}: {value!r} is not a list"
                 return
             for place, one in enumerate(value):
                 yield from _wrong(one, wanted[0], f"{path}[{place}]")
         case tuple():
             if value not in wanted:
-                yield f"{path}: {value!r} is none of {', '.join(wanted)}"
+                yield f"{path}: {value!r} is not one of {', '.join(wanted)}"
         case _ if wanted is Texts:
             if not (isinstance(value, dict) and all(isinstance(one, str) for one in value.values())):
-                yield f"{path}: {value!r} are no texts by name"
+                yield f"{path}: {value!r} does not map names to texts"
         case _ if wanted is not Anything and type(value) is not wanted:
-            yield f"{path}: {value!r} is no {wanted.__name__}"
+            yield f"{path}: {value!r} is not of type {wanted.__name__}"

@@ -86,7 +86,7 @@ class Following:
         if lent:
             self.lent[lent] = met_at
         if not self.view.learn(epoch, master_id, lent or met_at, None):
-            raise AssertionError(f"epoch {epoch} is no news")
+            raise AssertionError(f"epoch {epoch} is not a new epoch")
 
     async def reach(self, offset: int) -> None:
         """Wait until its log ends there."""

@@ -39,7 +39,7 @@ class Plan:
     Attributes:
         steps: how long it is.
         after_sync: whether acks and reads wait for the disk. If not, only processes die, never machines:
-            power loss then has no guarantees.
+            no guarantee covers power loss then.
         batch_bytes: the largest body of a frame.
         mishaps: share of steps at which something breaks.
         long_properties: whether messages have texts of more than a sector, which no checksum covers.
@@ -275,7 +275,7 @@ class Group:
 
     def _check_prefix(self, member: Member, master: Member) -> None:
         if bytes(member.held.data) != bytes(master.held.data[: len(member.held.data)]):
-            raise SafetyViolation(f"the log of {member.id} is no beginning of its master's")
+            raise SafetyViolation(f"the log of {member.id} is not a prefix of its master's")
 
     def _serve(self, master: Member) -> None:
         for session in list(master.sessions):

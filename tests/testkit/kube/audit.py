@@ -26,12 +26,12 @@ ANSWERS_WITHIN_S: Final = 90.0
 def why_not() -> str:
     """Return why this cluster's API server cannot be made to keep a log; empty if it can."""
     if not os.environ.get(_STATE):
-        return f"{_STATE} names no cluster of this machine: its API server is not ours to start anew"
+        return f"{_STATE} does not name a cluster of this machine: the tests cannot restart its API server"
     try:
         process = Path("/proc") / (Path(os.environ[_STATE]) / "pid" / _NAME).read_text().strip()
         (process / "exe").readlink()
     except OSError as error:
-        return f"the API server is no process that could be started anew: {error}"
+        return f"the tests cannot restart the API server, its process was not found: {error}"
     return ""
 
 

@@ -100,7 +100,7 @@ class MemoryKube:
         return self._write("apply", body, "spec")
 
     async def apply_status(self, body: Json) -> Json:
-        """Write an object's status by server-side apply; skip an object that is gone."""
+        """Write an object's status by server-side apply; raise `UnavailableError` if it is gone."""
         metadata = body["metadata"]
         if (body["kind"], metadata["namespace"], metadata["name"]) not in self.objects:
             raise UnavailableError(f"{body['kind']} {metadata['name']} not found")

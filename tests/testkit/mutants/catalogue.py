@@ -188,7 +188,7 @@ MUTANTS = (
         schedules=5,
     ),
     Mutant(
-        "nobody looks for dead masters",
+        "no scan for dead masters",
         "groups/scan.py",
         "    if not group.sync_state_set or (master_key is not None and liveness.is_alive(master_key)):",
         "    if not group.sync_state_set or master_key is None or not liveness.is_alive(master_key):",

@@ -77,9 +77,7 @@ REFUSALS = (
         update=True,
     ),
     Refusal("an unknown version", "RocketMQCluster", {"version": "4.9.4"}, ("version",)),
-    Refusal(
-        "a place for proxies that is none", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")
-    ),
+    Refusal("an unknown place for proxies", "RocketMQCluster", {"proxy": {"mode": "Both"}}, ("mode", "Both")),
     Refusal(
         "no proxy at all", "RocketMQCluster", {"proxy": {"mode": "Cluster", "replicas": 0}}, ("replicas", "0")
     ),
@@ -136,7 +134,7 @@ REFUSALS = (
         ("storageClassName", "the default", "fast"),
         update=True,
     ),
-    Refusal("a size that is none", "BrokerGroup", {"storage": {"size": "-1Gi"}}, ("size",)),
+    Refusal("an invalid size", "BrokerGroup", {"storage": {"size": "-1Gi"}}, ("size",)),
     Refusal("four fields", "SLOReport", {"schedule": "17 * * *"}, ("schedule", '"17 * * *"', "five fields")),
     Refusal("a 61st minute", "SLOReport", {"schedule": "61 * * * *"}, ("schedule", "61 * * * *")),
     Refusal("a 25th hour", "SLOReport", {"schedule": "0 25 * * *"}, ("schedule", "0 25 * * *")),
@@ -147,7 +145,7 @@ REFUSALS = (
     Refusal("a window of two years", "SLOReport", {"window": "105w"}, ("window", "105w", "366")),
     Refusal("no executor at all", "SLOReport", {"executors": 0}, ("executors", "0")),
     Refusal("more executors than one volume feeds", "SLOReport", {"executors": 17}, ("executors", "17")),
-    Refusal("an engine that is none", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
+    Refusal("an unknown engine", "SLOReport", {"engine": "steam"}, ("engine", "steam")),
     Refusal("days kept by a word", "SLOReport", {"daily": "hourly"}, ("daily", "boolean")),
     Refusal("a path out of the volume", "SLOReport", {"source": {"path": "../other"}}, ("path",)),
     Refusal(
@@ -156,7 +154,7 @@ REFUSALS = (
         {"successfulJobsHistoryLimit": 0},
         ("successfulJobsHistoryLimit",),
     ),
-    Refusal("an indicator that is none", "SLOReport", objective(indicator="luck"), ("indicator", "luck")),
+    Refusal("an unknown indicator", "SLOReport", objective(indicator="luck"), ("indicator", "luck")),
     Refusal(
         "the other method",
         "SLOReport",
@@ -211,11 +209,9 @@ REFUSALS = (
     ),
     Refusal("no queue to read", "Topic", {"readQueues": 0}, ("readQueues", "0")),
     Refusal("too many queues", "Topic", {"writeQueues": 1025}, ("writeQueues", "1025")),
-    Refusal(
-        "queues that nobody reads", "Topic", {"readQueues": 4}, ("writeQueues is 8 and readQueues is 4",)
-    ),
-    Refusal("a permission that is none", "Topic", {"permission": "RWX"}, ("permission", "RWX")),
-    Refusal("a type of messages that is none", "Topic", {"messageType": "MIXED"}, ("messageType", "MIXED")),
+    Refusal("unread queues", "Topic", {"readQueues": 4}, ("writeQueues is 8 and readQueues is 4",)),
+    Refusal("an unknown permission", "Topic", {"permission": "RWX"}, ("permission", "RWX")),
+    Refusal("an unknown type of messages", "Topic", {"messageType": "MIXED"}, ("messageType", "MIXED")),
     Refusal(
         "the type of messages as an attribute",
         "Topic",

@@ -52,9 +52,9 @@ def test_without_a_schedule_it_is_made_once(tmp_path: Path) -> None:
     ("path", "value", "said"),
     [
         (("timezone",), "Etc/UTC", "spec.timezone: unknown field"),
-        (("concurrencyPolicy",), "forbid", "spec.concurrencyPolicy: 'forbid' is none of"),
-        (("template", "pythonVersion"), 3, "spec.template.pythonVersion: 3 is none of"),
-        (("template", "driver", "cores"), "1", "spec.template.driver.cores: '1' is no int"),
+        (("concurrencyPolicy",), "forbid", "spec.concurrencyPolicy: 'forbid' is not one of"),
+        (("template", "pythonVersion"), 3, "spec.template.pythonVersion: 3 is not one of"),
+        (("template", "driver", "cores"), "1", "spec.template.driver.cores: '1' is not of type int"),
         (("template", "driver", "instances"), 1, "spec.template.driver.instances: unknown field"),
         (("template", "executor", "memory"), "1228Mi", "spec.template.executor.memory: '1228Mi'"),
         (("template", "sparkConf", "spark.ui.enabled"), False, "spec.template.sparkConf: "),

@@ -37,7 +37,7 @@ from testkit.fakes.held_broker import (
         ((1, 2), 4, (2,), True),
         ((1, 2), 4, (), False),
     ],
-    ids=["with a copy", "alone", "the same epoch", "nobody was left for a copy", "nobody"],
+    ids=["with a copy", "alone", "the same epoch", "no second member for a copy", "no member"],
 )
 def test_controllers_name_a_successor_by_a_later_epoch_and_a_copy_if_one_was_to_be_had(
     before: tuple[int, ...], epoch: int, members: tuple[int, ...], succeeded: bool

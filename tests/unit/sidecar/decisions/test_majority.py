@@ -47,7 +47,7 @@ def test_one_controller_that_is_alone_for_a_moment_is_no_group_of_one() -> None:
     assert count.learn([3, 3, 3], 0.0) == 3
     assert count.learn([1], COUNT_KEPT_S - 1) == 3
     assert count.learn([1], COUNT_KEPT_S + 1) == 1, (
-        "no other controller was heard for that long: the count is one"
+        "no other controller answered for that long: the count is one"
     )
 
 

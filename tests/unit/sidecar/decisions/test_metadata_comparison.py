@@ -1,4 +1,4 @@
-"""After a grace period the companion reports, by name, metadata of the master that a slave lacks."""
+"""After a grace period the companion names the master's metadata that a slave lacks, and sends it to the slave."""
 
 import pytest
 

@@ -53,7 +53,7 @@ class Watched:
             controller.said = words
 
     def no_leader(self) -> None:
-        """Have no controller name a leader, so that answers are compared."""
+        """Make every controller name no leader, so that answers are compared."""
         for controller in self.controllers:
             controller.leader, controller.leads = "", False
 
