@@ -336,7 +336,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure the HA port: Java, ours, raw.")
     parser.add_argument("--megabytes", type=int, default=512, help="length of the log")
-    parser.add_argument("--only", choices=("java", "ours"), help="one half: by who is master")
+    parser.add_argument("--only", choices=("java", "ours"), help="one half: by the master's kind")
     parser.add_argument("--seconds", type=int, default=6, help="of sends to a Java master, for each row")
     arguments = parser.parse_args()
     rows: list[Row] = []

@@ -106,7 +106,7 @@ async def test_a_foreign_change_is_corrected_and_told_and_what_was_deleted_comes
     async def told() -> bool:
         return (await _status(cluster, TOPIC)).get("lastCorrection") == "orders: readQueues 2 -> 12"
 
-    await until("the status says what was corrected", told, ACTED_WITHIN_S)
+    await until("the status names the corrections", told, ACTED_WITHIN_S)
     events = await cluster.find("events.events.k8s.io")
     notes = {one.get("note") for one in events if one["reason"] == "DriftCorrected"}
     assert {"orders: readQueues 2 -> 12", "orders: missing"} <= notes

@@ -123,7 +123,7 @@ async def test_a_plain_group_becomes_a_broker_group_with_every_message(shop: Clu
     await later.stop()
     result = await later.read_back()
     assert result.lost == frozenset()
-    assert sent <= result.unexpected, "what was sent before is read after"
+    assert sent <= result.unexpected, "consumers read earlier messages afterwards"
     left = [
         one["metadata"]["name"] for one in await shop.find("pods", "app.kubernetes.io/component=migration")
     ]

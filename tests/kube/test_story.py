@@ -211,7 +211,7 @@ async def test_an_operator_that_is_deleted_hands_over_within_five_seconds(releas
         found = await cluster.find("poddisruptionbudgets", f"rocketmq-ha.dev/group={group.name}")
         return len(found) == len(budgets)
 
-    await until("it makes what is missing", made_again, 30.0)
+    await until("it creates the missing objects", made_again, 30.0)
 
 
 @pytest.mark.skipif(not tool(), reason="the API server of this cluster is not ours to stop")

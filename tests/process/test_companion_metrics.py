@@ -255,7 +255,7 @@ async def check_a_frozen_slave(group: Watched, load: LoadClient) -> None:
         assert 0 < first_s < time.monotonic() - frozen_s
         assert scrape.of_slave[frozen]["slave_lag_bytes"] > 200 * 1_000 / 2
         scrape = await group.scrape_until(
-            "it lags for longer, and holds back what is confirmed for as long as it counts",
+            "it lags for longer, and holds back confirmations for as long as it counts",
             lambda scrape, status: (
                 scrape.of_slave[frozen]["slave_lag_seconds"] > first_s + 1.0
                 and shown(scrape) == by_slave(status)

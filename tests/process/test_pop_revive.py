@@ -121,7 +121,7 @@ async def test_messages_that_fall_due_while_writes_are_refused_come_again_when_t
         again = await CONSUMER.take(master.address, due, WAIT_S)
         (event,) = await companion.events("PopRevived")
         assert await companion.metric("pop_revives_owed") == 0
-    assert {each.body for each in again} == set(due), "what was acknowledged does not come"
+    assert {each.body for each in again} == set(due), "acknowledged messages do not come again"
     assert len(again) < 2 * MESSAGES
     assert event["attrs"]["refused"] == str(MESSAGES)
 

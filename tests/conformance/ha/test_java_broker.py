@@ -33,7 +33,7 @@ SLOW_BYTES_PER_S = 100_000
 async def wait_for(is_so: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(WAIT_S):
-            while not is_so():  # noqa: ASYNC110  # what is awaited happens in threads and other processes
+            while not is_so():  # noqa: ASYNC110  # the awaited events happen in threads and other processes
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise TimeoutError(what) from None

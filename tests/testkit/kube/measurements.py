@@ -41,7 +41,7 @@ async def until_written(cluster: Cluster, after_ns: int) -> None:
         names = (await cluster.shell(MEASURE, "server", found)).decode()
         return all(f"/{kind}/" in names for kind in ("probe_ops", "samples"))
 
-    await until("what was measured is on disk", holds, _WRITTEN_WITHIN_S, poll_s=1.0)
+    await until("the measurements are on disk", holds, _WRITTEN_WITHIN_S, poll_s=1.0)
 
 
 async def put_aside(cluster: Cluster, folder: str) -> None:

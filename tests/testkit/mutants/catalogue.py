@@ -118,7 +118,7 @@ MUTANTS = (
         test="tests/unit/groups/test_first_elections.py",
     ),
     Mutant(
-        "of members with a past, who asks first is elected",
+        "of members with a past, the first to ask is elected",
         "groups/elections.py",
         "        return FailureReason.WAITING_FOR_MEMBERS",
         "        return command.requester_id",
@@ -202,7 +202,7 @@ MUTANTS = (
         test="tests/unit/groups/test_scan.py",
     ),
     Mutant(
-        "the end of an old connection buries who came back",
+        "the end of an old connection removes a member that came back",
         "groups/liveness.py",
         "            self._unbind(entry)\n            entry.channel_id = channel_id\n",
         "            entry.channel_id = channel_id\n",

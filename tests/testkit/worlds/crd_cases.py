@@ -180,7 +180,7 @@ REFUSALS = (
         ("sends", "durability has no op and no value"),
     ),
     Refusal(
-        "slices of what is counted",
+        "slices of a counted objective",
         "SLOReport",
         objective(timeSliceWindow="10s"),
         ("sends", "timeSliceWindow is 10s", "only Timeslices"),

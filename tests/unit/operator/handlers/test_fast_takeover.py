@@ -224,7 +224,7 @@ async def test_passes_wait_from_the_deletion_of_the_masters_pod_until_clients_ha
     world, takeover, leader = await _world()
     for pod in ("orders-1", "orders-log-0"):
         takeover.note_pod("shop", "orders", _ending(world, pod), gone=False)
-    assert leader.held_s == [], "who is not master may be looked at"
+    assert leader.held_s == [], "the operator may inspect a member that is not master"
     for _ in range(3):
         takeover.note_pod("shop", "orders", _ending(world, "orders-0"), gone=False)
     assert leader.held_s == [HELD_AFTER_DELETION_S], "one that ends for long must not hold passes for ever"

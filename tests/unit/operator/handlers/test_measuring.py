@@ -77,7 +77,7 @@ async def test_a_record_is_completed_once_the_gap_is_over_and_all_is_read() -> N
     assert (world.canaries.asked, _measured(world)) == ([], (None, None)), "too early to ask"
     world.advance(10)
     await world.one_pass()
-    assert _measured(world) == ("512ms", None), "what is lost is not known before it was read"
+    assert _measured(world) == ("512ms", None), "the loss is unknown until the operator has read it"
     world.canaries.told[HOST] = _answer(failed)
     await world.one_pass()
     assert _measured(world) == ("512ms", 0)
@@ -128,7 +128,7 @@ async def test_a_record_says_where_reports_tell_of_it() -> None:
     world.kube.put(_report_server("other-reports"))
     await world.settle()
     assert world.get("Failover", RECORD)["status"]["page"] == page, (
-        "what was written stays where two may be meant"
+        "the written value stays while two may match"
     )
 
 
