@@ -115,8 +115,17 @@ async def check_namespace(server: Server, namespace: str) -> None:
 
 
 async def failovers_of(server: Server, namespace: str, name: str | None) -> list[Json]:
-    """Return the Failovers of a group, or of all."""
-    return await server.find(FAILOVER_KIND.kind, namespace, {} if name is None else {GROUP_LABEL: name})
+    """Return the Failovers of a group, or of all. Those of a deleted group are listed for as long as they exist.
+
+    Raises:
+        RequestError: there is neither such a group nor a Failover of it.
+    """
+    if name is None:
+        return await server.find(FAILOVER_KIND.kind, namespace, {})
+    found = await server.find(FAILOVER_KIND.kind, namespace, {GROUP_LABEL: name})
+    if not found:
+        await _group(server, namespace, name)
+    return found
 
 
 async def switch_over(

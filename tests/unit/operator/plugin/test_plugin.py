@@ -116,6 +116,43 @@ async def test_failovers_are_listed_the_newest_first() -> None:
     assert len(epochs) == 2
 
 
+async def test_a_group_without_failovers_has_an_empty_list() -> None:
+    world = await _settled()
+    assert await failovers_of(world.kube, NAMESPACE, GROUP) == []
+
+
+async def test_failovers_of_a_deleted_group_are_listed_while_they_exist() -> None:
+    world = await _settled()
+    async with _operated(world):
+        assert await switch_over(world.kube, NAMESPACE, GROUP, "", timeout_s=60.0)
+    await world.settle()
+    del world.kube.objects["BrokerGroup", NAMESPACE, GROUP]
+    assert len(await failovers_of(world.kube, NAMESPACE, GROUP)) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("status", "BrokerGroup"),
+        ("switchover", "BrokerGroup"),
+        ("failovers", "BrokerGroup"),
+        ("explain", "BrokerGroup"),
+        ("report", "SLOReport"),
+    ],
+)
+def test_every_command_refuses_a_name_that_does_not_exist(
+    command: str, missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = asyncio.run(_settled())
+    monkeypatch.setattr(cli, "connect_as_person", lambda *_: None)
+    monkeypatch.setattr(cli, "KubeClient", lambda _: world.kube)
+    monkeypatch.setattr(world.kube, "close", lambda: None, raising=False)
+    world.kube.objects["Namespace", "", NAMESPACE] = {"kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    assert cli.main([command, "NOSUCH", "-n", NAMESPACE]) == 1
+    complaint = f"rmqha: there is no {missing} NOSUCH in namespace {NAMESPACE}\n"
+    assert capsys.readouterr() == ("", complaint)
+
+
 def test_nothing_is_said_in_words() -> None:
     assert pictures.failover_lines([], NOW) == ["there are no failovers"]
     assert pictures.list_lines([]) == ["there are no broker groups"]
