@@ -68,6 +68,21 @@ def test_labels_and_annotations_are_added_to_those_that_there_are(section: str, 
     assert pod["annotations"] == plain.get("annotations", {}) | {"scrape": "no"}
 
 
+def test_every_container_has_resources_and_leaves_its_last_words_in_the_status() -> None:
+    specs = [
+        pod["spec"]
+        for pod in _pods('measure.mirror.to="s3://bucket/prefix"', "measure.report.daily=true").values()
+    ]
+    containers = [one for spec in specs for one in (*spec.get("initContainers", []), *spec["containers"])]
+    assert {"operator", "send-and-read", "collector", "mirror", "daily", "report"} <= {
+        one["name"] for one in containers
+    }
+    for one in containers:
+        assert one.get("terminationMessagePolicy") == "FallbackToLogsOnError", one["name"]
+        assert {"cpu", "memory"} <= one["resources"]["requests"].keys(), one["name"]
+        assert "memory" in one["resources"]["limits"], one["name"]
+
+
 def test_a_secret_for_the_registry_is_in_every_pod() -> None:
     for component, pod in _pods('images.pullSecrets=["one","two"]').items():
         assert pod["spec"]["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}], component

@@ -20,7 +20,8 @@ COMPONENT: Final = "migration"
 CONTAINER: Final = "migration"
 VOLUME_PATH: Final = "/volume"
 ANSWER_PATH: Final = "/dev/termination-log"
-RESOURCES: Final = Resources(cpu="50m", memory="256Mi")
+RESOURCES: Final = Resources(cpu="50m", memory="256Mi", cpu_limit="1")
+"""With a limit of CPUs, which a quota on `limits.cpu` demands: no heartbeat waits for these pods."""
 
 
 def survey(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:

@@ -115,6 +115,7 @@ def _template(owner: Owner, claim: str, holders: Mapping[str, str]) -> Json:
                 {
                     "name": _CONTAINER,
                     "securityContext": parts.container_security(),
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
                     "volumeMounts": [
                         {"name": names.DATA_VOLUME, "mountPath": names.MEASURED_PATH, "readOnly": True},
                         {"name": "scratch", "mountPath": names.SCRATCH_PATH},
