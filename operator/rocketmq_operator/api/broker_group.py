@@ -8,9 +8,11 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by, schema_extra
 from rocketmq_operator.api.common import (
+    CLUSTER_NAME_PATTERN,
     NAME_LENGTH_MAX,
     PROPERTIES_MAX,
     PROPERTY_VALUE_LENGTH_MAX,
+    PROPERTY_VALUE_PATTERN,
     DeletionPolicy,
     LostMembers,
     Placement,
@@ -25,7 +27,6 @@ LOG_REPLICAS_MAX: Final = 3
 MEMBERS_MAX: Final = REPLICAS_MAX + LOG_REPLICAS_MAX
 LOG_FILE_MEBIBYTES_DEFAULT: Final = 1_024
 """Source: RocketMQ 5.4.0 MessageStoreConfig.java, mappedFileSizeCommitLog."""
-ONE_LINE_PATTERN: Final = r"^[^\r\n]*$"
 LOG_FILE_MEBIBYTES_MAX: Final = 2_047
 """Java's int bounds the length of a mapped file."""
 
@@ -141,6 +142,7 @@ class BrokerGroupSpec(SpecModel):
         Field(
             min_length=1,
             max_length=NAME_LENGTH_MAX,
+            pattern=CLUSTER_NAME_PATTERN,
             json_schema_extra=schema_extra(unchangeable("cluster", "a store belongs to one cluster")),
         ),
     ]
@@ -171,10 +173,13 @@ class BrokerGroupSpec(SpecModel):
     ] = LOG_FILE_MEBIBYTES_DEFAULT
     """Length of a file of the log in MiB, the same for brokers and log replicas. Cannot change."""
     config: Annotated[
-        dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=ONE_LINE_PATTERN)]],
+        dict[
+            str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX, pattern=PROPERTY_VALUE_PATTERN)]
+        ],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of broker.conf. Keys that the operator writes, and those of access control, are refused."""
+    """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes, and those of access control, are
+    refused. Brokers read a value as it is written here, backslashes included."""
     placement: Placement = Placement()
     """Where members run."""
     lost_members: LostMembers = LostMembers()

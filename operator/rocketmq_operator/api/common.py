@@ -24,9 +24,13 @@ Amount = Annotated[
 ]
 """A quantity that may also be a whole number, as in the resources of a Kubernetes pod."""
 NAME_LENGTH_MAX = 63
+CLUSTER_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Of the name of a RocketMQCluster, in its own definition and where another kind names it."""
 SECONDS_PER_DAY: Final = 86_400
 PROPERTIES_MAX = 64
 PROPERTY_VALUE_LENGTH_MAX = 1_024
+PROPERTY_VALUE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+"""One line, without control characters."""
 
 _NO_SHRINK = Rule(
     name="ShrinkRefused",

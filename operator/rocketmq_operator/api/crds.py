@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN
 from rocketmq_operator.api.consumer_group import GROUP_LENGTH_MAX, ConsumerGroupSpec
 from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus
 from rocketmq_operator.api.metadata import MetadataStatus
@@ -38,7 +39,7 @@ OBJECT_NAME_LENGTH_MAX: Final = 40
 _READY: Final = '.status.conditions[?(@.type=="Ready")].status'
 _NAME_RULE: Final = {
     "rule": f"size(self.metadata.name) <= {OBJECT_NAME_LENGTH_MAX} && "
-    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    f"self.metadata.name.matches('{CLUSTER_NAME_PATTERN}')",
     "message": f"metadata.name: at most {OBJECT_NAME_LENGTH_MAX} letters, digits and '-', beginning with a letter",
     "messageExpression": f"'metadata.name is ' + self.metadata.name + ': at most {OBJECT_NAME_LENGTH_MAX} letters, "
     "digits and -, beginning with a letter, because services carry it'",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, StatusModel, kept_by, schema_extra
-from rocketmq_operator.api.common import NAME_LENGTH_MAX
+from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN, NAME_LENGTH_MAX
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Conditions
 from rocketmq_operator.api.rules import unchangeable
 
@@ -29,6 +29,7 @@ ClusterName = Annotated[
     Field(
         min_length=1,
         max_length=NAME_LENGTH_MAX,
+        pattern=CLUSTER_NAME_PATTERN,
         json_schema_extra=schema_extra(unchangeable("cluster", "make another object")),
     ),
 ]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel
 from rocketmq_operator.api.common import PROPERTIES_MAX, PROPERTY_VALUE_LENGTH_MAX, Resources
-from rocketmq_operator.api.rules import owned_keys
+from rocketmq_operator.api.rules import owned_keys, plain_properties
 
 REPLICAS_MAX: Final = 16
 OWNED_PROXY_KEYS: Final = (
@@ -39,7 +39,10 @@ class ProxyMode(StrEnum):
 class Proxy(SpecModel):
     """The proxies: who speaks gRPC with clients."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (owned_keys("proxy.config", OWNED_PROXY_KEYS),)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        plain_properties("proxy.config"),
+        owned_keys("proxy.config", OWNED_PROXY_KEYS),
+    )
 
     mode: ProxyMode = ProxyMode.NONE
     """Where proxies run: None, Local (in each broker's process) or Cluster (in pods of their own)."""
@@ -51,4 +54,4 @@ class Proxy(SpecModel):
         dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of rmq-proxy.json. Keys that the operator writes are refused."""
+    """Further keys of rmq-proxy.json: a letter, then letters and digits. Keys that the operator writes are refused."""

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 CelReason = Literal["FieldValueInvalid", "FieldValueForbidden"]
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
-_PLAIN_VALUE: Final = re.compile(r"(?:[^\\\r\n]|\\[^u\r\n]|\\u[0-9A-Fa-f]{4})*")
-"""Of one line, with whole escapes only. Source: java.util.Properties.load, Java 17."""
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_SHOWN_CHARS_MAX: Final = 64
 VALIDATIONS_KEY: Final = "x-kubernetes-validations"
 
 
@@ -117,28 +116,28 @@ def refused_keys(field: str, keys: Sequence[str], name: str, why: str) -> Rule:
 
 
 def plain_properties(field: str) -> Rule:
-    """Return the rule that Java reads each entry of a model's `config` as that key, and no other.
+    """Return the rule that each key of a model's `config` is letters and digits, as all of RocketMQ's keys are.
 
-    Why: a key with white space, a colon or an escape is another key for java.util.Properties, and may be one that is refused. A line
-    break in a value begins a further key; a backslash at its end swallows the next one. The API server cannot bound what a pattern
-    over keys costs, so CEL refuses the empty key only, and the operator all others.
+    Why: a key with white space, a colon or an escape may be another key to Java, and one that is refused. The API server cannot bound
+    what a pattern over keys costs, so CEL refuses the empty key only, and the operator all others.
     """
     return Rule(
         name="NotAProperty",
         expression="!('' in self.config)",
         message=f"'{field} has an empty key among %d: remove it'.format([self.config.size()])",
-        holds=lambda spec: not _misread(spec.config),
-        problem=lambda spec: (
-            f"{field} has {min(_misread(spec.config))[:64]!r}, which Java does not read as that key alone: write a key of "
-            "letters and digits, and a value of one line that does not end with a backslash"
-        ),
+        holds=lambda spec: not _misspelt(spec.config),
+        problem=lambda spec: _describe_misspelt(field, spec.config),
     )
 
 
-def _misread(config: dict[str, str]) -> list[str]:
-    """Return the keys of entries that mean something else in a file of java.util.Properties."""
-    return [key for key, value in config.items() if not _is_plain(key, value)]
+def _misspelt(config: dict[str, str]) -> list[str]:
+    """Return the keys that RocketMQ cannot have."""
+    return [key for key in config if _PLAIN_KEY.fullmatch(key) is None]
 
 
-def _is_plain(key: str, value: str) -> bool:
-    return _PLAIN_KEY.fullmatch(key) is not None and _PLAIN_VALUE.fullmatch(value) is not None
+def _describe_misspelt(field: str, config: dict[str, str]) -> str:
+    key = min(_misspelt(config))
+    return (
+        f"{field} has the key {key[:_SHOWN_CHARS_MAX]!r} with value {config[key][:_SHOWN_CHARS_MAX]!r}: "
+        "a key is a letter, then letters and digits"
+    )

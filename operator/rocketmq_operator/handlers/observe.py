@@ -56,6 +56,8 @@ from rocketmq_operator.plan.group.observed import (
 from rocketmq_operator.plan.pods.observed import pod_seen
 
 _LOG: Final = logging.getLogger(__name__)
+_VALUE_CHARS_MAX: Final = 64
+"""Shown of a value that is refused."""
 
 S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
 CLUSTER_KINDS: Final = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
@@ -229,9 +231,12 @@ def validated(model: type[S], resource: Json) -> S:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         cause = first.get("ctx", {}).get("error")
+        # The text of a rule names the value itself.
+        is_shown = cause is None and isinstance(first["input"], str | int | float)
+        value = f" (it is {str(first['input'])[:_VALUE_CHARS_MAX]!r})" if is_shown else ""
         raise InvalidSpecError(
             getattr(cause, "name", "InvalidSpec"),
-            f"spec.{where}: {first['msg']}".replace("spec.: ", "spec: "),
+            f"spec.{where}: {first['msg']}{value}".replace("spec.: ", "spec: "),
         ) from error
 
 

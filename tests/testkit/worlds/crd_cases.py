@@ -103,6 +103,9 @@ REFUSALS = (
         {"config": {"aclEnable": "true"}},
         ("config.aclEnable", "access control"),
     ),
+    Refusal("a cluster that is a path", "BrokerGroup", {"cluster": "../x"}, ("cluster", "../x")),
+    Refusal("a topic in a cluster with a blank", "Topic", {"cluster": "a b"}, ("cluster", "a b")),
+    Refusal("a control character", "BrokerGroup", {"config": {"aKey": "1\x7f"}}, ("config", "aKey")),
     Refusal("a second line", "BrokerGroup", {"config": {"aKey": "1\nother=2"}}, ("config", "aKey")),
     Refusal(
         "a log file of another length",

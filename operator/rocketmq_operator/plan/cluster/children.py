@@ -24,6 +24,7 @@ from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
 from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.properties import properties
 
 CONTROLLER: Final = "controller"
 """Component of the controllers' objects."""
@@ -95,7 +96,7 @@ def controller_conf(owner: Owner) -> str:
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    return properties(values)
 
 
 def _of_controllers(owner: Owner, token: str, peers: int) -> tuple[Json, ...]:

@@ -31,6 +31,7 @@ from rocketmq_operator.plan.common.objects import (
     selector_labels,
 )
 from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.properties import properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
@@ -125,7 +126,10 @@ def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
 
 
 def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
-    """Return what all brokers of the group share; keys in order of their names."""
+    """Return what all brokers of the group share: what may be changed, then what the operator owns, each in order of their names.
+
+    The owned keys come last, because of equal keys Java takes the last.
+    """
     role = "ASYNC_MASTER" if spec.durability is Durability.ASYNC else "SYNC_MASTER"
     owned = {
         "brokerClusterName": spec.cluster,
@@ -152,9 +156,8 @@ def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpe
         "metricsPromExporterHost": "0.0.0.0",  # noqa: S104 - inside the pod
         "metricsPromExporterPort": str(names.BROKER_METRICS_PORT),
     }
-    return "".join(
-        f"{key}={value}\n" for key, value in sorted((_TUNED | metrics | spec.config | owned).items())
-    )
+    changeable = {key: value for key, value in (_TUNED | metrics | spec.config).items() if key not in owned}
+    return properties(dict(sorted(changeable.items())) | dict(sorted(owned.items())))
 
 
 def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
@@ -172,7 +175,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
-    return "".join(f"{key} = {value}\n" for key, value in values.items())
+    return properties(values, " = ")
 
 
 def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:

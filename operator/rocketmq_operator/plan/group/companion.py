@@ -14,6 +14,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
+from rocketmq_operator.plan.common.properties import properties
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
@@ -65,7 +66,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "hold-port": str(names.BROKER_HOLD_PORT),
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
-    return "".join(f"{key} = {value}\n" for key, value in values.items())
+    return properties(values, " = ")
 
 
 def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:

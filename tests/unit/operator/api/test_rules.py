@@ -11,6 +11,7 @@ from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
+from rocketmq_operator.handlers.observe import InvalidSpecError, validated
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
 MODELS = {
@@ -73,23 +74,61 @@ def test_no_key_of_access_control_may_be_given(key: str) -> None:
         ("traceTopicEnable", "true\nallAckInSyncStateSet=false"),
         ("traceTopicEnable", "true\raclEnable=true"),
         ("traceTopicEnable", "true\n"),
-        ("zz", "swallows the next key\\"),
-        ("zz", "no escape: \\u00"),
+        ("zz", "a\x00b"),
+        ("zz", "a\tb"),
+        ("zz", "a\x7fb"),
+        ("zz", "a\x85b"),
+        ("a.b", "true"),
+        ("1a", "true"),
+        ("käse", "true"),
         ("#aclEnable", "true"),
         ("!aclEnable", "true"),
         ("", "true"),
         ("aclEnable\u2003", "true"),
     ],
 )
-def test_no_entry_may_mean_another_key_to_java(key: str, value: str) -> None:
+def test_no_entry_may_have_another_key_than_letters_and_digits_or_a_control_character(
+    key: str, value: str
+) -> None:
     with pytest.raises(ValidationError, match="config"):
         BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": {key: value}})
 
 
-@pytest.mark.parametrize("value", ["", " a b ", "a=b:c", "C:\\\\store", "k\\u00e4se", "#x"])
+@pytest.mark.parametrize("value", ["", " a b ", "a=b:c", "C:\\store\\", "\\u00", "käse", "#x"])
 def test_values_of_one_line_are_accepted(value: str) -> None:
     config = {"flushDiskType": value}
     assert BrokerGroupSpec.model_validate(base_spec("BrokerGroup") | {"config": config}).config == config
+
+
+@pytest.mark.parametrize(
+    "name", ["main\nx=y", "../x", "a b", "Main", "-main", "main-", "main\n", "ma:in", "mäin"]
+)
+@pytest.mark.parametrize("kind", ["BrokerGroup", "Topic", "ConsumerGroup"])
+def test_a_cluster_has_a_name_that_a_cluster_can_have(kind: str, name: str) -> None:
+    with pytest.raises(ValidationError, match="cluster"):
+        MODELS[kind].model_validate(base_spec(kind) | {"cluster": name})
+
+
+@pytest.mark.parametrize("key", ["proxy_mode", "proxy-mode", " proxyMode"])
+def test_no_key_of_a_proxy_has_other_characters_than_letters_and_digits(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"proxy.config has the key '{key}' with value 'x'"):
+        RocketMQClusterSpec.model_validate({"proxy": {"config": {key: "x"}}})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"config": {"aKey": "a\tb"}}, ("spec.config.aKey", r"a\tb")),
+        ({"config": {"a b": "c"}}, ("config", "'a b'", "'c'")),
+        ({"cluster": "a b"}, ("spec.cluster", "'a b'")),
+    ],
+)
+def test_the_operator_names_field_and_value_of_an_older_spec(
+    change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        validated(BrokerGroupSpec, {"spec": base_spec("BrokerGroup") | change})
+    assert [word for word in words if word not in str(refused.value)] == []
 
 
 @pytest.mark.parametrize("key", OWNED_PROXY_KEYS)
