@@ -6,6 +6,7 @@ import pytest
 
 from slo_pipeline import cli
 from slo_pipeline.jobs.spark.executor import BACKEND, java_command
+from slo_pipeline.jobs.spark.session import LOG_SETTINGS
 
 ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
@@ -51,3 +52,7 @@ def test_started_by_hand_it_says_what_is_missing(
     said = capsys.readouterr().err
     assert said.startswith("slo-pipeline executor: SPARK_APPLICATION_ID, SPARK_DRIVER_URL, ")
     assert "started by Spark" in said
+
+
+def test_sparks_log_settings_are_a_file_of_the_package() -> None:
+    assert LOG_SETTINGS.is_file()
