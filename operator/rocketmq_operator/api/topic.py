@@ -54,12 +54,12 @@ class MessageType(StrEnum):
 _UNREAD_QUEUES = Rule(
     name="UnreadQueues",
     expression="self.writeQueues <= self.readQueues",
-    message="'writeQueues is %d and readQueues is %d: nobody would read what is written to the last queues'"
+    message="'writeQueues is %d and readQueues is %d: no consumer would read messages in the last queues'"
     ".format([self.writeQueues, self.readQueues])",
     holds=lambda spec: spec.write_queues <= spec.read_queues,
     problem=lambda spec: (
         f"writeQueues is {spec.write_queues} and readQueues is {spec.read_queues}: "
-        "nobody would read what is written to the last queues"
+        "no consumer would read messages in the last queues"
     ),
 )
 _OWNED_ATTRIBUTE = Rule(

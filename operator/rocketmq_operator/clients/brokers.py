@@ -97,5 +97,5 @@ def _decoded(address: str, body: bytes) -> Any:  # noqa: ANN401 - any JSON value
 
 def _object(address: str, value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError(f"the answer of {address} has no JSON object where one must be")
+        raise UnavailableError(f"the answer of {address} lacks the expected JSON object")
     return value

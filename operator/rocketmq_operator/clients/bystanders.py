@@ -49,7 +49,7 @@ async def _told(session: aiohttp.ClientSession, url: str, who: str) -> Json:
     except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError) as error:
         raise UnavailableError(f"{who} does not answer: {error!r}") from error
     if not isinstance(value, dict):
-        raise UnavailableError(f"the answer of {who} is no JSON object")
+        raise UnavailableError(f"the answer of {who} is not a JSON object")
     return value
 
 

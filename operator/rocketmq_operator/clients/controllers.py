@@ -80,7 +80,7 @@ class ControllersClient:
         path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
         found = _object(await self._read(path)).get("failovers")
         if not isinstance(found, list):
-            raise UnavailableError("a controller's answer has no failovers")
+            raise UnavailableError("a controller's answer lacks the list of failovers")
         return found
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
@@ -91,7 +91,7 @@ class ControllersClient:
 
     async def _change_anywhere(self, path: str, body: Json) -> None:
         """Hand a change to the first controller that can be connected to: it knows the leader."""
-        problem = "no controller was asked"
+        problem = "no controller address is known"
         for host in tuple(self._hosts):
             try:
                 return await self._change(f"http://{host}{path}", body)
@@ -118,7 +118,7 @@ class ControllersClient:
 
     async def _last_event(self) -> tuple[str, int]:
         """Return a controller that answers and the sequence of its newest event."""
-        problem = "no controller was asked"
+        problem = "no controller address is known"
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
@@ -135,7 +135,7 @@ class ControllersClient:
         raise UnavailableError(f"no controller serves events: {problem}")
 
     async def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
-        problem = "no controller was asked"
+        problem = "no controller address is known"
         for host in tuple(self._hosts):
             try:
                 value = await self._get(host, path)
@@ -179,5 +179,5 @@ class ControllersClient:
 
 def _object(value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError("a controller's answer is no JSON object")
+        raise UnavailableError("a controller's answer is not a JSON object")
     return value

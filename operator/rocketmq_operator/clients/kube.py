@@ -102,7 +102,7 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     wanted = context or current["name"]
     chosen = next((one for one in contexts if one["name"] == wanted), None)
     if chosen is None:
-        raise UnavailableError(f"no configuration for Kubernetes: there is no context {wanted}")
+        raise UnavailableError(f"no configuration for Kubernetes: context {wanted} does not exist")
     return str(chosen["context"].get("namespace") or "default")
 
 
@@ -274,7 +274,9 @@ class KubeClient:
             api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
             value: Json = call(api).to_dict()
         except ResourceNotFoundError as error:
-            raise UnavailableError(f"this Kubernetes has no kind {kind} of {VERSIONS[kind]}") from error
+            raise UnavailableError(
+                f"this Kubernetes does not know kind {kind} of {VERSIONS[kind]}"
+            ) from error
         except NotFoundError as error:
             raise _MissingError(f"{kind}: {error.summary()}") from error
         except ConflictError as error:

@@ -165,7 +165,7 @@ class Reflection:
     def _forget(self, error: KindMissingError) -> None:
         """Keep nothing: the kind is gone, and every object of it with it. The API server answers, so this is not silence."""
         if not self.missing:
-            _LOG.warning("there is no kind %s now: %s", self._kind, error)
+            _LOG.warning("kind %s does not exist now: %s", self._kind, error)
         self.missing = True
         self._listed_s = None
         self._heard_s = self._monotonic_s()

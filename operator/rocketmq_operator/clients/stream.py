@@ -136,7 +136,7 @@ class HttpStream:
         try:
             resource: Any = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
         except ResourceNotFoundError as error:
-            raise UnavailableError(f"this Kubernetes has no kind {kind}") from error
+            raise UnavailableError(f"this Kubernetes does not know kind {kind}") from error
         return self._host + str(resource.path(namespace=namespace or None))
 
     def _headers(self) -> dict[str, str]:

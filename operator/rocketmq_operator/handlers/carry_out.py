@@ -93,14 +93,14 @@ async def _do(shell: Shell, observed: Observed, step: Step) -> Json | None:
 
 async def _designate(shell: Shell, observed: Observed, broker_id: int) -> None:
     if not isinstance(observed, ObservedGroup):
-        raise TypeError(f"a {observed.owner.kind} has no master to designate")
+        raise TypeError(f"cannot designate a master of a {observed.owner.kind}")
     controllers = await controllers_for(shell.world, observed)
     await controllers.designate(observed.spec.cluster, observed.owner.name, broker_id)
 
 
 async def _change_members(shell: Shell, observed: Observed, action: str, member: str) -> None:
     if not isinstance(observed, ObservedCluster):
-        raise TypeError(f"a {observed.owner.kind} has no controllers to change")
+        raise TypeError(f"cannot change controllers of a {observed.owner.kind}")
     owner = observed.owner
     controllers = shell.world.controllers_of(owner.namespace, owner.name, observed.token)
     await controllers.change_members(action, member)

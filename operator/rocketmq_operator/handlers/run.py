@@ -275,7 +275,7 @@ async def run(options: Options) -> int:
         _LOG.error("%s", error)
         return 1
     if others := [kind for kind in missing if kind not in OURS]:
-        _LOG.error("this Kubernetes has no %s: it is too old", ", ".join(others))
+        _LOG.error("this Kubernetes does not know %s: it is too old", ", ".join(others))
         return 1
     if missing:
         _LOG.warning("no kind %s yet: apply the chart's definitions (crds/)", ", ".join(missing))

@@ -19,11 +19,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "Unschedulable": "add a node that fits, or ask for less in the spec (resources, placement); the message has the scheduler's words",
     "VolumeLost": "restore the PersistentVolume, or delete the claim and the pod while the other members are in sync: it starts empty",
     "VolumePending": "create the storage class that the message names, or a default one (kubectl get storageclass), with a provisioner "
-    "that runs; a claim keeps its class: to change it, delete the claim and its pod, which have no data yet",
+    "that runs; a claim keeps its class: to change it, delete the claim and its pod, which do not contain data yet",
     "VolumeTerminating": "somebody deleted the claim: its data is lost when its pod ends. Wait until all other members are in sync, then "
     "delete the pod: it starts with an empty volume and is filled from them",
     "ControllersUnreachable": "look at the cluster's controllers: kubectl get rmqc, and the pods of its controllers. Brokers go on "
-    "serving meanwhile; only a failover needs a majority of controllers",
+    "serving; only a failover needs a majority of controllers",
     "KnownBroken": "set spec.version of the RocketMQCluster to a version that is sound; the brokers are replaced one by one",
     "MasterNotServing": "look at the master's pod: kubectl describe pod, kubectl logs -c broker",
     "MemberNotInSync": "wait until it has caught up; if its lag does not shrink, look at the log of its pod. If the present master's "

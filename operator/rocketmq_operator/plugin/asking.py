@@ -111,7 +111,7 @@ async def check_namespace(server: Server, namespace: str) -> None:
     except RefusedError:
         return
     if found is None:
-        raise RequestError(f"there is no namespace {namespace}")
+        raise RequestError(f"namespace {namespace} does not exist")
 
 
 async def failovers_of(server: Server, namespace: str, name: str | None) -> list[Json]:
@@ -164,15 +164,15 @@ def _check(group: Json, status: BrokerGroupStatus, to: str) -> None:
     if group["spec"].get("paused"):
         raise RequestError(f"{name} is paused (spec.paused): the operator changes nothing")
     if not status.master.name:
-        raise RequestError(f"{name} has no master to switch over from: {status.reason or 'unknown why'}")
+        raise RequestError(f"no master of {name} to switch over from: {status.reason or 'unknown why'}")
     known = {member.name: member for member in status.members}
     if to and to not in known:
-        raise RequestError(f"--to {to}: {name} has no such member; it has {', '.join(known)}")
+        raise RequestError(f"--to {to}: not a member of {name}; its members are {', '.join(known)}")
     if to:
         if problem := _unfit(known[to]):
             raise RequestError(f"--to {to}: {problem}")
     elif all(map(_unfit, status.members)):
-        raise RequestError(f"{name} has no other broker that is ready and in sync")
+        raise RequestError(f"no other broker of {name} is ready and in sync")
 
 
 def _unfit(member: MemberStatus) -> str:
@@ -189,7 +189,7 @@ def _unfit(member: MemberStatus) -> str:
 async def _group(server: Server, namespace: str, name: str) -> Json:
     group = await server.get(GROUP_KIND.kind, namespace, name)
     if group is None:
-        raise RequestError(f"there is no BrokerGroup {name} in namespace {namespace}")
+        raise RequestError(f"BrokerGroup {name} does not exist in namespace {namespace}")
     return group
 
 

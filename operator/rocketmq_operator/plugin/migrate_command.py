@@ -30,7 +30,7 @@ TIMEOUT_DEFAULT_S: Final = 600.0
 
 def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa: ANN401 - argparse's action has no public name
     """Add the command to the plugin's parser."""
-    text = "move brokers of before the controllers to a BrokerGroup"
+    text = "move brokers that predate controller mode to a BrokerGroup"
     migrate_ = commands.add_parser("migrate", parents=[common], help=text)
     migrate_.add_argument("group", metavar="GROUP", help="name of the BrokerGroup")
     migrate_.add_argument(
@@ -50,7 +50,7 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
         action="append",
         default=[],
         metavar="NAME",
-        help="a topic or group nobody waits for (DLedger)",
+        help="a topic or group whose unread messages you give up (DLedger)",
     )
     migrate_.add_argument(
         "--empty-slaves",
@@ -106,7 +106,7 @@ async def wish_of(server: MigrationServer, namespace: str, options: argparse.Nam
     else:
         if options.master or options.slave or not options.member:
             raise RequestError(
-                "--path dledger needs --member for each broker, and takes no --master or --slave"
+                "--path dledger needs --member for each broker, and does not accept --master or --slave"
             )
         references = options.member
     pods = [await _pods_of(server, namespace, reference) for reference in references]
@@ -141,7 +141,7 @@ def read_manifest(path: Path, group: str, namespace: str) -> tuple[Json, BrokerG
     except (OSError, yaml.YAMLError) as error:
         raise RequestError(f"--broker-group {path}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("kind") != GROUP_KIND.kind:
-        raise RequestError(f"--broker-group {path}: there is no single {GROUP_KIND.kind} in it")
+        raise RequestError(f"--broker-group {path}: expected a single {GROUP_KIND.kind} in it")
     metadata = manifest.get("metadata") or {}
     if metadata.get("name") != group:
         raise RequestError(f"--broker-group {path}: its name is {metadata.get('name')}, and not {group}")
@@ -165,11 +165,11 @@ async def _pods_of(server: MigrationServer, namespace: str, reference: str) -> S
         raise RequestError(f"{reference}: name it as statefulset/NAME or pod/NAME-0")
     live = await server.get("StatefulSet", namespace, name)
     if live is None:
-        raise RequestError(f"there is no StatefulSet {name} in namespace {namespace}")
+        raise RequestError(f"StatefulSet {name} does not exist in namespace {namespace}")
     replicas = int(live["spec"].get("replicas", 0)) or int(noted(live).get("replicas", 0))
     if not replicas:
         raise RequestError(
-            f"StatefulSet {name} has no pods: start them, so that they can be asked what they have"
+            f"StatefulSet {name} is scaled to 0: start its pods, so that the command can query them"
         )
     return [f"{name}-{ordinal}" for ordinal in range(replicas)]
 

@@ -293,7 +293,7 @@ class Migration:
         except KubeConflictError as error:
             name = body["metadata"]["name"]
             raise RequestError(
-                f"somebody else migrates {self._wish.group}: pod {name} was made meanwhile"
+                f"somebody else migrates {self._wish.group}: pod {name} appeared during this call"
             ) from error
         began_s = time.monotonic()
         while True:
@@ -337,7 +337,7 @@ def _read(body: Json, text: str) -> Json:
         told = json.loads(text)
     except ValueError as error:
         name = body["metadata"]["name"]
-        raise RequestError(f"{name} said what cannot be read: {text.strip()[:200]!r}: {error}") from error
+        raise RequestError(f"{name} sent an unreadable answer: {text.strip()[:200]!r}: {error}") from error
     return dict(told)
 
 

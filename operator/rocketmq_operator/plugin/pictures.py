@@ -139,7 +139,7 @@ def failover_words(failover: Json, now: datetime) -> str:
 
 def list_lines(views: Sequence[GroupView]) -> list[str]:
     """Return one line for each group."""
-    return [_headline(view, view.status) for view in views] or ["there are no broker groups"]
+    return [_headline(view, view.status) for view in views] or ["no broker groups found"]
 
 
 def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:

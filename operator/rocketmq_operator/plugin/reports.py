@@ -30,7 +30,7 @@ async def reports_of(server: Server, namespace: str, name: str | None) -> list[J
         return await server.find(REPORT_KIND.kind, namespace, {})
     found = await server.get(REPORT_KIND.kind, namespace, name)
     if found is None:
-        raise RequestError(f"there is no SLOReport {name} in namespace {namespace}")
+        raise RequestError(f"SLOReport {name} does not exist in namespace {namespace}")
     return [found]
 
 
@@ -43,7 +43,9 @@ async def run_now(server: Server, namespace: str, name: str, timeout_s: float) -
     await reports_of(server, namespace, name)
     cron_job = await server.get("CronJob", namespace, name)
     if cron_job is None:
-        raise RequestError(f"{name} has no CronJob yet: kubectl describe rmqslo {name} says why")
+        raise RequestError(
+            f"the CronJob of {name} does not exist yet: kubectl describe rmqslo {name} says why"
+        )
     job = f"{name}-{int(time.time()):x}"
     await server.create(_job(cron_job, job))
     began_s = time.monotonic()
@@ -94,7 +96,7 @@ def list_lines(reports: Sequence[Json], now: datetime) -> list[str]:
                 status.address or NOTHING,
             ]
         )
-    return columns(rows) if len(rows) > 1 else ["there are no reports: apply an SLOReport"]
+    return columns(rows) if len(rows) > 1 else ["no reports found: apply an SLOReport"]
 
 
 def report_lines(report: Json, now: datetime) -> list[str]:

@@ -101,7 +101,9 @@ def peers_listed(observed: ObservedCluster, replicas: int) -> int:
 def _unknown(now: int, wanted: int) -> Wait | None:
     if now == wanted:
         return None
-    return Wait("NoQuorum", f"no controller leads: there stay {now} controllers, {wanted} are asked for")
+    return Wait(
+        "NoQuorum", f"no controller leads: the number of controllers stays {now}, the spec requests {wanted}"
+    )
 
 
 def _lines(observed: ObservedCluster, seen: ControllersSeen, now: int, wanted: int) -> Iterator[Course]:
@@ -129,7 +131,7 @@ def _remove_lost(observed: ObservedCluster, seen: ControllersSeen, one: Controll
     pod, node = _pod(observed, one), names.controller_id(one.ordinal)
     if few := _too_few(observed, seen, one):
         return Plan((), few)
-    text = f"{pod} came back with an empty store: it is removed, added anew and promoted"
+    text = f"{pod} came back with an empty store: the operator removes, adds and promotes it again"
     step = ChangeMembers("remove", node, pod, "its store was lost", "ControllerReplaced")
     return Plan((step,), Wait("ControllerReplaced", text))
 
@@ -138,7 +140,7 @@ def _remove_surplus(observed: ObservedCluster, seen: ControllersSeen, one: Contr
     pod, node = _pod(observed, one), names.controller_id(one.ordinal)
     if few := _too_few(observed, seen, one):
         return Plan((), few)
-    text = f"{pod} leaves: {observed.spec.controllers.replicas} controllers are asked for"
+    text = f"{pod} leaves: the spec requests {observed.spec.controllers.replicas} controllers"
     step = ChangeMembers("remove", node, pod, "fewer are asked for", "ControllerRemoved")
     return Plan((step,), Wait("ControllerLeaving", text))
 
@@ -163,9 +165,9 @@ def _come(observed: ObservedCluster, seen: ControllersSeen, one: ControllerSeen,
     if one.has_log:
         last = max((member.ordinal for member in seen.members), default=-1)
         if one.ordinal > last:
-            text = f"{pod} has a log of before: it is made anew with an empty volume"
+            text = f"{pod} has a log of a previous member: the operator recreates it with an empty volume"
             return Course(last + 1, Plan((), Wait("ControllerLeaving", text)))
-        text = f"{pod} is no member and has a log: delete its PersistentVolumeClaim and its pod"
+        text = f"{pod} is not a member and has a log: delete its PersistentVolumeClaim and its pod"
         return Course(now, Plan((), Wait("ControllerHasLog", text)))
     host = names.controller_hosts(observed.owner.name, observed.owner.namespace)[one.ordinal]
     step = ChangeMembers("add", peer(one.ordinal, host), pod, "it is no member", "ControllerAdded")
@@ -175,7 +177,7 @@ def _come(observed: ObservedCluster, seen: ControllersSeen, one: ControllerSeen,
 def _promote(observed: ObservedCluster, one: ControllerSeen) -> Plan:
     pod = _pod(observed, one)
     if not one.active or one.lag_entries is None:
-        return Plan((), Wait("ControllerJoining", f"{pod} learns: nothing was heard of it yet"))
+        return Plan((), Wait("ControllerJoining", f"{pod} learns: the leader has not heard from it yet"))
     if one.lag_entries > LAG_MAX_ENTRIES:
         text = f"{pod} learns: it is {one.lag_entries} entries behind, {LAG_MAX_ENTRIES} may be missing"
         return Plan((), Wait("ControllerJoining", text))

@@ -51,7 +51,10 @@ def roll(observed: ObservedGroup) -> Plan:
     if _broken(observed, outdated):
         return Plan((), left)
     if not observed.controllers_heard:
-        return Plan((), Wait("ControllersUnreachable", "who is in sync cannot be known: no pod is restarted"))
+        return Plan(
+            (),
+            Wait("ControllersUnreachable", "the members in sync are unknown: the operator restarts no pod"),
+        )
     master = observed.master
     candidates = [pod for pod in outdated if pod.name != master]
     pod = min(candidates or outdated, key=lambda one: _order(observed, one.name))
@@ -62,7 +65,7 @@ def roll(observed: ObservedGroup) -> Plan:
     if pod.name == master and not is_only_broker:
         return restart_master(observed, pod, _WHY)
     if not master and not is_only_broker:
-        return Plan((), Wait("NoMaster", "there is no master: no pod is restarted"))
+        return Plan((), Wait("NoMaster", "the group lacks a master: the operator restarts no pod"))
     return Plan((_delete(pod),), left)
 
 
@@ -112,7 +115,7 @@ def hand_over(observed: ObservedGroup, why: str, *, to: str = "") -> Plan:
 
 
 def _nobody(master: str, why: str, to: str = "") -> Plan:
-    problem = f"{to} is no broker that is ready and in sync" if to else "no other broker is in sync"
+    problem = f"{to} is not a broker that is ready and in sync" if to else "no other broker is in sync"
     return Plan((), Wait("NoCandidate", f"{master} is master and {problem}: {why}"))
 
 
@@ -163,7 +166,7 @@ def _blocked(observed: ObservedGroup, candidate: str, outdated: Collection[str])
         if name == candidate:
             continue
         if pod is None:
-            return Wait("MemberNotReady", f"{name} has no pod: {candidate} is not restarted")
+            return Wait("MemberNotReady", f"{name} lacks its pod: the operator does not restart {candidate}")
         is_in_sync = seen is not None and seen.in_sync
         if not pod.ready and not (name in outdated and is_in_sync and seen is not None and seen.alive):
             cause = f" ({pod.trouble})" if pod.trouble is not None else ""

@@ -131,7 +131,7 @@ def _group_ready(
 
 def _no_master_text(observed: ObservedGroup) -> str:
     reason = observed.group.failure_reason if observed.group else "the controllers do not know the group yet"
-    return f"there is no master: {reason or 'none was elected'}"
+    return f"the group lacks a master: {reason or 'none was elected'}"
 
 
 def _master_elected(observed: ObservedGroup) -> Finding:

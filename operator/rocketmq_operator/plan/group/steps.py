@@ -65,7 +65,7 @@ def group_plan(observed: ObservedGroup) -> Plan:
         return Plan((), PAUSED)
     if observed.cluster is None:
         return Plan(
-            (), Wait("NoCluster", f"there is no RocketMQCluster {observed.spec.cluster} in this namespace")
+            (), Wait("NoCluster", f"RocketMQCluster {observed.spec.cluster} does not exist in this namespace")
         )
     plan = first_of(_concerns(observed))
     growth = _volumes(observed) if plan.wait is None else NOTHING
@@ -214,7 +214,7 @@ def _lost(observed: ObservedGroup) -> Plan:
         if not observed.controllers_heard:
             return "whether others have what its volume has cannot be known: no controller answers"
         if master is None or name == observed.master or not (master.alive and master.in_sync):
-            return "there is no living master that has all that was acknowledged"
+            return "no living master has all acknowledged messages"
         return "it is in the SyncStateSet" if seen is not None and seen.in_sync else ""
 
     claims = {key.name: live for key, live in observed.children.items() if key.kind == _CLAIM}
@@ -272,17 +272,19 @@ def _next_size(
     if not observed.controllers_heard:
         return now, Wait("ControllersUnreachable", f"whether {leaving} is master cannot be known"), ()
     if observed.master == leaving:
-        handing = hand_over(observed, f"{leaving} is to be removed")
+        handing = hand_over(observed, f"the operator will remove {leaving}")
         return now, handing.wait or Wait("SwitchingOver", f"{leaving} is still master"), handing.steps
     if few := _too_few_left(observed, leaving):
         return now, few, ()
     if not observed.master and names.is_member(leaving, observed.owner.name):
         return (
             now,
-            Wait("ScaleInRefused", "there is no master: the one that leaves may be the last with the log"),
+            Wait(
+                "ScaleInRefused", "the group lacks a master: the leaving member may be the last with the log"
+            ),
             (),
         )
-    return now - 1, Wait("ScalingIn", f"{now - wanted} members are to be removed"), ()
+    return now - 1, Wait("ScalingIn", f"{now - wanted} members remain to be removed"), ()
 
 
 def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:

@@ -83,7 +83,7 @@ def canary_seen(value: Json, group: str) -> CanarySeen | None:
         ObservationError: it is not of that shape, or about another group.
     """
     if value.get("group") != group:
-        raise ObservationError(f"a canary of {value.get('group')!r} was asked about {group}")
+        raise ObservationError(f"a canary of {value.get('group')!r} cannot answer about {group}")
     try:
         if value["since"] is None:
             return None
@@ -108,7 +108,7 @@ def _gap(value: Json) -> GapSeen:
 def _utc(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     if value.tzinfo is None or value < _EARLIEST:
-        raise ValueError(f"{text} is no time of ours")
+        raise ValueError(f"invalid time {text} (expected an offset, and a year from 2000 on)")
     return value.astimezone(UTC)
 
 

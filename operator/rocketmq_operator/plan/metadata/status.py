@@ -69,7 +69,9 @@ def _in_sync(rows: Sequence[GroupMetadataStatus]) -> Finding:
     if missing := _told(rows, GroupState.MISSING):
         return found("InSync", holds=False, reason="Missing", message=missing)
     if not rows or any(row.state is not GroupState.APPLIED for row in rows):
-        return found("InSync", holds=None, reason="NotCompared", message="not every broker group was asked")
+        return found(
+            "InSync", holds=None, reason="NotCompared", message="some broker groups were not compared"
+        )
     return found("InSync", holds=True, reason="Applied", message="no broker group has it otherwise")
 
 

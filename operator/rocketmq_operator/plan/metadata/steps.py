@@ -80,7 +80,7 @@ def _blocked(observed: ObservedMetadata) -> Wait | None:
     """Return why the operator sends no request to brokers."""
     cluster = observed.spec.cluster
     if not observed.cluster_found:
-        return Wait("NoCluster", f"there is no RocketMQCluster {cluster}")
+        return Wait("NoCluster", f"RocketMQCluster {cluster} does not exist")
     if observed.rival:
         return Wait(
             "Conflict",
@@ -115,7 +115,7 @@ def _waits_for(observed: ObservedMetadata) -> Wait | None:
     unknown = [one.group for one in observed.groups if not one.exists]
     if unknown or not observed.groups:
         named = f"BrokerGroup {', '.join(unknown)}" if unknown else "BrokerGroup"
-        return Wait("NoGroup", f"cluster {observed.spec.cluster} has no {named}")
+        return Wait("NoGroup", f"cluster {observed.spec.cluster} lacks {named}")
     silent = [f"{one.group}: {one.problem}" for one in observed.groups if one.problem]
     if silent:
         return Wait("BrokerUnreachable", "; ".join(silent))

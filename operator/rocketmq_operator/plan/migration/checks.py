@@ -51,7 +51,7 @@ def _in_the_way(observed: ObservedMigration) -> Iterator[str]:
 def _set_problems(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
     name = set_of(member.pod)
     if member.stateful_set is None:
-        yield f"there is no StatefulSet {name} in namespace {observed.wish.namespace}, to which {member.pod} belongs"
+        yield f"StatefulSet {name} of pod {member.pod} does not exist in namespace {observed.wish.namespace}"
         return
     owners = member.stateful_set["metadata"].get("ownerReferences") or []
     owner = next((one for one in owners if one.get("controller")), None)
@@ -78,7 +78,7 @@ def _at_broker(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
     if isinstance(member.spot, str):
         yield member.spot or f"it is not known where the store of {member.pod} lies"
     elif member.volume is None:
-        yield f"claim {member.spot.claim} of {member.pod} has no volume"
+        yield f"claim {member.spot.claim} of {member.pod} is not bound to a volume"
 
 
 def _as_it_says(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _as_it_says(observed: ObservedMigration, member: OldMember) -> Iterator[str]
         yield f"{member.pod} does not run: start it, so that it can be asked what it has"
     said = member.said
     if said is None:
-        yield f"{member.pod} does not answer at port {observed.wish.port}: {member.silence or 'nobody is there'}"
+        yield f"{member.pod} does not answer at port {observed.wish.port}: {member.silence or 'no broker listens there'}"
         return
     wish = observed.wish
     if said.name != wish.broker_name:
@@ -129,7 +129,7 @@ def _unwritten(observed: ObservedMigration) -> Iterator[str]:
         return
     if observed.wish.course is Course.DLEDGER:
         if observed.unread is None:
-            yield "nobody said what is unread"
+            yield "the unread messages are unknown"
         yield from observed.unread or ()
     else:
         for member in observed.asked[1:]:

@@ -37,9 +37,9 @@ def undo_plan(observed: ObservedMigration) -> MigrationPlan:
 def _too_late(observed: ObservedMigration) -> str:
     for member in observed.members:
         if member.stateful_set is None:
-            return f"there is no StatefulSet {set_of(member.pod)}"
+            return f"StatefulSet {set_of(member.pod)} does not exist"
         if member.store is not None or member.holder in {Holder.HELD, Holder.NEW}:
-            return f"the store of {member.pod} is prepared for {member.member} already: there is no way back, go on without --undo"
+            return f"the store of {member.pod} is prepared for {member.member} already: undo is impossible, continue without --undo"
     return ""
 
 

@@ -165,7 +165,7 @@ def holding(member: OldMember) -> tuple[Write, ...]:
         if claim is None or claim["metadata"].get("deletionTimestamp"):
             return ()
         metadata = claim["metadata"]
-        why = "it has no volume any more"
+        why = "its volume is gone"
         return (Remove("PersistentVolumeClaim", member.namespace, metadata["name"], metadata["uid"], why),)
     volume = member.volume or {}
     policy = annotation(volume, POLICY_ANNOTATION) or volume["spec"]["persistentVolumeReclaimPolicy"]

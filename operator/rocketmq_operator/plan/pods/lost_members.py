@@ -72,9 +72,7 @@ def free_lost(
     if why := needed(pod.name):
         return Plan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
     steps += _anew(pod, claims.get(names.claim(pod.name)))
-    return Plan(
-        tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it starts anew elsewhere")
-    )
+    return Plan(tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it restarts elsewhere"))
 
 
 def _anew(pod: PodSeen, claim: Live | None) -> list[Step]:

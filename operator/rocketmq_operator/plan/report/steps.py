@@ -30,7 +30,7 @@ def _no_source(observed: ObservedReport) -> Wait | None:
         services = f"Services {found} each have" if found else "no Service of the namespace has"
         return Wait("NoSource", f"source.claimName is not given, and {services} the label {REPORTS_OF_LABEL}")
     if observed.claim not in observed.claims:
-        return Wait("NoSource", f"there is no PersistentVolumeClaim {observed.claim}")
+        return Wait("NoSource", f"PersistentVolumeClaim {observed.claim} does not exist")
     return None
 
 

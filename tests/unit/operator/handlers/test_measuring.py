@@ -291,7 +291,7 @@ async def test_the_client_returns_what_a_canary_says(canary: _Canary, client: Ca
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ("<html>", "does not answer"),
         ("[" * 100_000, "does not answer"),
         (f'"{"x" * bystanders.ANSWER_BYTES_MAX}"', "bytes"),

@@ -90,7 +90,7 @@ REFUSALS = [
     ("--master statefulset/old-slave", "it has 2 pods, name the one by pod/NAME"),
     ("--master old-master", "old-master: name it as statefulset/NAME or pod/NAME-0"),
     ("--master pod/old-master", "name it as statefulset/NAME or pod/NAME-0"),
-    ("--master statefulset/none", "there is no StatefulSet none in namespace shop"),
+    ("--master statefulset/none", "StatefulSet none does not exist in namespace shop"),
     ("--master pod/old-slave-0 --slave statefulset/old-slave", "a pod is named twice"),
 ]
 
@@ -105,7 +105,7 @@ async def test_options_that_make_no_sense_are_refused(tmp_path: Path, words: str
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"kind": "Topic"}, "there is no single BrokerGroup in it"),
+        ({"kind": "Topic"}, "expected a single BrokerGroup in it"),
         ({"metadata": {"name": "stock"}}, "its name is stock, and not orders"),
         ({"metadata": {"name": GROUP, "namespace": "other"}}, "its namespace is other, and not shop"),
         (

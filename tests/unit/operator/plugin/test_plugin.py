@@ -155,7 +155,7 @@ def test_every_command_refuses_a_name_that_does_not_exist(
 
 def test_nothing_is_said_in_words() -> None:
     assert pictures.failover_lines([], NOW) == ["there are no failovers"]
-    assert pictures.list_lines([]) == ["there are no broker groups"]
+    assert pictures.list_lines([]) == ["no broker groups found"]
 
 
 async def test_every_group_of_a_namespace_has_its_line() -> None:
@@ -183,10 +183,13 @@ async def test_a_wish_that_nobody_answers_is_taken_back() -> None:
 @pytest.mark.parametrize(
     ("to", "complaint"),
     [
-        ("orders-9", "--to orders-9: orders has no such member; it has orders-0, orders-1, orders-log-0"),
+        (
+            "orders-9",
+            "--to orders-9: not a member of orders; its members are orders-0, orders-1, orders-log-0",
+        ),
         ("orders-log-0", "--to orders-log-0: a log replica cannot be master"),
         ("orders-1", "--to orders-1: it is not in the SyncStateSet"),
-        ("", "orders has no other broker that is ready and in sync"),
+        ("", "no other broker of orders is ready and in sync"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_before_it_is_asked_for(to: str, complaint: str) -> None:
@@ -202,7 +205,7 @@ async def test_what_cannot_be_done_is_refused_before_it_is_asked_for(to: str, co
 
 async def test_a_group_that_is_paused_or_unknown_is_refused_by_name() -> None:
     world = await _settled()
-    with pytest.raises(RequestError, match="no BrokerGroup stock in namespace shop"):
+    with pytest.raises(RequestError, match="BrokerGroup stock does not exist in namespace shop"):
         await view_of(world.kube, NAMESPACE, "stock")
     world.write_group({"replicas": 2, "logReplicas": 1, "paused": True})
     with pytest.raises(RequestError, match=r"spec\.paused"):

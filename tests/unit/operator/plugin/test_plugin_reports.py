@@ -108,7 +108,7 @@ async def test_a_run_that_does_not_end_in_time_is_named(monkeypatch: pytest.Monk
 
 async def test_a_report_that_is_not_there_is_named() -> None:
     world = ReportWorld()
-    with pytest.raises(RequestError, match="no SLOReport monthly in namespace shop"):
+    with pytest.raises(RequestError, match="SLOReport monthly does not exist in namespace shop"):
         await reports.reports_of(world.kube, NAMESPACE, "monthly")
 
 

@@ -126,7 +126,7 @@ def test_an_unknown_namespace_is_named(
     for plural in ("brokergroups", "failovers"):
         server.pages[f"/apis/{API_VERSION}/namespaces/shpo/{plural}"] = {"kind": "List", "items": []}
     said = _complaint(capsys, 1, *words, "-n", "shpo", "--kubeconfig", server.kubeconfig)
-    assert said == "there is no namespace shpo"
+    assert said == "namespace shpo does not exist"
 
 
 def test_who_may_not_look_at_namespaces_is_told_that_the_group_is_not_there(
@@ -136,7 +136,7 @@ def test_who_may_not_look_at_namespaces_is_told_that_the_group_is_not_there(
     assert cli.main(["status", "--kubeconfig", server.kubeconfig]) == 0
     capsys.readouterr()
     said = _complaint(capsys, 1, "status", "orders", "--kubeconfig", server.kubeconfig)
-    assert said == "there is no BrokerGroup orders in namespace shop"
+    assert said == "BrokerGroup orders does not exist in namespace shop"
 
 
 def test_a_right_that_lacks_is_told_in_the_api_servers_words(
@@ -155,7 +155,7 @@ def test_a_wrong_token_is_told(server: _Server, capsys: pytest.CaptureFixture[st
 def test_kinds_that_are_not_installed_are_told(server: _Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.pages = _discovery(installed=False)
     said = _complaint(capsys, 1, "status", "--kubeconfig", server.kubeconfig)
-    assert said == f"this Kubernetes has no kind BrokerGroup of {API_VERSION}"
+    assert said == f"this Kubernetes does not know kind BrokerGroup of {API_VERSION}"
 
 
 def test_an_api_server_out_of_reach_is_told_with_its_address(

@@ -106,7 +106,7 @@ async def test_who_cannot_be_master_is_refused_by_name(to: str) -> None:
     _ask(world, f"{_epoch(world)}:{to}")
     await world.one_pass()
     assert _designated(world) == []
-    assert f"{to} is no broker that is ready and in sync" in world.status()["plan"]["waitingFor"]
+    assert f"{to} is not a broker that is ready and in sync" in world.status()["plan"]["waitingFor"]
     assert world.condition("Ready") == ("True", "Serving"), "the group serves as before"
 
 

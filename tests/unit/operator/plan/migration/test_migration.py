@@ -125,7 +125,7 @@ async def test_where_a_slave_that_is_not_asked_has_its_store_must_be_known_all_t
     world = MigrationWorld()
     world.empty_slaves = True
     world.kube.objects["PersistentVolumeClaim", NAMESPACE, "data-old-slave-0"]["spec"].pop("volumeName")
-    with pytest.raises(RequestError, match="claim data-old-slave-0 of old-slave-0 has no volume"):
+    with pytest.raises(RequestError, match="claim data-old-slave-0 of old-slave-0 is not bound to a volume"):
         await _migrate(world)
     assert set(world.kube.permissions.values()) == {6}
 
@@ -181,7 +181,10 @@ REFUSALS: list[tuple[Callable[[MigrationWorld], None], str]] = [
     (_there("StatefulSet", GROUP), "StatefulSet orders has the name that the operator needs"),
     (_there("PersistentVolumeClaim", "data-orders-1"), "there is a claim data-orders-1 already"),
     (_spec(replicas=3), "spec.replicas of the BrokerGroup is 3, and there are 2 volumes"),
-    (_without(("StatefulSet", NAMESPACE, "old-slave")), "there is no StatefulSet old-slave"),
+    (
+        _without(("StatefulSet", NAMESPACE, "old-slave")),
+        "StatefulSet old-slave of pod old-slave-0 does not exist",
+    ),
     (_owned, "StatefulSet old-slave belongs to RocketMQ theirs"),
     (lambda world: world.kube.silent.add("old-slave-0"), "old-slave-0 does not answer at port 10911"),
     (_said("old-master-0", name="stock"), "old-master-0 is of stock, and not of orders"),
@@ -290,7 +293,7 @@ async def test_a_volume_that_is_somebody_elses_by_then_is_not_touched() -> None:
 @pytest.mark.parametrize(
     ("ended", "complaint"),
     [
-        ((0, '{"brokers": ['), "orders-migrate-survey said what cannot be read"),
+        ((0, '{"brokers": ['), "orders-migrate-survey sent an unreadable answer"),
         ((1, "ha-sidecar: no such thing"), "orders-migrate-survey ended with 1: ha-sidecar: no such thing"),
     ],
 )
@@ -389,7 +392,7 @@ async def test_it_can_be_undone_until_a_store_is_prepared(step: str) -> None:
 async def test_it_cannot_be_undone_later(step: str) -> None:
     world = MigrationWorld()
     await _migrate_until(world, step)
-    with pytest.raises(RequestError, match="there is no way back, go on without --undo"):
+    with pytest.raises(RequestError, match="undo is impossible, continue without --undo"):
         await _migrate(world, undo=True)
     await _migrate(world)
     _has_moved(world)

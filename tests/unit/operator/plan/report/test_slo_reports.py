@@ -169,7 +169,7 @@ async def test_without_a_volume_nothing_is_made_until_it_is_there() -> None:
     assert not world.has("CronJob", REPORT)
     world.write({"source": {"claimName": "mine", "path": "collected/segments"}})
     await world.one_pass()
-    assert world.condition("Ready")[2] == "there is no PersistentVolumeClaim mine"
+    assert world.condition("Ready")[2] == "PersistentVolumeClaim mine does not exist"
     world.advance(1)
     await world.one_pass()
     assert world.events() == ["NoSource"], "told once"
