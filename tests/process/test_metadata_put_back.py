@@ -108,9 +108,8 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
             assert (told["broker"]["is_master"], told["metadata_missing"]) == (True, {})
             assert await companion.metric("metadata_in_sync") == 1
             # A broker refuses requests to create its own topics, and makes them itself where it needs them.
-            assert all(is_the_broker_s_own(name) for _, name in missing_names(found, good)), missing_names(
-                found, good
-            )
+            missing = missing_names(found, good)
+            assert all(is_the_broker_s_own(name) for _, name in missing), missing
             (event,) = await companion.events("MetadataPutBack")
             given = event["attrs"]["names"].split(",")
             offsets = {f"{OFFSETS.file_name}:{name}" for name in OFFSETS_MADE}
