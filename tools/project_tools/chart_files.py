@@ -29,8 +29,8 @@ _KEY: Final = re.compile(r"( *)([A-Za-z]+):(?: (.*))?")
 _HEAD: Final = """\
 # Values of the chart
 
-What `helm install -f values.yaml` may say; `values.schema.json` refuses anything else by its name. The page is made of
-[values.yaml](../../charts/rocketmq-ha/values.yaml) and its schema: `make chart` writes it again.
+The values that `helm install -f values.yaml` accepts; `values.schema.json` refuses other values and names them. `make chart` generates this
+page from [values.yaml](../../charts/rocketmq-ha/values.yaml) and its schema.
 
 For a cluster with the Prometheus operator and Grafana in the namespace `monitoring`:
 
@@ -142,11 +142,11 @@ _LIMITS: Final[Mapping[str, str]] = {
 _KINDS: Final[Mapping[str, str]] = {
     "array": "a list",
     "boolean": "`true` or `false`",
-    "integer": "a whole number",
+    "integer": "an integer",
     "number": "a number",
-    "object": "keys and values",
-    "string": "a text",
-    "string or null": "a text or `null`",
+    "object": "a map",
+    "string": "a string",
+    "string or null": "a string or `null`",
 }
 
 

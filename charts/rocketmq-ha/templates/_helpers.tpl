@@ -1,4 +1,4 @@
-{{/* Labels of everything in the chart; the component is added by each. */}}
+{{/* Labels of every object in the chart; each object adds its component. */}}
 {{- define "rocketmq-ha.labels" -}}
 app.kubernetes.io/name: rocketmq-ha
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -7,7 +7,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Labels by which pods are found; they never change. Takes (list root component). */}}
+{{/* Selector labels of pods; they never change. Takes (list root component). */}}
 {{- define "rocketmq-ha.selector" -}}
 app.kubernetes.io/name: rocketmq-ha
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
@@ -35,7 +35,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The namespaces that the operator watches, as a JSON list: empty for all. */}}
+{{/* The namespaces that the operator watches, as a JSON list; empty for all. */}}
 {{- define "rocketmq-ha.watched" -}}
 {{- if .Values.operator.clusterWide -}}
 []
@@ -45,14 +45,14 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/*
-What the operator may do in the namespaces it watches: what it was seen to do there by the API server's audit log, and no more
-(tests/kube/test_rights.py). Server-side apply of what is not there yet asks for `create` beside `patch`.
+The operator's permissions in the namespaces that it watches: exactly those that the API server's audit log shows as used
+(tests/kube/test_rights.py). Server-side apply of a new object needs `create` beside `patch`.
 */}}
 {{- define "rocketmq-ha.rules" -}}
 - apiGroups: [rocketmq-ha.dev]
   resources: [rocketmqclusters, brokergroups, sloreports]
   verbs: [get, list, watch]
-# A finalizer holds one that brokers are to forget first.
+# `patch` is for the finalizer of objects that the operator must first delete from the brokers.
 - apiGroups: [rocketmq-ha.dev]
   resources: [topics, consumergroups]
   verbs: [get, list, watch, patch]
@@ -68,25 +68,25 @@ What the operator may do in the namespaces it watches: what it was seen to do th
 - apiGroups: [rocketmq-ha.dev]
   resources: [failovers]
   verbs: [get, list, watch, create, patch, delete]
-# Children name their owner so that its deletion waits for them; the admission of that asks for this right.
+# Owner references with blockOwnerDeletion: their admission requires this permission.
 - apiGroups: [rocketmq-ha.dev]
   resources: [rocketmqclusters/finalizers, brokergroups/finalizers, sloreports/finalizers]
   verbs: [update]
-# By name, here and below: before the operator writes a name first, it asks whether somebody else has it.
+# `get`, here and below: before the operator first writes a name, it checks whether another owner uses that name.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# One by its name, the token of a cluster's controllers: it can look for no other, nor see which there are.
+# The token of a cluster's controllers, by its name: without `list` the operator cannot discover other Secrets.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.operator.mayGiveUpVolumes }}, delete{{ end }}]
-# What belongs to proxies goes when there are none any more.
+# `delete`, here and below: the operator deletes objects of the proxies when the cluster no longer has proxies.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
@@ -102,14 +102,14 @@ What the operator may do in the namespaces it watches: what it was seen to do th
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch]
-# Reports: a CronJob makes their Jobs, and the operator reads how those ended.
+# Reports: a CronJob creates their Jobs, and the operator reads the Jobs' results.
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, create, patch]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list, watch]
-# Read about one StatefulSet or volume claim at a time, when a pod or a volume is missing: nothing else says why.
+# `list`: if a pod or a volume is missing, only the Events of its StatefulSet or volume claim give the reason.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [list, create]

@@ -3,7 +3,7 @@
 {{ .Values.operator.serviceAccount.name | default (printf "%s-operator" .Release.Name) }}
 {{- end }}
 
-{{/* Where a pod may run, but for tolerations. Takes the values of operator, measure or test. */}}
+{{/* A pod's scheduling fields except tolerations. Takes the values of operator, measure or test. */}}
 {{- define "rocketmq-ha.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -15,7 +15,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* An ingress rule of a NetworkPolicy; nothing where nobody is allowed: an empty `from` would allow everybody. Takes (list ports peers). */}}
+{{/* An ingress rule of a NetworkPolicy; empty without peers, because an empty `from` would allow every peer. Takes (list ports peers). */}}
 {{- define "rocketmq-ha.ingressRule" -}}
 {{- if index . 1 -}}
 - from:
