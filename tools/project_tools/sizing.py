@@ -197,7 +197,7 @@ def with_results(text: str) -> str:
         f"| {one.what} | {one.formula} | {_shown(one.value(given))} {one.unit} |".replace("  |", " |")
         for one in RESULTS
     ]
-    table = "\n".join(["| what | formula | result |", "|---|---|---|", *rows]) + "\n"
+    table = "\n".join(["| quantity | formula | result |", "|---|---|---|", *rows]) + "\n"
     begin, end = text.index(RESULTS_BEGIN) + len(RESULTS_BEGIN), text.index(RESULTS_END)
     return text[:begin] + table + text[end:]
 
