@@ -32,6 +32,7 @@ from rocketmq_operator.plan.common.objects import API_VERSIONS
 
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = (CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S)
 THREADS_MAX: Final = 8
 PAGE_OBJECTS_MAX: Final = 500
 RETRY_AFTER_MAX_S: Final = 60.0
@@ -107,10 +108,10 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
 
 
 class _TimedApiClient(client.ApiClient):  # type: ignore[misc]  # the package has no types
-    """Gives every request a time-out: the package sends its own, those that look for kinds, without one."""
+    """Gives every request a time-out, also those with which the package itself looks for kinds."""
 
     def call_api(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the package has no types
-        kwargs["_request_timeout"] = kwargs.get("_request_timeout") or _TIMEOUT["_request_timeout"]
+        kwargs["_request_timeout"] = _TIMEOUT_S
         return super().call_api(*args, **kwargs)
 
 
@@ -166,9 +167,7 @@ class KubeClient:
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist."""
         try:
-            return await self._run(
-                kind, lambda api: api.get(name=name, namespace=namespace or None, **_TIMEOUT)
-            )
+            return await self._run(kind, lambda api: api.get(name=name, namespace=namespace or None))
         except _MissingError:
             return None
 
@@ -185,7 +184,6 @@ class KubeClient:
                     label_selector=selector,
                     limit=PAGE_OBJECTS_MAX,
                     _continue=token,
-                    **_TIMEOUT,
                 ),
             )
             items += [{"kind": kind, "apiVersion": VERSIONS[kind]} | item for item in page.get("items") or []]
@@ -198,7 +196,7 @@ class KubeClient:
         selector = f"regarding.kind={kind},regarding.name={name}"
         page = await self._run(
             "Event",
-            lambda api: api.get(namespace=namespace, field_selector=selector, limit=EVENTS_MAX, **_TIMEOUT),
+            lambda api: api.get(namespace=namespace, field_selector=selector, limit=EVENTS_MAX),
         )
         return list(page.get("items") or [])
 
@@ -213,16 +211,12 @@ class KubeClient:
     async def create(self, body: Json) -> Json:
         """Create an object; raise `KubeConflictError` if it exists."""
         namespace = body["metadata"]["namespace"]
-        return await self._run(
-            body["kind"], lambda api: api.create(body=body, namespace=namespace, **_TIMEOUT)
-        )
+        return await self._run(body["kind"], lambda api: api.create(body=body, namespace=namespace))
 
     async def replace(self, body: Json) -> Json:
         """Write an object over the version that it carries."""
         namespace = body["metadata"]["namespace"]
-        return await self._run(
-            body["kind"], lambda api: api.replace(body=body, namespace=namespace, **_TIMEOUT)
-        )
+        return await self._run(body["kind"], lambda api: api.replace(body=body, namespace=namespace))
 
     async def annotate(
         self, kind: str, namespace: str, name: str, annotations: Mapping[str, str | None]
@@ -239,7 +233,6 @@ class KubeClient:
                 name=name,
                 namespace=namespace or None,
                 content_type="application/merge-patch+json",
-                **_TIMEOUT,
             ),
         )
 
@@ -249,9 +242,7 @@ class KubeClient:
         if by_force:
             options["gracePeriodSeconds"] = 0
         try:
-            await self._run(
-                kind, lambda api: api.delete(name=name, namespace=namespace, body=options, **_TIMEOUT)
-            )
+            await self._run(kind, lambda api: api.delete(name=name, namespace=namespace, body=options))
         except (_MissingError, KubeConflictError):
             return
 
@@ -263,7 +254,6 @@ class KubeClient:
             namespace=body["metadata"]["namespace"],
             field_manager=FIELD_MANAGER,
             force_conflicts=True,
-            **_TIMEOUT,
         )
 
     async def _run(self, kind: str, call: Callable[..., Any]) -> Json:
@@ -290,9 +280,6 @@ class KubeClient:
         except _NO_ANSWER as error:
             raise UnavailableError(f"{kind}: the API server does not answer: {error_cause(error)}") from error
         return value
-
-
-_TIMEOUT: Final[dict[str, Any]] = {"_request_timeout": (CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S)}
 
 
 class _MissingError(UnavailableError):

@@ -169,7 +169,7 @@ def test_an_api_server_out_of_reach_is_told_with_its_address(
 def test_an_api_server_that_accepts_and_never_answers_is_told_in_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(kube._TIMEOUT, "_request_timeout", (1.0, 0.2))
+    monkeypatch.setattr(kube, "_TIMEOUT_S", (1.0, 0.2))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         said = _complaint(capsys, 1, "status", "--kubeconfig", _kubeconfig(tmp_path, port))
