@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from controller_core.channel.asking import AskError
 from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.commitlog.layout import MAPPED_FILE_BYTES_DEFAULT
-from ha_sidecar.common.options import addresses
+from ha_sidecar.common.options import address
 from ha_sidecar.migration.adoption import KeepMode, StoreLocation, adopt
 from ha_sidecar.migration.permission import BrokerPermission, permit
 from ha_sidecar.migration.survey import UNREAD_SHOWN_MAX, survey, unread
@@ -51,7 +52,7 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
 
 
 def _survey(options: argparse.Namespace) -> int:
-    addresses("broker", ";".join(options.broker))
+    _check_addresses("broker", options.broker)
     try:
         found = asyncio.run(_survey_brokers(options))
     except (AskError, RemotingProtocolError) as error:
@@ -67,11 +68,11 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
     Report one that does not answer as a problem, because the answers of the others may suffice.
     """
     brokers: list[dict[str, Any]] = []
-    for address in options.broker:
+    for broker_address in options.broker:
         try:
-            brokers.append((await survey(address)).json())
+            brokers.append((await survey(broker_address)).json())
         except (AskError, RemotingProtocolError) as error:
-            brokers.append({"address": address, "problem": str(error)})
+            brokers.append({"address": broker_address, "problem": str(error)})
     found: dict[str, Any] = {"brokers": brokers}
     if options.unread:
         # Any of DLedger's members may lead; the leader has the newest offsets of consumers.
@@ -86,8 +87,8 @@ async def _survey_brokers(options: argparse.Namespace) -> dict[str, Any]:
 
 def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
-    addresses("broker", ";".join(options.broker))
-    addresses("name-server", ";".join(options.name_server))
+    _check_addresses("broker", options.broker)
+    _check_addresses("name-server", options.name_server)
     try:
         asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
     except AskError as error:
@@ -105,6 +106,12 @@ def _adopt(options: argparse.Namespace) -> int:
         sys.stderr.write(f"ha-sidecar: {error}\n")
         return 1
     return 0
+
+
+def _check_addresses(option: str, texts: Sequence[str]) -> None:
+    """Raise `ConfigError` for a wrong one before the first question is asked."""
+    for text in texts:
+        address(option, text)
 
 
 def _print(value: dict[str, Any]) -> None:
