@@ -109,7 +109,7 @@ def _adopt(options: argparse.Namespace) -> int:
 
 
 def _check_addresses(option: str, texts: Sequence[str]) -> None:
-    """Raise `ConfigError` for a wrong one before the first question is asked."""
+    """Raise `ConfigError` for a wrong one, before the command asks its first question."""
     for text in texts:
         address(option, text)
 
