@@ -17,7 +17,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("how", BAD)
-def test_an_unusable_segment_of_its_own_is_logged_in_the_words_of_all_commands_and_stops_nothing(
+async def test_an_unusable_segment_of_its_own_is_logged_in_the_words_of_all_commands_and_stops_nothing(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "events" / "day=2026-11-20" / "collector@1-1.parquet"
