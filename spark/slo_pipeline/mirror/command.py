@@ -5,8 +5,8 @@ Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO 
 told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
 Never: nothing is deleted, on either side.
 
-Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, or some segments are unusable and were not copied (they
-are named), 2 a place cannot be used, or a file not be copied.
+Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, or some segments are unusable
+and were not copied (the command names them), 2 a place cannot be used, or a file not be copied.
 """
 
 import argparse

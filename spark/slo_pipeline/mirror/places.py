@@ -133,7 +133,7 @@ class DirectoryPlace:
                     continue  # deleted between the two looks
                 sizes[path.name] = 0
             else:
-                # `read` names what is not a file.
+                # `read` refuses a folder or a pipe by name.
                 sizes[path.name] = found.st_size if stat.S_ISREG(found.st_mode) else 0
         return sizes
 

@@ -3,7 +3,8 @@
 Problem: people and programs leave other files beside segments, and a segment that is empty or damaged makes one reader fail, another
 one skip it, and a third one take its columns for nulls.
 Shape: `day_folders` and `segment_files` say which names are ours; `ignored` lists the others. `check` opens the footer of each segment
-before anything is computed, and refuses with the same words for every caller; `unusable_content` does the same for a copy.
+before anything is computed, and refuses with the same words for every caller; `unusable_content` does the
+same for a copy.
 Never: Spark is not needed here, and a path is never a pattern.
 
 Source: docs/reference/segments.md.
@@ -181,7 +182,10 @@ def _parsed(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetFil
 
 
 def _is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether every reader takes a type for another one: narrower numbers, other texts, timestamps of another unit."""
+    """Tell whether every reader accepts a type instead of another one.
+
+    These are narrower numbers, other texts, and timestamps in milliseconds.
+    """
     types: Any = pa.types
     if types.is_dictionary(found):
         found = found.value_type
