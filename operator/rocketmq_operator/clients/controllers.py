@@ -6,23 +6,23 @@ the leader's address and sent again there by us, because the token must not trav
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
 
 from rocketmq_operator.clients.api import Json, NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients.json_answers import parse_json, read_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
 STREAM_LINE_BYTES_MAX: Final = 1 << 20
+"""Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
-_NO_ANSWER: Final = (aiohttp.ClientError, TimeoutError, ValueError, RecursionError)
-"""What a host raises that answers nothing, or no JSON; RecursionError for JSON that is nested too deep."""
 
 
 class ControllersClient:
@@ -42,7 +42,7 @@ class ControllersClient:
         leaders = [
             (value["term"], host)
             for host, value in zip(self._all, told, strict=True)
-            if value and value.get("role") == "leader"
+            if value and value.get("role") == "leader" and isinstance(value.get("term"), int)
         ]
         if leaders:
             self._prefer(max(leaders)[1])
@@ -51,7 +51,7 @@ class ControllersClient:
     async def _status(self, host: str) -> Json | None:
         try:
             return _object(await self._get(host, "/v1/status"))
-        except (*_NO_ANSWER, UnavailableError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, UnavailableError):
             return None
 
     async def members(self, node: int) -> Json:
@@ -59,7 +59,7 @@ class ControllersClient:
         host = self._all[node]
         try:
             return _object(await self._get(host, "/v1/members"))
-        except _NO_ANSWER as error:
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise UnavailableError(f"{host} does not tell the members: {error!r}") from error
 
     async def change_members(self, action: str, member: str) -> None:
@@ -109,15 +109,22 @@ class ControllersClient:
         self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._session.get(url, timeout=STREAM_TIMEOUT, allow_redirects=False) as response:
-                _checked(response)
+            async with self._lines(url, STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
-                        event = _object(json.loads(line))
+                        event, sequence = _event(line)
                         yield event
-                        self._last_sequence = int(event["sequence"])
-        except (*_NO_ANSWER, KeyError) as error:
+                        self._last_sequence = sequence
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
+
+    @asynccontextmanager
+    async def _lines(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self._session.get(
+            url, timeout=limits, allow_redirects=False, read_bufsize=STREAM_LINE_BYTES_MAX
+        ) as response:
+            _check_status(response)
+            yield response
 
     async def _last_event(self) -> tuple[str, int]:
         """Return a controller that answers and the sequence of its newest event."""
@@ -125,12 +132,11 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
-                    _checked(response)
+                async with self._lines(url, READ_TIMEOUT) as response:
                     last = 0
                     async for line in response.content:
-                        last = max(last, int(_object(json.loads(line))["sequence"]))
-            except (*_NO_ANSWER, KeyError) as error:
+                        last = max(last, _event(line)[1])
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
@@ -142,7 +148,7 @@ class ControllersClient:
         for host in tuple(self._hosts):
             try:
                 value = await self._get(host, path)
-            except _NO_ANSWER as error:
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
@@ -155,8 +161,8 @@ class ControllersClient:
         async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
             if response.status == 404:
                 return None
-            _checked(response)
-            return json.loads(await response.text())
+            _check_status(response)
+            return await read_json(response)
 
     async def _change(self, url: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -181,10 +187,18 @@ class ControllersClient:
             self._hosts.insert(0, host)
 
 
-def _checked(response: aiohttp.ClientResponse) -> None:
-    """Raise ValueError unless the status is 200: a controller never redirects a read."""
+def _check_status(response: aiohttp.ClientResponse) -> None:
     if response.status != 200:
-        raise ValueError(f"status {response.status} (expected 200)")
+        raise ValueError(f"status {response.status}")
+
+
+def _event(line: bytes) -> tuple[Json, int]:
+    """Return an event and its sequence; raise `ValueError` for anything else."""
+    event = parse_json(line)
+    sequence = event.get("sequence") if isinstance(event, dict) else None
+    if type(sequence) is not int:
+        raise ValueError(f"a line that is not an event: {line[:80]!r}")
+    return event, sequence
 
 
 def _object(value: object) -> Json:
