@@ -43,8 +43,8 @@ PHRASES: Final = {
         r"|commands) a second\b"
     ),
     "an old word": (
-        r"\b(?:wherefore|whereby|thereof|therein|hitherto|meanwhile|anew|in the midst|in turns|for the sake|beforehand"
-        r"|so does it|be it)\b"
+        r"\b(?:wherefore|whereby|thereof|therein|hitherto|meanwhile|anew|in the midst|in turns|for the sake"
+        r"|beforehand|so does it|be it)\b"
     ),
     "a passive without an actor (say who does it)": (
         r"\b(?:is|are|was|were) (?:met|told|kept|asked|heard|led|taken for|let|lent|put back)\b"
