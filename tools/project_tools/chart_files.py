@@ -30,7 +30,8 @@ _HEAD: Final = """\
 # Values of the chart
 
 The values that `helm install -f values.yaml` accepts; `values.schema.json` refuses other values and names
-them. `make chart` generates this page from [values.yaml](../../charts/rocketmq-ha/values.yaml) and its schema.
+them. `make chart` generates this page from [values.yaml](../../charts/rocketmq-ha/values.yaml) and its
+schema.
 
 For a cluster with the Prometheus operator and Grafana in the namespace `monitoring`:
 

@@ -232,7 +232,8 @@ def event_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     first = str(group.first_master_id)
     events.add(
         100, "MasterElected", "controller", 1, group.first_master_id, cause="BrokerRequest",
-        old_master_id="", new_master_id=first, old_epoch="0", new_epoch="1", sync_state_set_before="", sync_state_set_after=first,
+        old_master_id="", new_master_id=first, old_epoch="0", new_epoch="1",
+        sync_state_set_before="", sync_state_set_after=first,
         new_master_address=address(group.first_master_id),
     )  # fmt: skip
     events.add(

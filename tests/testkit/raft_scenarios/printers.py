@@ -87,7 +87,8 @@ def describe_conf_state(state: ConfState) -> str:
 
     return (
         f"Voters:{ids(state.voters)} VotersOutgoing:{ids(state.voters_outgoing)} "
-        f"Learners:{ids(state.learners)} LearnersNext:{ids(state.learners_next)} AutoLeave:{str(state.auto_leave).lower()}"
+        f"Learners:{ids(state.learners)} LearnersNext:{ids(state.learners_next)} "
+        f"AutoLeave:{str(state.auto_leave).lower()}"
     )
 
 

@@ -23,8 +23,8 @@ def _sent(topic: str, queue: str, properties: str) -> dict[str, str]:
 def _pulled(topic: str, queue: str) -> dict[str, str]:
     return {
         "consumerGroup": "SELF_TEST_C_GROUP", "topic": topic, "queueId": queue, "queueOffset": "70",
-        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
+        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
     }  # fmt: skip
 
 

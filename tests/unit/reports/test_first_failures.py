@@ -139,7 +139,10 @@ HISTORIES = [
     ),
     _history(
         "all controllers died",
-        {'rmqha_controller_role{instance="a"}': "3x20 stale", 'rmqha_controller_role{instance="b"}': "2x20 stale"},
+        {
+            'rmqha_controller_role{instance="a"}': "3x20 stale",
+            'rmqha_controller_role{instance="b"}': "2x20 stale",
+        },
         pages="controller-leader",
         error=8 / 11,
     ),
