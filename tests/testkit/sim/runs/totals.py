@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from testkit.check.linearizability import Verdict
-from testkit.sim.controller_schedules import Report
-from testkit.sim.nemesis import Fault
+from testkit.sim.runs.controller_schedules import Report
+from testkit.sim.runs.nemesis import Fault
 
 INJECTED_MIN = 10
 """So often a kind must have been injected before its having no effect says something."""

@@ -15,9 +15,9 @@ from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from testkit.check.linearizability import PENDING_S, Finding, Interval, Verdict, check
 from testkit.check.registers import Alter, Call, Register, Transition, step
-from testkit.sim.broker_log import BrokerLog
-from testkit.sim.invariants import Invariants, register_of
-from testkit.sim.virtual_loop import Process, VirtualLoop
+from testkit.sim.brokers.broker_log import BrokerLog
+from testkit.sim.checks.invariants import Invariants, register_of
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
 _NS_PER_S = 1_000_000_000
 
