@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from testkit.check.linearizability import Verdict
-from testkit.sim.controller_schedules import Report
-from testkit.sim.nemesis import Fault
+from testkit.sim.runs.controller_schedules import Report
+from testkit.sim.runs.nemesis import Fault
 
 INJECTED_MIN = 10
 """So often a kind must have been injected before its having no effect says something."""
@@ -85,14 +85,18 @@ class Totals:
 
     def lines(self) -> Iterator[str]:
         """Yield the report for people."""
-        yield f"{self.schedules} schedules, {self.simulated_s:,.0f} simulated seconds, {self.leaders} terms with a leader"
-        yield f"{self.elections} masters elected, {self.calls:,} calls in the histories checked for linearizability"
-        yield f"messages: {self.acknowledged:,} acknowledged, {self.ambiguous:,} ambiguous, {self.refused:,} refused"
+        schedules = f"{self.schedules} schedules, {self.simulated_s:,.0f} simulated seconds"
+        yield f"{schedules}, {self.leaders} terms with a leader"
+        elected = f"{self.elections} masters elected"
+        yield f"{elected}, {self.calls:,} calls in the histories checked for linearizability"
+        sends = f"{self.acknowledged:,} acknowledged, {self.ambiguous:,} ambiguous, {self.refused:,} refused"
+        yield f"messages: {sends}"
         yield f"faults: {sum(self.injected.values()):,} injected"
         for kind in Fault:
             silent = "   NO EFFECT SEEN" if kind in self.silent else ""
             yield f"  {kind:<32}{self.injected[kind]:>7} injected{self.effects[kind]:>9} effects{silent}"
-        yield f"{self.repeated} seeds run twice, {len(self.differing)} ran differently {self.differing[:5] or ''}"
+        differing = f"{len(self.differing)} ran differently {self.differing[:5] or ''}"
+        yield f"{self.repeated} seeds run twice, {differing}"
         bound = (
             f" (at most {3 / self.schedules:.2g} a schedule at 95 %)"
             if self.schedules and not self.failed

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from testkit.sim.virtual_loop import Process, VirtualLoop, current_process
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop, current_process
 
 DELAY_S_MIN = 0.0002
 DELAY_S_MAX = 0.002

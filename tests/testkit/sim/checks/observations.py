@@ -15,9 +15,9 @@ from controller_core.groups.replies import Outcome
 from controller_core.remoting.codes import ResponseCode
 from testkit.check.linearizability import PENDING_S, Finding, Interval, Verdict, check
 from testkit.check.registers import Alter, Call, Register, Transition, step
-from testkit.sim.broker_log import BrokerLog
-from testkit.sim.invariants import Invariants, register_of
-from testkit.sim.virtual_loop import Process, VirtualLoop
+from testkit.sim.brokers.broker_log import BrokerLog
+from testkit.sim.checks.invariants import Invariants, register_of
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
 _NS_PER_S = 1_000_000_000
 
@@ -156,8 +156,8 @@ class Observations:
         for member in self.members.get(name, ()):
             self._invariants.require(
                 member.log.last_epoch < after.master_epoch,
-                f"S2: an election of {name} makes epoch {after.master_epoch}, the log of member {member.broker_id} is of "
-                f"epoch {member.log.last_epoch}",
+                f"S2: an election of {name} makes epoch {after.master_epoch}, "
+                f"the log of member {member.broker_id} is of epoch {member.log.last_epoch}",
             )
 
     def _judge_preceding_set(self, group: Group) -> None:
@@ -169,7 +169,8 @@ class Observations:
             lacking = [one for one in self._history(name).acknowledged if one.message not in kept]
             self._invariants.require(
                 not lacking,
-                f"S7: {member.broker_id} of {name}, in the set before {group.sync_state_set}, lacks {lacking[:2]}",
+                f"S7: {member.broker_id} of {name}, in the set before {group.sync_state_set}, "
+                f"lacks {lacking[:2]}",
             )
 
     def begin_anew(self) -> None:
@@ -189,7 +190,8 @@ class Observations:
             finding = history.verdict()
             self._invariants.require(
                 finding.verdict is Verdict.VALID,
-                f"S5: the history of {name} is {finding.verdict}: after {finding.placed} calls none of {finding.stuck[:4]}",
+                f"S5: the history of {name} is {finding.verdict}: "
+                f"after {finding.placed} calls none of {finding.stuck[:4]}",
             )
 
     def _history(self, group: str) -> GroupHistory:

@@ -20,12 +20,12 @@ from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from testkit.sim.api_answers import of_election, of_replica_info
-from testkit.sim.broker import DATA_PORT, DEFINITE_REFUSALS
-from testkit.sim.broker_ha import Link
-from testkit.sim.observations import Observations
-from testkit.sim.simulated_network import Network
-from testkit.sim.virtual_loop import Process, VirtualLoop
+from testkit.sim.brokers.broker import DATA_PORT, DEFINITE_REFUSALS
+from testkit.sim.brokers.broker_ha import Link
+from testkit.sim.checks.observations import Observations
+from testkit.sim.controllers.api_answers import of_election, of_replica_info
+from testkit.sim.loop.simulated_network import Network
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
 SEND_PAUSE_S = (0.02, 0.25)
 SEND_WAIT_S = 2.5

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 from typing import Any, Protocol, cast
 
-from testkit.sim.broker_log import BrokerLog, Record
+from testkit.sim.brokers.broker_log import BrokerLog, Record
 
 TELL_S = 2.0
 """How often a slave says how far its log goes, when nothing else makes it."""

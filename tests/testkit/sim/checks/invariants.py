@@ -131,7 +131,8 @@ class Invariants:
         )
         self.require(
             new.master_epoch == wanted,
-            f"S2: {name} had master {old.master_id} in epoch {old.master_epoch}, then {new.master_id}, told was {told}",
+            f"S2: {name} had master {old.master_id} in epoch {old.master_epoch}, "
+            f"then {new.master_id}, told was {told}",
         )
         known = self._master_of.setdefault((key, new.master_epoch), new.master_id)
         self.require(known == new.master_id, f"S2: {name} has masters {known} and {new.master_id}")

@@ -83,5 +83,6 @@ async def test_every_link_leads_somewhere_and_every_section_is_there(page: Page,
     assert await page.evaluate(missing) == []
     sections = await page.evaluate("[...document.querySelectorAll('section')].map(one => one.id)")
     assert sections == [
-        "objectives", "failovers", "availability", "latency", "replication", "durability", "missing", "quality",
+        "objectives", "failovers", "availability", "latency",
+        "replication", "durability", "missing", "quality",
     ]  # fmt: skip

@@ -16,8 +16,8 @@ from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeIn
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.settings import properties
-from testkit.sim.broker_log import BrokerLog
-from testkit.sim.broker_set import MasterView
+from testkit.sim.brokers.broker_log import BrokerLog
+from testkit.sim.brokers.broker_set import MasterView
 
 SETTING = "minInSyncReplicas"
 

@@ -164,7 +164,8 @@ async def _check_log_replica(admin: Admin, master: FakeBroker, directory: Path) 
         lines = _lines(await admin("getSyncStateSet", "-b", GROUP))
         members = [line for line in lines if line.startswith("InSyncReplica:")]
         assert members == [
-            f"InSyncReplica:\tReplicaIdentity{{brokerName='{name}', brokerId={broker_id}, brokerAddress='{address}', alive=true}}"
+            f"InSyncReplica:\tReplicaIdentity{{brokerName='{name}', brokerId={broker_id}, "
+            f"brokerAddress='{address}', alive=true}}"
             for name, broker_id, address in (
                 (GROUP, 2, master.address),
                 (f"{GROUP} (log replica)", log_id, replica.address),

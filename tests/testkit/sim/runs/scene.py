@@ -12,10 +12,10 @@ from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.header import Header
-from testkit.sim.broker import Broker
-from testkit.sim.controller_host import ControllerHost
-from testkit.sim.virtual_loop import Process
-from testkit.sim.world import CLUSTER, Shape, World, make_world
+from testkit.sim.brokers.broker import Broker
+from testkit.sim.controllers.controller_host import ControllerHost
+from testkit.sim.loop.virtual_loop import Process
+from testkit.sim.runs.world import CLUSTER, Shape, World, make_world
 
 NAME = "b0"
 SEED = 3

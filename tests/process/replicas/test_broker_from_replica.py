@@ -224,7 +224,7 @@ async def test_of_two_brokers_both_lost_one_comes_back_from_the_log_replica_and_
         await made.assert_all_is_back(rebuilt, known, sends)
 
 
-async def test_of_two_brokers_lost_one_after_the_other_before_the_log_replica_joined_the_second_that_one_comes_back_from_it(
+async def test_the_second_of_two_lost_brokers_comes_back_from_a_log_replica_that_had_not_joined_it(
     tmp_path: Path,
 ) -> None:
     async with group(tmp_path, "5.5.0", "one", "other") as made:

@@ -35,7 +35,8 @@ from controller_core.server.node.types import NotLeaderError, Receiver
 from controller_core.server.settings import config
 from controller_core.server.settings.live_config import LiveConfig
 from testkit.raft.disk import PowerLossError, SimulatedFiles
-from testkit.sim.controller_parts import (
+from testkit.sim.checks.invariants import Invariants
+from testkit.sim.controllers.controller_parts import (
     NoHttp,
     Promise,
     SimClock,
@@ -44,9 +45,8 @@ from testkit.sim.controller_parts import (
     WatchedStore,
     Watcher,
 )
-from testkit.sim.invariants import Invariants
-from testkit.sim.simulated_network import Network
-from testkit.sim.virtual_loop import Process, VirtualLoop
+from testkit.sim.loop.simulated_network import Network
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
 TICK_MS = 25
 ELECTION_TIMEOUT_MS = 400

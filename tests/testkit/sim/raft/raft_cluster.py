@@ -41,8 +41,8 @@ from controller_core.raft.types import (
     Snapshot,
     Term,
 )
-from testkit.sim.raft_checks import SafetyChecks
-from testkit.sim.scheduler import Scheduler
+from testkit.sim.raft.raft_checks import SafetyChecks
+from testkit.sim.raft.scheduler import Scheduler
 
 TICK = 1.0
 CLOCK_SKEW = 0.05

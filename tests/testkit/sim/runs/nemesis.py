@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from testkit.sim.broker import Broker
-from testkit.sim.controller_host import ControllerHost
-from testkit.sim.world import World
+from testkit.sim.brokers.broker import Broker
+from testkit.sim.controllers.controller_host import ControllerHost
+from testkit.sim.runs.world import World
 
 PAUSE_BETWEEN_S = (0.3, 2.2)
 DOWN_S = (0.1, 6.0)

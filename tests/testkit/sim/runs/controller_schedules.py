@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
-from testkit.sim.nemesis import Fault, Nemesis, Plan
-from testkit.sim.world import Shape, World, make_world
+from testkit.sim.runs.nemesis import Fault, Nemesis, Plan
+from testkit.sim.runs.world import Shape, World, make_world
 
 WARM_UP_S = 2.0
 ALL_START_WITHIN_S = 4.0

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller_core.groups.keys import GroupKey
-from testkit.sim.broker import IN_SYNC_MIN, Broker
-from testkit.sim.controller_host import ControllerHost
-from testkit.sim.invariants import Invariants
-from testkit.sim.observations import Observations
-from testkit.sim.sim_clients import Onlooker, Producer
-from testkit.sim.simulated_network import Network
-from testkit.sim.virtual_loop import VirtualLoop, virtual_loop
+from testkit.sim.brokers.broker import IN_SYNC_MIN, Broker
+from testkit.sim.checks.invariants import Invariants
+from testkit.sim.checks.observations import Observations
+from testkit.sim.controllers.controller_host import ControllerHost
+from testkit.sim.loop.simulated_network import Network
+from testkit.sim.loop.virtual_loop import VirtualLoop, virtual_loop
+from testkit.sim.runs.sim_clients import Onlooker, Producer
 
 CLUSTER = "c1"
 LIVENESS_S = 40.0

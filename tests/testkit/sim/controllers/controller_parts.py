@@ -21,8 +21,8 @@ from controller_core.raft.types import HardState
 from controller_core.server.clock import Clock
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NodeConfig
-from testkit.sim.invariants import Invariants
-from testkit.sim.virtual_loop import Process
+from testkit.sim.checks.invariants import Invariants
+from testkit.sim.loop.virtual_loop import Process
 
 UTC_START_S = 1_795_000_000
 """November 2026: after the second from which controllers count the set epochs of first

@@ -263,7 +263,7 @@ class TwoMachines:
 
 
 @pytest.mark.skipif(bool(lacking()), reason=lacking())
-async def test_a_master_cut_off_with_the_fence_on_stops_before_another_is_elected_and_is_never_a_second_writer(
+async def test_a_fenced_master_that_is_cut_off_stops_before_another_is_elected_and_is_never_a_second_writer(
     tmp_path: Path,
 ) -> None:
     jar_directory = await jars()

@@ -24,15 +24,15 @@ from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from testkit.check.registers import Alter
-from testkit.sim import broker_admin
-from testkit.sim.api_answers import Told, of_election, of_notice, of_registration, of_replica_info
-from testkit.sim.broker_calls import DIAL_TIMEOUT_S, FAILED, ControllerLinks
-from testkit.sim.broker_ha import BrokerPort, SlaveEnd
-from testkit.sim.broker_log import BrokerLog
-from testkit.sim.broker_set import MasterView, Proposal
-from testkit.sim.observations import Observations
-from testkit.sim.simulated_network import Network
-from testkit.sim.virtual_loop import Process, VirtualLoop
+from testkit.sim.brokers import broker_admin
+from testkit.sim.brokers.broker_calls import DIAL_TIMEOUT_S, FAILED, ControllerLinks
+from testkit.sim.brokers.broker_ha import BrokerPort, SlaveEnd
+from testkit.sim.brokers.broker_log import BrokerLog
+from testkit.sim.brokers.broker_set import MasterView, Proposal
+from testkit.sim.checks.observations import Observations
+from testkit.sim.controllers.api_answers import Told, of_election, of_notice, of_registration, of_replica_info
+from testkit.sim.loop.simulated_network import Network
+from testkit.sim.loop.virtual_loop import Process, VirtualLoop
 
 BEAT_TIMEOUT_MS = 3_000
 POLL_S = 3.0

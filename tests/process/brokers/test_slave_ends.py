@@ -31,7 +31,7 @@ async def _gap_s(running: UnderLoad, how: signal.Signals) -> float:
     return summarise(sends).longest_gap_s
 
 
-async def test_a_client_of_one_thread_waits_for_a_slave_that_stops_in_good_order_and_not_for_one_that_is_killed(
+async def test_a_client_of_one_thread_waits_for_a_slave_that_stops_in_good_order_but_not_for_a_killed_one(
     tmp_path: Path,
 ) -> None:
     async with under_load(tmp_path, rate=50, threads=1) as running:

@@ -5,8 +5,8 @@ that is needed to see it again.
 """
 
 from controller_core.raft.errors import RaftError
-from testkit.sim.raft_checks import SafetyViolation
-from testkit.sim.raft_cluster import RaftCluster
+from testkit.sim.raft.raft_checks import SafetyViolation
+from testkit.sim.raft.raft_cluster import RaftCluster
 
 DISTURBED_TICKS = 100
 HEAL_TICKS = 80
