@@ -1,4 +1,7 @@
-"""`slo-pipeline mirror` as a process, and a server that speaks S3: everything arrives once, whole, and after a kill too."""
+"""`slo-pipeline mirror` as a process, and a server that speaks S3.
+
+Everything arrives once and whole, after a kill too.
+"""
 
 import asyncio
 import datetime as dt

@@ -1,4 +1,4 @@
-"""Days: computed when something came, closed two hours after midnight, and later rows are stored and counted."""
+"""Days: computed on new rows, closed two hours after midnight; later rows are stored and counted."""
 
 import datetime as dt
 from pathlib import Path
