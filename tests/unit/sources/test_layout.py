@@ -53,7 +53,7 @@ def test_a_segment_that_cannot_be_read_is_one_line_and_status_1(
     path = _damaged(tmp_path / "D", how)
     assert main([command, *WORDS[command], f"--input={tmp_path / 'D'}"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"slo-pipeline {command}: {path}: unusable segment: {how}")
+    assert said.startswith(f"slo-pipeline: {path}: unusable segment: {how}")
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -81,7 +81,7 @@ def test_a_mirror_names_what_it_leaves_alone(tmp_path: Path, capsys: pytest.Capt
     stray = tmp_path / "D" / "probe_ops" / f"day={DAY}" / "README"
     stray.touch()
     assert main(["mirror", str(tmp_path / "D"), str(tmp_path / "there[1]")]) == 0
-    assert capsys.readouterr().err == f"slo-pipeline mirror: ignored, as no segments: {stray}\n"
+    assert capsys.readouterr().err == f"slo-pipeline: ignored, as no segments: {stray}\n"
     assert not list((tmp_path / "there[1]").rglob("README"))
 
 
