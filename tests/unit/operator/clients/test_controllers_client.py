@@ -1,4 +1,7 @@
-"""The controllers over HTTP: any answers a read, the leader takes a change, the silence of one does not stop the others."""
+"""The controllers over HTTP: any answers a read, the leader takes a change.
+
+The silence of one does not stop the others.
+"""
 
 from collections.abc import AsyncIterator
 
