@@ -142,6 +142,6 @@ async def test_a_bucket_that_is_not_there_is_one_line_and_status_2(
     for words in ((str(data), "s3://nobody-has-it/x"), ("s3://nobody-has-it/x", str(tmp_path / "back"))):
         status, said = await _run(tmp_path, bucket, *words)
         assert status == 2
-        assert said.startswith("slo-pipeline mirror: ")
+        assert said.startswith("slo-pipeline: ")
         assert said.count("\n") == 1
         assert "nobody-has-it" in said

@@ -79,8 +79,7 @@ async def test_slo_pipeline_takes_the_words_and_the_file_that_are_written_for_it
 ) -> None:
     world = await _made({"objectives": objectives, "window": "2w"})
     (container,) = world.pod()["containers"]
-    parser, _ = cli._parser("report")
-    options = parser.parse_args(container["args"])
+    options = cli.parser("report").parse_args(container["args"])
     assert (str(options.input), str(options.out)) == ("/data/segments", "/data/reports/weekly")
     assert (options.window_days, options.master) == (14, "local[2]")
     data = world.get("ConfigMap", "weekly-objectives").get("data", {})
@@ -256,14 +255,12 @@ async def test_a_run_that_fails_says_why_and_takes_no_number_away() -> None:
     world.put_success("weekly-1", _said())
     await world.one_pass()
     world.advance(60)
-    world.put_failure(
-        "weekly-2", "WARN something\nslo-pipeline report: /data/segments: holds no probe_ops/\n\n"
-    )
+    world.put_failure("weekly-2", "WARN something\nslo-pipeline: /data/segments: holds no probe_ops/\n\n")
     await world.one_pass()
     assert world.condition("Ready") == (
         "False",
         "RunFailed",
-        "weekly-2: slo-pipeline report: /data/segments: holds no probe_ops/",
+        "weekly-2: slo-pipeline: /data/segments: holds no probe_ops/",
     )
     assert (world.status["reason"], world.status["lastResult"]) == ("RunFailed", "Failed")
     assert (world.status["attained"], world.status["lastReport"]) == ("99.912%", "2026-11-20T12:00:00Z")
