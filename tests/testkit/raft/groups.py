@@ -13,6 +13,7 @@ from controller_core.groups.commands import (
     CleanBrokerData,
     ElectMaster,
     LiveBroker,
+    MemberLog,
     RecordFailoverTimes,
     RegisterBroker,
     Stamp,
@@ -149,6 +150,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> ElectMaster:
         """Return the command of an election (1002) among who lives; without `by` it is the controller's own."""
         if cause is None and by is None:
@@ -168,6 +170,7 @@ class GroupsDriver:
             replaced_epoch=replaced_epoch,
             told_epoch=told_epoch,
             acting_id=acting_id,
+            logs=logs,
         )
 
     def elect(
@@ -181,6 +184,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> Outcome:
         """Hold that election."""
         return self.apply(
@@ -194,6 +198,7 @@ class GroupsDriver:
                 replaced_epoch=replaced_epoch,
                 told_epoch=told_epoch,
                 acting_id=acting_id,
+                logs=logs,
             )
         )
 
