@@ -1,7 +1,8 @@
 """Give links from a page to files outside docs/ a place in the built site, as a hook of mkdocs.
 
-Pages link to examples, the chart and documents of the root. The site has no such pages, so the hook adds a copy of the file as text and
-points the link there. A link to a folder becomes plain text. A link to a missing file stays, and `mkdocs build --strict` fails on it.
+Pages link to examples, the chart and documents of the root. The site has no such pages, so the hook adds a
+copy of the file as text and points the link there. A link to a folder becomes plain text. A link to a missing
+file stays, and `mkdocs build --strict` fails on it.
 """
 
 import posixpath

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hypothesis gives an example 200 ms, and ten of them a second to be made: bounds on the machine, which may stand still for
-# longer, and on nothing that is ours. A test that hangs is ended by pytest's own time-out.
+# Hypothesis gives an example 200 ms, and ten of them a second to be made: bounds on the machine, which may
+# stand still for longer, and on nothing that is ours. A test that hangs is ended by pytest's own time-out.
 settings.register_profile(
     "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -19,7 +19,8 @@ _FIRST = ("kube", "spark", "conformance", "process", "simulation")
 """Folders whose tests take long; what shares something first."""
 
 
-# Two hooks, as what marks has to come before the plugin that reads the marks, and what sorts after the one that mixes.
+# Two hooks, as what marks has to come before the plugin that reads the marks, and what
+# sorts after the one that mixes.
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
@@ -42,7 +43,7 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _sharing(item: pytest.Item) -> str:
-    """Name what a test shares with others: a release, a Spark session, a JVM with stores; empty for nothing."""
+    """Name what a test shares with others (a release, a Spark session, a JVM with stores), or return ""."""
     folder = _folder(item)
     if folder in ("kube", "spark"):
         return folder
@@ -51,7 +52,10 @@ def _sharing(item: pytest.Item) -> str:
 
 
 class _Teller:
-    """Says at once why a test failed: a run may take an hour, and a test that is run again tells nothing of its first try."""
+    """Says at once why a test failed.
+
+    A run may take an hour, and the report of a repeated test does not show the first failure.
+    """
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal

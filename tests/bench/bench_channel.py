@@ -1,7 +1,7 @@
 """Requests and answers a second over one loopback connection, both ends on one core.
 
-Run it: `python tests/bench/bench_channel.py [--seconds 3] [--in-flight 64]`. It prints one line: rate, and the median
-and 99th percentile of the time from call to answer.
+Run it: `python tests/bench/bench_channel.py [--seconds 3] [--in-flight 64]`. It prints one line: rate, and
+the median and 99th percentile of the time from call to answer.
 """
 
 import argparse

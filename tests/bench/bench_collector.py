@@ -1,7 +1,8 @@
 """What a collector costs that scrapes so many pods every second: CPU, memory, samples per second.
 
-Run it: `python tests/bench/bench_collector.py [--pods 100] [--seconds 60]`, or `make bench-collector`. The pods are played by a process
-beside (`testkit.fakes.many_pods`), which shares the machine; the collector is the real one, found by labels, with segments of 10 s.
+Run it: `python tests/bench/bench_collector.py [--pods 100] [--seconds 60]`, or `make bench-collector`. The
+pods are played by a process beside (`testkit.fakes.many_pods`), which shares the machine; the collector is
+the real one, found by labels, with segments of 10 s.
 """
 
 import argparse

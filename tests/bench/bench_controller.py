@@ -4,15 +4,17 @@
     DLedger   RocketMQ's default, which never waits for the disk; none of its settings does
     jRaft     RocketMQ's other choice; its default is its durable setting: synced before every acknowledgement
 
-Run it: `make bench-controller`, or `python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
+Run it: `make bench-controller`, or
+`python tests/bench/bench_controller.py [--only ours] [--what requests]`. For each kind:
 
-- *requests*: a closed loop from a process of its own (`controller-core bench`), counted after a warm-up that JVMs need. `generator` is the share of one processor
-  that it used itself: far below 100 %, the figure is the controllers'. `processor a request` is what all three nodes
-  used together; unlike the rest it hardly changes when the machine has other work.
-- *re-election*: groups of two members whose masters' connections close at once; until all have their new master in the
-  state, asked about a few groups at a time, every 20 ms at most.
-- *restart*: all three are killed with that many groups in their logs, and started together; until one answers which broker is
-  master of a group. Memory is that of the largest node then.
+- *requests*: a closed loop from a process of its own (`controller-core bench`), counted after a warm-up that
+  JVMs need. `generator` is the share of one processor that it used itself: far below 100 %, the figure is the
+  controllers'. `processor a request` is what all three nodes used together; unlike the rest it hardly changes
+  when the machine has other work.
+- *re-election*: groups of two members whose masters' connections close at once; until all have their new
+  master in the state, asked about a few groups at a time, every 20 ms at most.
+- *restart*: all three are killed with that many groups in their logs, and started together; until one answers
+  which broker is master of a group. Memory is that of the largest node then.
 """
 
 import argparse

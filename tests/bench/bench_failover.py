@@ -1,9 +1,10 @@
 """What losing a master costs an unmodified Java client on its defaults, on a real Kubernetes, fault by fault.
 
-Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut again roll"). It installs as README says where the namespace
-is empty, uses the group that is there otherwise, and prints one line a fault and a table at the end. Freezing and cutting
-need a cluster whose nodes can be harmed (RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with its own controller
-beside, afterwards on the same cluster, with the same client and load.
+Run it: `make bench-failover` (RUNS=10, FAULTS="kill delete freeze cut again roll"). It installs as
+README says where the namespace is empty, uses the group that is there otherwise, and prints one line a
+fault and a table at the end. Freezing and cutting need a cluster whose nodes can be harmed
+(RMQHA_KUBE_STACK). PLAIN_RUNS=3 measures plain RocketMQ with its own controller beside, afterwards on
+the same cluster, with the same client and load.
 """
 
 import argparse
@@ -49,7 +50,8 @@ async def beside(kubeconfig: Path, faults: list[str], runs: int) -> tuple[list[C
     group = plain.PlainGroup(Cluster(kubeconfig, plain.NAMESPACE))
     try:
         await group.install()
-        # There a second kill costs what the first did, because no operator lends addresses or replaces brokers one by one.
+        # There a second kill costs what the first did, because no operator lends addresses or
+        # replaces brokers one by one.
         chosen = [fault for fault in faults if fault not in {AGAIN, ROLL}]
         return await _all(
             lambda fault, number: measured_plain(group, ROCKETMQ_IMAGE, fault, number), chosen, runs

@@ -2,16 +2,18 @@
 
     make bench-ha MEGABYTES=512, or python tests/bench/bench_ha.py [--only java|ours] [--seconds 6]
 
-One log of 4 KB messages lies in the page cache and is moved to slave after slave, each with an empty store, on loopback.
-Printed for each pair: megabytes a second between the slave's first acknowledgement and that of the log's end, seconds of
-a CPU of each side in that time, and then, with the slave at the end of the log, how long one message takes until the
-slave has acknowledged it. Of a Java master that is a client's whole send, one after another, with every member of the
-SyncStateSet needed (`alone` is such a send without a slave); of ours it is from the append on.
+One log of 4 KB messages lies in the page cache and is moved to slave after slave, each with an empty store,
+on loopback. Printed for each pair: megabytes a second between the slave's first acknowledgement and that of
+the log's end, seconds of a CPU of each side in that time, and then, with the slave at the end of the log, how
+long one message takes until the slave has acknowledged it. Of a Java master that is a client's whole send,
+one after another, with every member of the SyncStateSet needed (`alone` is such a send without a slave); of
+ours it is from the append on.
 
-The Java master writes 32 KiB a frame and has sent the log once, to a slave that drops it, before it is measured. Java's
-slave is a broker: it builds its queues at the same time, on CPU time that counts. A seed's time is what it says itself: from before it
-connects until all is checked, durable and done; as Java's slave, it is not charged with the start of its interpreter, which the row
-of the whole command has, from start to exit. Measurements of a second or less run for several rounds, ours and raw sendfile in
+The Java master writes 32 KiB a frame and has sent the log once, to a slave that drops it, before it is
+measured. Java's slave is a broker: it builds its queues at the same time, on CPU time that counts. A
+seed's time is what it says itself: from before it connects until all is checked, durable and done; as
+Java's slave, it is not charged with the start of its interpreter, which the row of the whole command has,
+from start to exit. Measurements of a second or less run for several rounds, ours and raw sendfile in
 turns; the row is the median round.
 """
 
@@ -152,7 +154,7 @@ async def ours_to_java(source: Path, directory: Path) -> Row:
 
 
 async def _tell_ha_address(broker: Broker, port: int) -> None:
-    """Tell a Java slave again and again where its master's HA port is; a change of its role makes it forget."""
+    """Tell a Java slave again and again where its master's HA port is; it forgets on a change of its role."""
     header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{port}")
     while True:
         with contextlib.suppress(ChannelError):
@@ -201,7 +203,7 @@ async def seeds(name: str, source: tuple[str, int], target: Path, total_bytes: i
 
 
 def _ended_children_cpu_s() -> float:
-    """Return the processor seconds of all children that have ended, and of theirs: a seed checks in a second process."""
+    """Return the CPU seconds of all ended children and of theirs: a seed checks in a second process."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -245,8 +247,9 @@ async def with_java_master(source: Path, directory: Path, seconds: int) -> list[
 def _ours_and_raw(source: Path, directory: Path) -> list[Row]:
     """Move the log once each way that takes less than a second.
 
-    Each target is removed at once, and the next one is written to the pages that it leaves: pages that a virtual machine has
-    never touched are several times slower to write to, and the first contestant of a round got the pages of the previous round.
+    Each target is removed at once, and the next one is written to the pages that it leaves: pages that a
+    virtual machine has never touched are several times slower to write to, and the first contestant of a
+    round got the pages of the previous round.
     """
 
     def to_files(move: Callable[[Path], Row]) -> Row:

@@ -1,7 +1,9 @@
-"""How many commands per second three nodes of one process commit, and how long one takes: `python tests/bench/bench_node.py`.
+"""Measure how many commands per second three nodes of one process commit, and how long one takes.
 
-All three nodes share one processor core here, which a deployment does not: the figure is a floor, and a way to see
-whether a change made things slower. Each number of callers runs closed loop for the given time.
+`python tests/bench/bench_node.py` runs it.
+
+All three nodes share one processor core here, which a deployment does not: the figure is a floor, and a way
+to see whether a change made things slower. Each number of callers runs closed loop for the given time.
 """
 
 import argparse

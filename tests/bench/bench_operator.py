@@ -1,13 +1,17 @@
-"""Many broker groups under one operator: the real process against a real API server, etcd, StatefulSets and a real controller; no node.
+"""Many broker groups under one operator process.
 
-Run it: `make bench-operator GROUPS=200`, as root. Pods are said to be ready by a stand-in for kubelets, brokers are registered with
-the controller by their Services' addresses, and companions answer that nothing is missing (`testkit.kube.bare`, `testkit.fakes.fleet`).
+The API server, etcd, the StatefulSets and the controller are real; nodes do not exist.
+
+Run it: `make bench-operator GROUPS=200`, as root. Pods are said to be ready by a stand-in for kubelets,
+brokers are registered with the controller by their Services' addresses, and companions answer that nothing is
+missing (`testkit.kube.bare`, `testkit.fakes.fleet`).
 
 - *settled*: from the first of the BrokerGroups, all made at once, until each of them is Ready.
-- *idle*: nothing changes for a minute; what the operator asks of the API server (its audit log), processor and memory. Calls for
-  the Lease and watches that begin again are counted too.
-- *one change*: a group is given one broker more, again and again, each time another group; from the API server's answer until its
-  StatefulSet is written, with the Service and the EndpointSlice of the new broker before it.
+- *idle*: nothing changes for a minute; what the operator asks of the API server (its audit log), processor
+  and memory. Calls for the Lease and watches that begin again are counted too.
+- *one change*: a group is given one broker more, again and again, each time another group; from
+  the API server's answer until its StatefulSet is written, with the Service and the EndpointSlice
+  of the new broker before it.
 """
 
 import argparse
@@ -108,7 +112,7 @@ class Seen:
 
 
 class Brokers:
-    """Registers each group's brokers with the controller as soon as both pods are ready, as they would themselves."""
+    """Registers each group's brokers with the controller as soon as both pods are ready, as real ones do."""
 
     def __init__(self, session: aiohttp.ClientSession, groups: int) -> None:
         """Take a session, and how many groups there are."""
@@ -269,7 +273,8 @@ async def measured(kube: BareKube, folder: Path, groups: int) -> dict[str, float
         seen, brokers = Seen(), Brokers(session, groups)
         await stack.enter_async_context(brokers.fleet)
         pods = Pods(session, NAMESPACE, brokers.on_ready)
-        # Of a group: a stand-in that breaks ends the measurement, which would wait for it until its time is up.
+        # Of a group: a stand-in that breaks ends the measurement, which would wait
+        # for it until its time is up.
         together = await stack.enter_async_context(asyncio.TaskGroup())
         for work in (seen.follow(session), pods.run(), brokers.run()):
             stack.callback(together.create_task(work).cancel)

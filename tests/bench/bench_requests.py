@@ -1,8 +1,9 @@
-"""CPU time of one request inside the leader: bytes in, answer's bytes out, without a socket and without other nodes.
+"""CPU time of one request inside the leader, from its bytes to its answer's, without sockets or other nodes.
 
-Run it: `python tests/bench/bench_requests.py [--chunk 25] [--rounds 40]`. A real node, alone, with its log in memory, is given
-frames as the loop would give them, `--chunk` to a read, and its connection writes to nowhere. Printed is the best round of
-each kind in CPU time, on which other work on the machine has little effect.
+Run it: `python tests/bench/bench_requests.py [--chunk 25] [--rounds 40]`. A real node, alone, with
+its log in memory, is given frames as the loop would give them, `--chunk` to a read, and its
+connection writes to nowhere. Printed is the best round of each kind in CPU time, on which other work
+on the machine has little effect.
 """
 
 import argparse

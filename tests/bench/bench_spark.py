@@ -1,16 +1,21 @@
-"""What a day, ten days, a month of samples cost, start-up included, beside DuckDB and Prometheus on the same samples and cores.
+"""The cost of a day, ten days and a month of samples in Spark, DuckDB and Prometheus.
+
+All get the same samples and cores. Start-up is included.
 
     python tests/bench/bench_spark.py --days 1 [--days 10 --days 30]
 
-Every contestant is a process of its own that reads the segments, sums pair increments in windows of 5 minutes, and must come to
-the same total; memory is the most that all processes of its session held at once, so that executors, which are JVMs of their own, count.
-Prometheus has the same samples as blocks of its own, a day's at a time because promtool holds a text in memory; their making is a row of
-its own. It is started, asked for the sum of `increase` over the same windows, and stopped, and comes near the total, as it extrapolates.
-`daily` then computes all days once, and once more after one day was added: that second run is what a day costs.
-`report` is made of as many days of one canary's operations, from segments and from what `daily --extracts-only` took out of them.
+Every contestant is a process of its own that reads the segments, sums pair increments in windows of 5
+minutes, and must come to the same total; memory is the most that all processes of its session held at once,
+so that executors, which are JVMs of their own, count. Prometheus has the same samples as blocks of its own, a
+day's at a time because promtool holds a text in memory; their making is a row of its own. It is started,
+asked for the sum of `increase` over the same windows, and stopped, and comes near the total, as it
+extrapolates. `daily` then computes all days once, and once more after one day was added: that second run is
+what a day costs. `report` is made of as many days of one canary's operations, from segments and from what
+`daily --extracts-only` took out of them.
 
-At the end: what a further sample costs from size to size, which is the cost without the start, and what samples take on disk.
-Exit status: 1 where contestants disagree, or a further sample costs a Spark more than FLAT_WITHIN more than the previous samples.
+At the end: what a further sample costs from size to size, which is the cost without the start, and what
+samples take on disk. Exit status: 1 where contestants disagree, or a further sample costs a Spark more than
+FLAT_WITHIN more than the previous samples.
 """
 
 import argparse
@@ -60,7 +65,8 @@ NEAR = 0.02
 FLAT_WITHIN = 0.2
 LOCAL = ("local[1]", "local[2]")
 EXECUTORS = "local-cluster[2,1,1024]"
-"""Two executors of one core and 1,024 MiB each, processes of their own on this machine, as Spark's own tests start them."""
+"""Two executors of one core and 1,024 MiB each, processes of their own on this machine, as
+Spark's own tests start them."""
 
 
 class Measured(NamedTuple):
@@ -146,7 +152,10 @@ def _bench_report(days: int, scratch: Path, rows: list[Measured]) -> None:
 
 
 def _own_spark_home(directory: Path) -> list[str]:
-    """Return what a command begins with whose executors work in a scratch directory, and not in the installed package."""
+    """Return the first words of a command whose executors work in a scratch directory.
+
+    They do not see the directory of the installed package.
+    """
     if not directory.exists():
         directory.mkdir()
         for path in Path(pyspark.__file__).parent.iterdir():

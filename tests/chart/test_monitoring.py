@@ -1,4 +1,4 @@
-"""PodMonitors name ports that pods have, the rules are the export's, the dashboard asks for series that we have."""
+"""PodMonitors name existing ports, the rules are the export's, the dashboard asks for existing series."""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""NetworkPolicies: every port of every pod admits exactly the clients that need it, and an empty list admits no client."""
+"""NetworkPolicies: every port of every pod admits exactly the clients that need it.
+
+An empty list admits no client.
+"""
 
 import pytest
 

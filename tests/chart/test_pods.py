@@ -1,4 +1,4 @@
-"""What a person may say of the chart's own pods: places, labels, accounts, secrets; each reaches every pod it is about."""
+"""Settings of the chart's own pods reach every pod that they concern: places, labels, accounts, secrets."""
 
 import pytest
 

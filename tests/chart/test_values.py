@@ -1,4 +1,4 @@
-"""The chart's values: every one has its place in the schema, a mistake is named, and the page about them is true."""
+"""The chart's values: each is in the schema, a mistake is named, and the page about them is true."""
 
 import json
 from collections.abc import Iterator

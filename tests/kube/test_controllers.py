@@ -1,6 +1,9 @@
-"""Changes to the controllers of a serving group: more of them, fewer, one with an empty store, none for a while. Under load.
+"""Changes to the controllers of a serving group, under load.
 
-No master may change for any of it, and no send may fail. Controllers that all lost their volumes begin a new epoch, at which a few sends fail.
+There are more of them, fewer, one with an empty store, and none for a while.
+
+No master may change for any of it, and no send may fail. Controllers that all lost their volumes begin a new
+epoch, at which a few sends fail.
 """
 
 import json
@@ -135,7 +138,8 @@ async def test_controllers_that_all_lost_their_volumes_take_the_brokers_up_and_t
 
     await until("the first election", has_a_master_again, CHANGED_WITHIN_S, poll_s=1.0)
     assert (await release.group.until_whole()).master == before.master
-    # The first set is the master alone; until the others have joined it, a moment later, the broker refuses sends.
+    # The first set is the master alone; until the others have joined it, a moment
+    # later, the broker refuses sends.
     await load.stop_without_loss(failed_max=2 * ONE_OF_EACH_THREAD)
 
 

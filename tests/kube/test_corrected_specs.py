@@ -1,6 +1,9 @@
-"""A spec that breaks every pod of a group is corrected, and a group of each size takes a change. One cluster and one group of their own.
+"""A spec that breaks every pod of a group is corrected, and a group of each size takes a change.
 
-The group begins with images that do not exist, its controllers too. Later faults break it by a change of its spec.
+These tests have a cluster and a group of their own.
+
+The group begins with images that do not exist, its controllers too. Later faults
+break it by a change of its spec.
 """
 
 import asyncio
@@ -39,7 +42,8 @@ BREAKING: Final[dict[str, tuple[Json, Json, set[str]]]] = {
         {"resources": {"memory": "64Mi"}}, {"resources": {"memory": "768Mi"}}, {"OOMKilled", "CrashLoop"},
     ),
 }  # fmt: skip
-"""What breaks a broker, what corrects it, and what its pod says of it; the first two are parts of the group's spec."""
+"""What breaks a broker, what corrects it, and what its pod says of it; the first two are
+parts of the group's spec."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +89,7 @@ async def change(group: Group, spec: Json, kind: str = "brokergroup") -> None:
 
 
 async def brokers(group: Group) -> dict[str, str]:
-    """Return the group's brokers by name, and why each does not become ready; empty while nothing points to a cause."""
+    """Return why each broker of the group does not become ready, by name; empty while no cause is known."""
     # One that is being deleted ends with an error too.
     found = [
         pod for pod in await group.cluster.find("pods", BROKERS) if "deletionTimestamp" not in pod["metadata"]

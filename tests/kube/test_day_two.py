@@ -1,4 +1,4 @@
-"""Changes to a serving group: changed, grown, shrunk, stopped from being changed, deleted and made again. Under load.
+"""Changes to a serving group under load: changed, grown, shrunk, locked, deleted and made again.
 
 They share the release of the first hours, and leave its group as they found it.
 """

@@ -1,7 +1,7 @@
 """Five different faults on a real cluster, and the report that has to find each of them, and nothing else.
 
-A fault log holds each fault with its time; the report does not get it: it finds changes of master by itself. From what
-the canary wrote the seconds in which a send failed are counted once more, apart from the pipeline.
+A fault log holds each fault with its time; the report does not get it: it finds changes of master by itself.
+From what the canary wrote the seconds in which a send failed are counted once more, apart from the pipeline.
 """
 
 import time
@@ -35,7 +35,8 @@ CAUSES = {
     CUT: ("failover", "HeartbeatTimeout"),
     SWITCHOVER: ("switchover", "ConnectionClosed"),
 }
-"""The faults in order, and the expected report of each: the kind of change, and the reason of the election."""
+"""The faults in order, and the expected report of each: the kind of change, and
+the reason of the election."""
 NAME = "five-faults"
 SILENCE_US = 1_500_000
 """After so much of it the controllers hold a broker for dead, as the operator sets it up."""

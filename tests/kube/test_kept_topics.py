@@ -1,6 +1,9 @@
-"""Topics and consumer groups on a real cluster: made as the reference shows, protected against foreign changes, forgotten on request.
+"""Topics and consumer groups on a real cluster.
 
-The foreign hand is the operator's own client of brokers, in the operator's pod: it changes what a person with mqadmin would change.
+They are made as the reference shows, protected against foreign changes, and forgotten on request.
+
+The foreign hand is the operator's own client of brokers, in the operator's pod: it changes what a
+person with mqadmin would change.
 """
 
 import json

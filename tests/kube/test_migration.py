@@ -1,6 +1,7 @@
-"""A master and a slave that run as plain StatefulSets become a BrokerGroup, by the commands that the reference shows.
+"""A master and a slave in plain StatefulSets become a BrokerGroup, by the reference's commands.
 
-A thousand messages of a Java producer are written to the old brokers and read from the new ones, on the same volumes.
+A thousand messages of a Java producer are written to the old brokers and read from the
+new ones, on the same volumes.
 """
 
 import json
@@ -39,7 +40,7 @@ def _shown() -> list[str]:
 
 
 def _migrate(*wanted: str) -> list[str]:
-    """Return the words of the one shown migration of a master and a slave that has these options, and no others of them."""
+    """Return the words of the one shown migration of a master and a slave with exactly these options."""
     marks = {"--dry-run", "--undo", "--yes"}
     found = [
         shlex.split(line)[2:]

@@ -1,4 +1,6 @@
-"""The deployment modes: each example is applied as its page shows, takes messages and gives them back, and is removed again.
+"""The deployment modes.
+
+Each example is applied as its page shows, takes messages and gives them back, and is removed again.
 
 One at a time, each in a namespace of its own beside the release and its group, which they leave alone.
 """
@@ -32,7 +34,7 @@ REMOVED_WITHIN_S = 240.0
 
 @asynccontextmanager
 async def applied(release: Release, mode: str) -> AsyncIterator[Cluster]:
-    """Apply a mode's example in a namespace of its own, wait as the page says, and remove all of it in the end."""
+    """Apply a mode's example in its own namespace, wait as the page says, and remove all of it in the end."""
     cluster = Cluster(release.cluster.kubeconfig, f"modes-{mode}")
     look_everywhere, *examples, wait = shown_commands(TITLE, PAGE)
     (apply,) = [command for command in examples if command.endswith(f"/{mode}.yaml")]
@@ -69,7 +71,10 @@ async def test_each_group_of_a_mode_takes_messages_and_gives_them_back(release: 
 
 @asynccontextmanager
 async def with_proxies(release: Release, mode: str) -> AsyncIterator[Cluster]:
-    """Apply an example with proxies, wait for them, and have RocketMQ's gRPC client send and read through their Service."""
+    """Apply an example with proxies, wait for them, and send and read through their Service.
+
+    RocketMQ's gRPC client sends and reads.
+    """
     async with applied(release, mode) as cluster:
         ready = ("wait", "--for=condition=ProxyReady", "rmqc/main", f"--timeout={PROXY_WITHIN_S}s")
         await cluster.kubectl(*ready, timeout_s=PROXY_WITHIN_S + 10.0)

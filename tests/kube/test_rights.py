@@ -1,4 +1,6 @@
-"""What the release's accounts asked of the API server: how little when nothing changes, and in the whole run what they may.
+"""The requests of the release's accounts to the API server.
+
+They are few when nothing changes, and within the accounts' rights in the whole run.
 
 After all other tests of the release, and before it is removed.
 """
@@ -43,8 +45,8 @@ BY_CHANCE: Final = {
 """Rights that some runs use and some do not, and what for."""
 STRETCH: Final = timedelta(seconds=30)
 CALLS_MAX: Final = 10
-"""Calls in a stretch, beside the Lease's and watches: a group judged from the cache needs zero calls, one look at the API server
-for each of cluster and group would be dozens."""
+"""Calls in a stretch, beside the Lease's and watches: a group judged from the cache needs zero calls, one
+look at the API server for each of cluster and group would be dozens."""
 QUIET_WITHIN_S: Final = 180.0
 
 

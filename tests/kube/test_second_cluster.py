@@ -1,4 +1,6 @@
-"""A second cluster with a group of the same name in another namespace: neither notices the other, and a change to one affects only that one.
+"""A second cluster with a group of the same name in another namespace.
+
+Neither notices the other, and a change to one affects only that one.
 
 It begins on an older RocketMQ and on volumes that may grow, and its volumes go with its group.
 """
@@ -32,7 +34,7 @@ MINE: Final = "rocketmq-ha.dev/group=orders"
 
 @pytest.fixture(scope="module")
 def second(release: Release) -> Iterator[Group]:
-    """Make the second cluster as the page shows, with a few settings of its own, and remove all of it in the end."""
+    """Make the second cluster as the page shows, with a few settings of its own, and remove it in the end."""
     cluster = Cluster(release.cluster.kubeconfig, PLACE)
     asyncio.run(_make(release, cluster))
     yield Group(cluster, "orders")

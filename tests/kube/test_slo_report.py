@@ -1,4 +1,4 @@
-"""An SLOReport on a real cluster: applied as README shows it, run at once, read in its status and at its address.
+"""An SLOReport on a real cluster: applied as README shows, run at once, read in status and at its address.
 
 Measuring is left switched on, as the tests after this one want it; the report is deleted again.
 """

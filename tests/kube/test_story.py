@@ -1,7 +1,9 @@
-"""The first hours of a user on a real cluster, in order: installed, loaded, a master lost, the operator lost, measured.
+"""The first hours of a user on a real cluster, in order.
 
-Everything is done by README's commands and by kubectl; brokers and clients are unmodified. The tests share one release
-and leave its group whole.
+It is installed and loaded, a master is lost, the operator is lost, and the end is measured.
+
+Everything is done by README's commands and by kubectl; brokers and clients are unmodified. The tests share
+one release and leave its group whole.
 """
 
 import asyncio
@@ -25,7 +27,8 @@ API_SERVER_STOPPED_S = 40.0
 HANDED_OVER_S_MAX = 5.0
 DNS_FORGOTTEN_S = 31.0
 AGAIN_GAP_S_MAX = 2.5
-"""It was 2.8 s and more while notices and slaves reached the second successor at the address that led to its dead predecessor."""
+"""It was 2.8 s and more while notices and slaves reached the second successor at the address that
+led to its dead predecessor."""
 MEASURED_S = 20.0
 PAGE_BYTES_MAX = 1 << 20
 RECORD_MEASURED_S_MAX = 60.0
@@ -110,14 +113,16 @@ async def test_a_deleted_master_leaves_its_group_without_loss_and_hardly_a_send_
     release: Release, load: LoadPod
 ) -> None:
     group = release.group
-    # At home, as it is when a person deletes a pod: right after another failover two addresses have to be moved at once.
+    # At home, as it is when a person deletes a pod: right after another failover two
+    # addresses have to be moved at once.
     before = await group.until_at_home()
     async with without_provisioner():
         await release.cluster.kubectl("delete", "pod", before.master, "--wait=false")
         after = await group.until_epoch_above(before.epoch)
         assert after.master != before.master
         await asyncio.sleep(10.0)
-    # By its preStop it ends with nothing that its successor lacks, and its companion holds the clients until that serves.
+    # By its preStop it ends with nothing that its successor lacks, and its companion holds
+    # the clients until that serves.
     await load.stop_without_loss(failed_max=ONE_OF_EACH_THREAD)
     await group.until_whole()
 
@@ -164,7 +169,8 @@ async def test_a_failover_without_operator_is_recorded_when_it_is_back(
     killed_ns = await group.kill_java(before.master)
 
     async def sends_again() -> bool:
-        # No operator moves the address now: it takes the client's own route poll, 30 s at most, or the broker's return.
+        # No operator moves the address now: it takes the client's own route poll, 30 s at
+        # most, or the broker's return.
         return any(send.acknowledged and send.start_ns > killed_ns for send in await load.sends())
 
     await until("sends are acknowledged again", sends_again, 90.0, poll_s=1.0)

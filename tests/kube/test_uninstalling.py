@@ -1,4 +1,4 @@
-"""The end of the release that the tests of this folder share: removed by README's commands, after all others."""
+"""The end of the release that this folder's tests share: README's commands remove it, after all others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An older chart becomes this one while clients send: they do not notice, and the new features work at once."""
+"""An older chart becomes this one under load: clients do not notice, and new features work at once."""
 
 import copy
 import json

@@ -1,4 +1,6 @@
-"""A node that never answers again, as its members see it: they start again on another, under load, and nothing acknowledged is lost.
+"""A node that never answers again, as its members see it.
+
+They start again on another node, under load, and no acknowledged message is lost.
 
 Near the end of a run: members that had to move stay where they are, two of them on one node then.
 """
@@ -25,7 +27,8 @@ PAGE, TITLE = "docs/operations/nodes.md", "Losing one"
 AFTER_S = 30
 SETTLED_WITHIN_S = 400.0
 REPLACED_WITHIN_S = 420.0
-"""40 s until Kubernetes calls a node silent, 10 s of patience, 90 s of the pod's own, and twice `afterSeconds`."""
+"""40 s until Kubernetes calls a node silent, 10 s of patience, 90 s of the pod's own,
+and twice `afterSeconds`."""
 QUICKLY_EVICTED: Final = [
     {
         "key": "node.kubernetes.io/unreachable",

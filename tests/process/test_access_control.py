@@ -1,7 +1,9 @@
-"""Brokers with access control (ACL 2.0) on: the status names their refusals, and no switchover goes on without a write guard.
+"""Brokers with access control (ACL 2.0) on.
 
-The controllers sign nothing, so the master refuses to tell and to take settings. Switchovers that went on without a guard lost 3 of 8,674
-acknowledged messages.
+The status names their refusals, and a switchover does not go on without a write guard.
+
+The controllers sign nothing, so the master refuses to tell and to take settings. Switchovers that went on
+without a guard lost 3 of 8,674 acknowledged messages.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""All brokers of a group lose their disks: its log replica brings one back, with all it knew, and it takes office again."""
+"""All brokers of a group lose their disks: its log replica restores one, which becomes master again."""
 
 import asyncio
 import shutil
@@ -35,7 +35,10 @@ ACKS_TIMEOUT_S = 300.0
 
 @dataclass
 class Group:
-    """Brokers and a log replica under a controller of ours, all of which run; an acknowledgement means all in the set."""
+    """Brokers and a log replica under a controller of ours.
+
+    All of them run; an acknowledgement means that all in the set have the message.
+    """
 
     jar_directory: Path
     directory: Path
@@ -82,7 +85,7 @@ class Group:
         return sorted(self.brokers, key=lambda broker: broker.address != info["master_address"])
 
     async def fill(self, master: Broker, slave: Broker) -> tuple[dict[str, Any], list[Send]]:
-        """Make topics, a group and offsets and send to them; return what the slave knows as well, and the sends."""
+        """Make topics, a group and offsets, send to them; return what the slave knows too, and the sends."""
         async with asking(master) as asker, asking(slave) as slave_asker:
             await create(asker)
             made = made_in(await wait_known(asker, has_all_made))
@@ -104,7 +107,7 @@ class Group:
                 await asyncio.sleep(0.1)
 
     async def rebuild(self, broker: Broker, broker_id: int) -> None:
-        """Fill the broker's empty disk from the replica, the only member that is left, and start the broker."""
+        """Fill the broker's empty disk from the replica, the only member left, and start the broker."""
         addresses = self.controllers.remoting_addresses
         given = {"advertise": broker.address, "reclaim": "true", "min-in-sync": "2"}
         seeded = await printed_by(
@@ -119,7 +122,7 @@ class Group:
         await self.replica.wait_in_sync()
 
     async def assert_all_is_back(self, broker: Broker, made: dict[str, Any], sends: list[Send]) -> None:
-        """See that the broker knows topics, group and offsets as they were, and that nothing acknowledged is lost."""
+        """Check that topics, group and offsets are as they were, and that no acknowledged message is lost."""
         async with asking(broker) as asker:
             assert made_in(await wait_known(asker, has_all_made)) == made
         address, directory = self.name_server.address, self.directory / "read"

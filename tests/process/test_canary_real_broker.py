@@ -1,4 +1,4 @@
-"""The canary as a process against a real name server and a real broker that is killed, and that loses its disk."""
+"""The canary process against a real name server and a broker that is killed and that loses its disk."""
 
 import asyncio
 import itertools
@@ -77,7 +77,7 @@ async def wait_for_sends(directory: Path, result: str, count: int) -> None:
 
 
 async def missed_slots(probe: ManagedProcess) -> int:
-    """Return how many sends it began none of, because it stood still for a second and more, by its own count."""
+    """Return how many sends it skipped because it was paused for a second or more, by its own count."""
     address = probe.command[-1]
     async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as response:
         lines = (await response.text()).splitlines()
@@ -101,8 +101,8 @@ async def test_an_outage_is_seen_slot_by_slot_and_what_was_acknowledged_is_read_
 
     every = rows(tmp_path, "probe_ops")
     sent = sorted((row for row in every if row["op"] == "send"), key=lambda row: row["seq"])
-    # Open loop: the intended times are a grid, and no slot is left out while nothing answers; those that the machine
-    # has cost are counted, and few.
+    # Open loop: the intended times are a grid, and no slot is left out while nothing answers; those that the
+    # machine has cost are counted, and few.
     steps = [
         round((later["intended_ts"] - earlier["intended_ts"]).total_seconds() * RATE, 3)
         for earlier, later in itertools.pairwise(sent)

@@ -68,7 +68,8 @@ async def test_kills_tear_no_segment_and_neither_lose_nor_double_an_event(tmp_pa
                 await process.start()
                 await process.wait_for_text("ready", START_S_MAX)
                 before = sum(ids(tmp_path).values())
-                # Killed with events on the disk and events that are not, at another place of the beat each time.
+                # Killed with events on the disk and events that are not, at another
+                # place of the beat each time.
                 while sum(ids(tmp_path).values()) == before:
                     await feed(stream, nemesis, fed + 1, 10)
                     fed += 10

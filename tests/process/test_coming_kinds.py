@@ -1,4 +1,7 @@
-"""The operator's process against a real API server: definitions that come late, go and come back; objects of somebody else."""
+"""The operator's process against a real API server.
+
+Definitions come late, go and come back; some objects belong to somebody else.
+"""
 
 import os
 import subprocess

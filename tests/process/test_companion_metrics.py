@@ -1,4 +1,7 @@
-"""What a companion's metrics and probes say beside a real Java master with two slaves, held against what the broker answers."""
+"""A companion's metrics and probes beside a real Java master with two slaves.
+
+They are compared with the broker's own answers.
+"""
 
 import asyncio
 import contextlib
@@ -238,7 +241,7 @@ async def check_at_rest(group: Watched) -> None:
 
 
 async def check_a_frozen_slave(group: Watched, load: LoadClient) -> None:
-    """What it lacks is what the broker says, in bytes; in seconds it grows with time, and ends with the freeze."""
+    """The lag in bytes is the broker's; the lag in seconds grows with time and ends with the freeze."""
     # The companion counts from its last look before the freeze.
     look_s = time.monotonic() - POLL_INTERVAL_MS / 1_000
     group.slave.process.signal(signal.SIGSTOP)

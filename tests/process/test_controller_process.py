@@ -1,4 +1,4 @@
-"""Three real `controller-core serve` processes on loopback, and brokers that speak to them over real sockets."""
+"""Three real `controller-core serve` processes on loopback, and brokers on real sockets."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 GROUP = "orders"
 SETTLE_S = 60.0
 TRIES_MAX = 5
-"""What else runs on the machine only adds to a time, so the quickest of some tries is what the controllers take."""
+"""What else runs on the machine only adds to a time, so the quickest of some tries is
+what the controllers take."""
 AT_ONCE_S = 10.0
 PATIENT_MS = 60_000
 """What a broker announces whose silence must not be what kills it; so much longer than `AT_ONCE_S`."""
@@ -110,7 +111,8 @@ async def test_a_closed_connection_is_a_death_and_the_slave_is_told_at_once(
 async def test_silence_is_a_death_after_the_time_that_the_broker_announced(
     cluster: World,
 ) -> None:
-    # Long enough for a machine that stands still for seconds, and far from the 10 s of those who announce nothing.
+    # Long enough for a machine that stands still for seconds, and far from the 10 s
+    # of those who announce nothing.
     master, slave = await _group_of_two(cluster, timeout_ms=4_000)
     begin_s = asyncio.get_running_loop().time()
     master.beat()
@@ -276,7 +278,10 @@ async def _whole_record(cluster: World) -> dict[str, Any]:
 
 
 async def _equal_streams(cluster: World) -> list[list[dict[str, Any]]]:
-    """Return every node's events once all tell of the role taken: a follower learns later than the leader what counts."""
+    """Return every node's events once all tell of the taken role.
+
+    A follower learns of a commit later than the leader.
+    """
     async with asyncio.timeout(SETTLE_S):
         while True:
             streams = [await _events(cluster, index) for index in range(3)]

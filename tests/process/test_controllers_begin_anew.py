@@ -1,4 +1,7 @@
-"""All controllers lose their stores under existing brokers: the brokers come back, with their logs, in a higher epoch."""
+"""All controllers lose their stores under existing brokers.
+
+The brokers come back, with their logs, in a higher epoch.
+"""
 
 import asyncio
 import shutil

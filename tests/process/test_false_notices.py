@@ -1,4 +1,7 @@
-"""Notices that no controller sent (1008) do not move a log replica of real brokers and controllers; a true one does."""
+"""Notices (1008) that no controller sent do not move a log replica; a true one does.
+
+Brokers and controllers are real.
+"""
 
 import asyncio
 import socket

@@ -1,4 +1,7 @@
-"""A real master that hears no controller, stands still or is cut off, with the fence of its companion on, is never a second writer."""
+"""A real master whose companion fences it is never a second writer.
+
+The master hears no controller, stands still or is cut off.
+"""
 
 import asyncio
 import contextlib
@@ -37,7 +40,7 @@ SEQUENCES_APART = 1_000_000
 
 
 class LoneMaster:
-    """A broker that is master of its group for want of another, with a log replica that makes its promises good."""
+    """A broker that is master of its group alone, with a log replica that makes its promises good."""
 
     def __init__(self, jar_directory: Path, directory: Path, controllers: int) -> None:
         self._jars, self._directory = jar_directory, directory
@@ -60,7 +63,10 @@ class LoneMaster:
         await self.name_server.wait_for_master(GROUP, BOOT_TIMEOUT_S)
 
     def silence(self) -> None:
-        """Stop all answers to the broker: silence and not an end, so that connections stay open, as behind a cut wire."""
+        """Stop all answers to the broker.
+
+        Connections stay open and silent, as behind a cut wire.
+        """
         for index in range(len(self.controllers)):
             self.controllers.freeze_node(index)
         self.replica.process.signal(signal.SIGSTOP)
@@ -163,10 +169,11 @@ async def test_a_frozen_master_that_cannot_be_told_is_stopped_and_serves_again_o
 
 
 def assert_one_writer(old: FencedBroker, new: FencedBroker, old_epoch: int, new_epoch: int) -> None:
-    """See that the new master promised nothing before the old one's last promise, and that their epochs are not the same."""
+    """Check that the new master promised nothing before the old one's last promise, in another epoch."""
     old_acks, new_acks = old.witness.acknowledged(), new.witness.acknowledged()
     assert max(send.end_ns for send in old_acks) < min(send.end_ns for send in new_acks)
-    # A broker that is confirmed as master before it has written anything keeps the epoch of its first election.
+    # A broker that is confirmed as master before it has written anything keeps the
+    # epoch of its first election.
     assert max(old.witness.epochs_as_master()) <= old_epoch < new_epoch
     assert new.witness.epochs_as_master() == {new_epoch}
     assert not old.witness.roles()[-1].is_master

@@ -1,4 +1,7 @@
-"""The command of a broker's preStop, with real brokers and a real name server, under load: when it ends, another is master for all."""
+"""The command of a broker's preStop, with real brokers and a real name server, under load.
+
+When it ends, all see another broker as master.
+"""
 
 import asyncio
 import json

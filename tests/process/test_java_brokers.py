@@ -1,4 +1,4 @@
-"""Unmodified Java brokers in controller mode against three of our controllers: the final word on the protocol."""
+"""Unmodified Java brokers in controller mode against three of our controllers."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ CLUSTER = "main"
 GROUP = "orders"
 SETTLE_S = 90.0
 BOOT_S = 180.0
-# Why the long heartbeat time-out: the test kills, which closes connections, and a JVM that starts beside others on a
-# small machine may well stand still for seconds.
+# Why the long heartbeat time-out: the test kills, which closes connections, and a JVM that starts beside
+# others on a small machine may well stand still for seconds.
 HEARTBEAT_TIMEOUT_S = 15
 SETTINGS = {
     **ZERO_LOSS_SETTINGS,
@@ -92,7 +92,11 @@ def _by_id(group: dict[str, Any], brokers: list[Broker], broker_id: int) -> Brok
 
 @pytest.mark.parametrize("version", ["5.5.0", "5.4.0", "5.2.0"])
 async def test_java_brokers_live_through_all_that_happens_to_a_group(version: str, tmp_path: Path) -> None:
-    """One life, since a JVM takes long to start: lost, back, switched over, three and two again, controllers replaced."""
+    """Lead one group through its whole life, since a JVM takes long to start.
+
+    A broker is lost and comes back, a switchover follows, the group shrinks and grows, and
+    its controllers are replaced.
+    """
     async with _two_java_brokers(version, tmp_path) as world:
         epoch = await _lose_the_master_and_switch_back(world)
         await _grow_and_shrink(world)
@@ -157,7 +161,10 @@ async def _restart_controllers_one_after_another(cluster: ControllerCluster) -> 
 
 
 async def _designate(cluster: ControllerCluster, broker_id: int) -> None:
-    """Ask for a master until it is one: that is refused while a slave is behind or no controller leads; twice is once."""
+    """Ask until the broker is master.
+
+    The controllers refuse while a slave is behind or no controller leads. A repeated request changes nothing.
+    """
     deadline_s = asyncio.get_running_loop().time() + SETTLE_S
     while (refusal := await _refused(cluster, broker_id)) is not None:
         assert asyncio.get_running_loop().time() < deadline_s, refusal

@@ -1,7 +1,7 @@
 """Our frames in RocketMQ's own decoder, and its frames in ours, for three releases.
 
-Every command makes the whole round: we write it, Java reads it and says what it understood, Java writes it again, we
-read that. 5.2.0 writes JSON with fastjson 1, the others with fastjson 2.
+Every command makes the whole round: we write it, Java reads it and says what it understood, Java writes it
+again, we read that. 5.2.0 writes JSON with fastjson 1, the others with fastjson 2.
 """
 
 import random

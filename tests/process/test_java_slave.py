@@ -1,4 +1,7 @@
-"""An unmodified Java broker as slave of our HA port: from an empty disk to the same bytes, the same epochs, and office."""
+"""An unmodified Java broker as slave of our HA port.
+
+From an empty disk it reaches the same bytes and the same epochs, and it becomes master.
+"""
 
 import asyncio
 import contextlib
@@ -37,7 +40,7 @@ FILE_BYTES = 1 << 20
 
 
 async def written_store(jar_directory: Path, directory: Path, name_server: NameServer) -> ReplicaStore:
-    """Let a broker that knows no controllers write a log; return it, in two epochs that part inside a file."""
+    """Return a log that a broker without controllers wrote, in two epochs that part inside a file."""
     place = BrokerPlace(CLUSTER, "writer", "writer", directory / "writer")
     settings = {"mappedFileSizeCommitLog": str(FILE_BYTES)}
     broker = Broker(jar_directory, place, name_server.address, settings)
@@ -61,7 +64,7 @@ async def written_store(jar_directory: Path, directory: Path, name_server: NameS
 
 
 async def tell_ha_address(broker: Broker, server: HaServer) -> None:
-    """Tell a slave where its master's HA port is until it has shaken hands; its next change of role would forget it."""
+    """Tell a slave its master's HA port until it has shaken hands; it forgets on its next change of role."""
     header = ExchangeHAInfoRequestHeader(master_ha_address=f"127.0.0.1:{server.port}")
     async with asyncio.timeout(SYNC_TIMEOUT_S):
         while not server.slaves():

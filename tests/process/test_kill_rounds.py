@@ -1,4 +1,7 @@
-"""Master, slave and log replica are killed in turn under load: nothing acknowledged is lost, and all three logs are equal."""
+"""Master, slave and log replica are killed alternately under load.
+
+No acknowledged message is lost, and all three logs are equal.
+"""
 
 from pathlib import Path
 from random import Random
@@ -12,7 +15,8 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SEED = 6
 FIRST_ACKNOWLEDGEMENT_S_MAX = 30.0
-"""Far above what it takes; this test is about loss, and a victim is started again only when sends were acknowledged."""
+"""Far above what it takes; this test is about loss, and a victim is started again only
+when sends were acknowledged."""
 
 
 async def test_killing_each_member_once_costs_no_message_and_leaves_three_equal_logs(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""A collector of a hundred pods, as processes: it keeps up with a second, within the memory of the plan, and a kill tears nothing."""
+"""A collector of a hundred pods, as processes.
+
+It keeps up with one scrape per second, within the planned memory, and a kill does not tear a file.
+"""
 
 import asyncio
 import signal

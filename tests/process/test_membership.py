@@ -27,7 +27,7 @@ DONE = {"add": "is a member already", "promote": "is a voter already", "remove":
 
 
 class Writer:
-    """Claims a broker id of a new group with each write, at one node after the other; records the acknowledged ids."""
+    """Claims a broker id of a new group with each write, at alternating nodes; records acknowledged ids."""
 
     def __init__(self, cluster: ControllerCluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,7 @@
-"""A Topic and a ConsumerGroup on a real broker: what the operator's passes write is what Java has, and a foreign change is found."""
+"""A Topic and a ConsumerGroup on a real broker.
+
+Java has what the operator's passes write, and a pass finds a foreign change.
+"""
 
 import asyncio
 import re
@@ -61,7 +64,7 @@ class PatientBrokers(BrokersClient):
 
 @dataclass(frozen=True)
 class Real:
-    """A name server, a broker, and an operator's world that knows the broker as the master of its only group."""
+    """A name server, a broker, and an operator's world that knows the broker as its only group's master."""
 
     jar_directory: Path
     home: Path
@@ -109,7 +112,7 @@ async def real(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def until_route(name_server: str, *, there: bool) -> None:
-    """Wait until the name server has a route of the topic, or none: a broker tells it after it has answered."""
+    """Wait until the name server has a route of the topic, or none: it learns after the broker answered."""
     host, _, port = name_server.rpartition(":")
     asker = Asker((host, int(port)))
     found: bool | None = None

@@ -1,4 +1,7 @@
-"""Brokers of 5.3.3, whose slaves lose topics with attributes: a companion gives a promoted one back what its master knew."""
+"""Brokers of 5.3.3, whose slaves lose topics with attributes.
+
+A companion gives a promoted slave back what its master knew.
+"""
 
 import asyncio
 import signal
@@ -90,7 +93,7 @@ async def test_a_promoted_slave_of_a_release_that_loses_topics_has_them_and_grou
             await wait_known(slave, lambda own: made_in(own).keys() >= {CONSUMERS, *OFFSETS_MADE})
             await companion.process.start()
             await companion.wait_status(lambda found: found["metadata_in_sync"] is not None, WAIT_S)
-            # Nothing is copied from a master that stands still, and nothing compared: the missing parts are still missing.
+            # A master that stands still is neither copied nor compared: the missing parts stay missing.
             first.process.signal(signal.SIGSTOP)
             await delete_group(slave)
             lost = made_in(await wait_known(slave, lambda own: CONSUMERS not in made_in(own)))

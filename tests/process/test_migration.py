@@ -1,7 +1,7 @@
-"""Stores of real brokers that predate controller mode, made ours by the commands of a migration, go on in controller mode.
+"""Stores of real brokers that predate controller mode go on in controller mode after a migration.
 
-What a migration promises is held against Java itself: nothing that was acknowledged is lost, offsets go on where they were, and a
-slave whose log is not its master's does not affect it.
+What a migration promises is held against Java itself: nothing that was acknowledged is lost, offsets go on
+where they were, and a slave whose log is not its master's does not affect it.
 """
 
 from collections.abc import AsyncIterator
@@ -110,7 +110,8 @@ def _begins(sends: list[Send]) -> dict[int, int]:
 async def _apart(old: OldGroup, *, slave_has_others: bool) -> list[Send]:
     """Run a master and a slave, and let the master alone take more; return what the master took.
 
-    With `slave_has_others`, the slave then runs alone for a while too, as a master, and takes what the master never had.
+    With `slave_has_others`, the slave then runs alone for a while too, as a master, and
+    takes what the master never had.
     """
     master = await old.start_old("master", MASTER)
     slave = await old.start_old("slave", SLAVE)
@@ -146,7 +147,7 @@ async def test_a_slave_with_another_log_is_emptied_and_copies_its_masters(
 
 
 async def test_a_slave_that_is_kept_and_goes_first_takes_its_masters_messages_away(old: OldGroup) -> None:
-    """The trap that RocketMQ's documents warn of, so that it is known to be one: a migration never does this."""
+    """Show the trap that RocketMQ's documents warn of: a migration never does this."""
     sends = await _apart(old, slave_has_others=False)
     for name in ("master", "slave"):
         await old.adopt(name, "keep")
@@ -197,7 +198,10 @@ async def test_dledger_is_left_when_all_is_read_and_leaves_topics_and_groups(old
 
 
 async def test_a_master_whose_oldest_file_is_gone_serves_a_slave_that_begins_empty(old: OldGroup) -> None:
-    """Its first epoch must begin where the log does, and not where its mastership does: else Java sends an invalid stream."""
+    """Its first epoch must begin where the log begins, not where its mastership does.
+
+    Otherwise Java sends an invalid stream.
+    """
     master = await old.start_old("master", MASTER)
     await old.send(700)
     await master.stop()

@@ -1,4 +1,7 @@
-"""`slo-pipeline mirror` as a process, and a server that speaks S3: everything arrives once, whole, and after a kill too."""
+"""`slo-pipeline mirror` as a process, and a server that speaks S3.
+
+Everything arrives once and whole, after a kill too.
+"""
 
 import asyncio
 import datetime as dt
@@ -34,7 +37,7 @@ def data(tmp_path: Path) -> Path:
     for day in (DAY, NEXT):
         for kind in ("samples", "events", "probe_ops", "extract_samples"):
             segment(tmp_path / "data", kind, day, f"{kind}@{day}")
-    segment(tmp_path / "data", "samples", DAY, "as large as three parts", b"x" * 20_000_000)
+    segment(tmp_path / "data", "samples", DAY, "as large as three parts", padding=b"x" * 20_000_000)
     segment(tmp_path / "data", "samples", DAY, ".unfinished")
     return tmp_path / "data"
 
@@ -89,7 +92,7 @@ async def test_an_object_of_another_size_is_named_and_left_as_it_is(
 async def test_a_mirror_that_is_killed_goes_on_where_it_was(tmp_path: Path, bucket: Bucket) -> None:
     data, back = tmp_path / "data", tmp_path / "back"
     for number in range(MANY):
-        segment(data, "samples", DAY, f"collector@1-{number:06d}", str(number).encode() * FILE_BYTES)
+        segment(data, "samples", DAY, f"collector@1-{number:06d}", padding=str(number).encode() * FILE_BYTES)
     sizes = {path: len(content) for path, content in contents(data).items()}
     there = f"s3://{NAME}/killed"
     async with _process(tmp_path, bucket, str(data), there) as process:

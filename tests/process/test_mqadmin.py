@@ -1,4 +1,7 @@
-"""RocketMQ's own mqadmin, three releases of it, against three of our controllers with brokers that beat and a log replica."""
+"""RocketMQ's own mqadmin, in three releases, against three of our controllers.
+
+Brokers that send heartbeats and a log replica are members.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +21,8 @@ CLUSTER = "c1"
 GROUP = "b1"
 VERSIONS = ("5.2.0", "5.4.0", "5.5.0")
 CALM = {"raftElectionTimeoutMs": "1500"}
-"""A JVM that starts may stop a small machine for longer than the usual 300 ms; who leads is not what this is about."""
+"""A JVM that starts may stop a small machine for longer than the usual 300 ms; who leads
+is not what this is about."""
 
 
 class Admin:
@@ -60,7 +64,7 @@ def _lines(text: str) -> list[str]:
 
 
 async def test_every_controller_command_of_mqadmin_works(admin: Admin, tmp_path: Path) -> None:
-    """One test a release, because a JVM takes a second for each command and the commands build on one another."""
+    """One test per release: a JVM takes a second for each command, and the commands depend on one another."""
     first, second = await _two_brokers(admin.cluster)
     try:
         await _check_metadata(admin)

@@ -78,7 +78,7 @@ async def role_of(notifier: Notifier, broker: Broker) -> str:
 
 
 async def role_in_tls(notifier: Notifier, broker: Broker) -> str:
-    """Ask until there is an answer: a JVM may be slow, and a notice that is sent again takes a new connection."""
+    """Ask until there is an answer: a JVM may be slow, and a repeated notice takes a new connection."""
     async with asyncio.timeout(SETTLE_S):
         while True:
             with contextlib.suppress(ChannelError):

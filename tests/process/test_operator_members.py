@@ -1,4 +1,4 @@
-"""The operator's plan against real controllers: their number follows the spec, and a lost store is replaced."""
+"""The operator's plan with real controllers: their number follows the spec; it replaces a lost store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

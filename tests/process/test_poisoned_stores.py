@@ -1,4 +1,4 @@
-"""Stores with a committed entry that ended every controller of an older release: they start and serve again."""
+"""Stores whose committed entry ended every controller of an older release: they start and serve again."""
 
 import asyncio
 import json

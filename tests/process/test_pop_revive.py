@@ -1,7 +1,9 @@
-"""POP consumers die while their group refuses writes for want of copies: the messages that they did not acknowledge come again.
+"""POP consumers die while their group refuses writes for want of copies.
 
-A master that refuses its own puts of due messages moves on in its revive log all the same. Without the companion 0 of 100
-messages came again.
+The messages that they did not acknowledge come again.
+
+A master that refuses its own puts of due messages moves on in its revive log all the same. Without the
+companion 0 of 100 messages came again.
 """
 
 import asyncio

@@ -72,7 +72,8 @@ async def test_a_proxy_of_its_own_answers_clients_of_rocketmq_5_and_older_ones(
         counted = await send_and_read(file.grpc_address, TOPIC, READERS, MESSAGES, tmp_path / "grpc")
         assert counted == {"sent": MESSAGES, "read": MESSAGES}
         settings = LoadSettings(threads=1, rate=50, send_timeout_ms=60_000)
-        # Its first sends may fail: a proxy may be slow to answer the first route request, and the client retries.
+        # Its first sends may fail: a proxy may be slow to answer the first route
+        # request, and the client retries.
         async with LoadClient(release, file.remoting_address, TOPIC, tmp_path / "load", settings) as load:
             await load.wait_for_acknowledged(MESSAGES, ACKNOWLEDGED_WITHIN_S)
         assert "rocketmq_proxy_up" in await asyncio.to_thread(_read, file.metrics_url)

@@ -1,4 +1,4 @@
-"""The log replica against unmodified Java brokers: it joins, holds the same bytes, resumes, and survives kill -9."""
+"""The log replica with unmodified Java brokers: it joins, holds equal bytes, resumes, survives kill -9."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ FILE_BYTES = str(1 << 20)
 
 @dataclass
 class Group:
-    """One Java broker with its name server and controller, and a replica that is described but not started."""
+    """One Java broker with its name server and controller, and a described replica that is not started."""
 
     jar_directory: Path
     directory: Path
@@ -177,7 +177,8 @@ async def test_without_its_replica_a_broker_promises_nothing_and_says_why_until_
             await made.replica.wait_in_sync()
             await witness.wait_acknowledged(50, ACKS_TIMEOUT_S)
         promised = witness.acknowledged()
-        # A send that began before the end may have been taken by then; one that ended when the replica was back, too.
+        # A send that began before the end may have been taken by then; one that ended
+        # when the replica was back, too.
         assert not [send for send in promised if send.start_ns > gone_ns and send.end_ns < back_ns]
         max_offset = await made.replica.wait_max_offset()
         assert log_prefix_equal(made.replica.store / "commitlog", made.broker.store / "commitlog", max_offset)

@@ -1,4 +1,7 @@
-"""The report as a browser shows it, with the network off: complete on the first screen, on any width, light and dark."""
+"""The report in a browser without a network.
+
+The first screen is complete, on any width, light and dark.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A seed copies from a live Java master: a Java broker goes on where it ends, and a killed seed where it was."""
+"""A seed copies from a live Java master: a Java broker goes on at its end, a killed seed where it was."""
 
 import asyncio
 import re
@@ -126,7 +126,8 @@ async def test_a_broker_on_a_seeded_store_is_sent_only_what_its_master_wrote_sin
         )
         await wait_reached(made.slave, max_offset)
         began = [int(offset) for offset in FROM_OFFSET.findall(made.master.process.output())[told_before:]]
-        # A broker requests the filler at the end of its last file again, because it does not count it as a record.
+        # A broker requests the filler at the end of its last file again, because it
+        # does not count it as a record.
         assert copied_offset - RECORD_BYTES_MAX < min(began) <= copied_offset
         assert log_prefix_equal(made.master.store / "commitlog", made.slave.store / "commitlog", max_offset)
         await made.slave.stop()

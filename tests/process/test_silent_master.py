@@ -1,4 +1,7 @@
-"""A master that falls silent, still connected to everybody, and comes back: it has acknowledged nothing that is gone."""
+"""A master that falls silent, still connected to everybody, and comes back.
+
+It has not acknowledged a message that is lost.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -45,7 +48,10 @@ def _frozen(_cluster: DemoCluster, master: Broker) -> Iterator[None]:
 
 @contextmanager
 def _unheard(cluster: DemoCluster, master: Broker) -> Iterator[None]:
-    """Hold its heartbeats: it takes sends as before, and follows another master a second after its slaves have left it."""
+    """Hold its heartbeats.
+
+    It takes sends as before, and follows another master a second after its slaves have left it.
+    """
     relays = cluster.relays_of(master)
     for relay in relays:
         relay.hold()

@@ -1,4 +1,7 @@
-"""What the end of a slave costs a client that sends one message after the other: why the operator kills a slave before deleting its pod."""
+"""The cost of a slave's end for a client that sends one message after the other.
+
+It is why the operator kills a slave before deleting its pod.
+"""
 
 import signal
 import time

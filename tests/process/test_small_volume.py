@@ -1,4 +1,4 @@
-"""A log replica on a real volume that others fill: it says so and receives nothing, and goes on when there is room."""
+"""A log replica on a real volume that others fill reports it, receives nothing, and goes on with space."""
 
 import asyncio
 import contextlib

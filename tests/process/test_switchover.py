@@ -1,8 +1,8 @@
 """Planned switchovers under load, again and again: nothing acknowledged is lost.
 
 A master that steps down during writes acknowledges some that no slave holds: with everybody told at once 5 of
-12 switchovers lost messages, with the old master told first 1 of 26. So its writes are stopped and drained before. Sends that wait
-for no copy are not stopped, and the log grows on with them.
+12 switchovers lost messages, with the old master told first 1 of 26. So its writes are stopped and drained
+before. Sends that wait for no copy are not stopped, and the log grows on with them.
 """
 
 import time

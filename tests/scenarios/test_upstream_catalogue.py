@@ -1,10 +1,13 @@
-"""Bugs of RocketMQ's releases as scenarios of whole controllers: each holds here, and fails on a planted copy of the bug.
+"""Bugs of RocketMQ's releases as scenarios of whole controllers.
 
-Where the bug was the broker's, it is planted in the modelled broker, and the scenario shows that the controller's part of the
-agreement is enough for a broker without it. Every scenario ends as a simulated run does: healed, recovered, judged.
+Each scenario holds here, and fails on a planted copy of the bug.
 
-Source: apache/rocketmq issues, by number. Not here: 9942 and 10666, of a broker's own files, and 4800, a needless but
-harmless election when only the leading controller and the master do not hear each other.
+Where the bug was the broker's, it is planted in the modelled broker, and the scenario shows that the
+controller's part of the agreement is enough for a broker without it. Every scenario ends as a simulated run
+does: healed, recovered, judged.
+
+Source: apache/rocketmq issues, by number. Not here: 9942 and 10666, of a broker's own files, and 4800, a
+needless but harmless election when only the leading controller and the master do not hear each other.
 """
 
 import asyncio
@@ -35,7 +38,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 async def lost_answer_to_an_expansion(scene: Scene) -> None:
-    """5663: {1} grows to {1, 2}, the answer is lost, 2 stops heartbeats, 1 dies: what did 1 acknowledge alone?"""
+    """5663: {1} grows to {1, 2}, the answer is lost, 2 falls silent, 1 dies: what did 1 acknowledge alone?"""
     for broker in scene.world.brokers[NAME]:
         broker.in_sync_min = 1
     scene.kill(2)
@@ -51,7 +54,7 @@ async def lost_answer_to_an_expansion(scene: Scene) -> None:
 
 
 async def master_and_slave_cut_off_together(scene: Scene) -> None:
-    """6662: 1 and 2 see only each other, 3 is elected: writes that 1 acknowledges then, with 2 alone, are lost."""
+    """6662: 1 and 2 see only each other, 3 is elected: later writes that 1 and 2 alone hold are lost."""
     others = [*scene.controllers(), scene.broker(3).host]
     scene.cut([scene.broker(2).host], others)
     await asyncio.sleep(2.5)  # else 2 would seem to live a little longer, win, and be out of reach
@@ -92,7 +95,7 @@ async def elections_of_a_living_master(scene: Scene) -> None:
 
 
 async def two_slaves_cut_at_once(scene: Scene) -> None:
-    """9897: both slaves are gone; a set that keeps one of them is refused, and the master is left alone in it."""
+    """9897: both slaves are gone; a set that keeps one is refused, and the master is left alone in it."""
     lost = [scene.broker(2).host, scene.broker(3).host]
     scene.cut(lost, [*scene.controllers(), scene.broker(1).host])
     await asyncio.sleep(5)
@@ -146,7 +149,7 @@ async def master_falls_silent(scene: Scene) -> None:
 
 
 async def set_member_returns_alone(scene: Scene) -> None:
-    """6382: the whole set was gone, so the election failed; when a member is back, one is held without waiting."""
+    """6382: an election failed as the whole set was gone; once a member is back, one is held at once."""
     scene.kill(1, 2, 3)
     await scene.until(lambda: scene.group.master_id is None, 5, "the dead master is struck off")
     await asyncio.sleep(1)
@@ -155,7 +158,10 @@ async def set_member_returns_alone(scene: Scene) -> None:
 
 
 async def winner_dies_in_its_election(scene: Scene) -> None:
-    """No upstream number, found by these scenarios: the winner dies before its election is applied; it is struck off too."""
+    """No upstream number: the winner dies before its election is applied, and is removed from the set too.
+
+    These scenarios found it.
+    """
     for controller in scene.world.controllers:
         controller.fsync_s = (0.2, 0.3)  # so that the election lasts
     scene.kill(1)

@@ -1,4 +1,7 @@
-"""The replicated log under simulated failures: a few seeds here, thousands with `make sim-ha`; and bugs that it catches."""
+"""The replicated log under simulated failures, and planted bugs that it catches.
+
+A few seeds run here, thousands with `make sim-ha`.
+"""
 
 from collections.abc import Callable, Sequence
 

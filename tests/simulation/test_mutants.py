@@ -1,4 +1,7 @@
-"""The catalogue of planted bugs fits the code, and what plants and hunts them works; `make mutants` runs them all."""
+"""The catalogue of planted bugs fits the code, and the planter and the hunt work.
+
+`make mutants` runs them all.
+"""
 
 import shutil
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Schedules of failures drawn from a seed: nothing unsafe happens, and after healing the group works again.
 
-A failure names its seed; `RAFT_SIM_SEED=n pytest tests/simulation/test_raft_simulation.py` replays that one, and
-`RAFT_SIM_COUNT=n` runs more of them.
+A failure names its seed; `RAFT_SIM_SEED=n pytest tests/simulation/test_raft_simulation.py` replays that one,
+and `RAFT_SIM_COUNT=n` runs more of them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Three members are replaced by three others in one joint change, even if the leader fails during the change."""
+"""Three members are replaced by three others in one joint change, even if the leader fails in it."""
 
 import pytest
 

@@ -18,7 +18,8 @@ from slo_pipeline.reports.values.model import Report
 from slo_pipeline.sources.segments import read_inputs
 from testkit.generators import synthetic
 
-# Spark's Python side leaves sockets to its gateway for the collector to close, which says nothing about our code.
+# Spark's Python side leaves sockets to its gateway for the collector to close, which
+# says nothing about our code.
 IGNORED = (
     "ignore::ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",

@@ -1,4 +1,4 @@
-"""Jobs on a bucket: what they say is what they say of a directory, and they copy what they need and no more."""
+"""Jobs on a bucket say what they say of a directory, and copy only what they need."""
 
 import datetime as dt
 import tempfile

@@ -1,4 +1,7 @@
-"""Indicators, budgets and burn rates from a story and from single slices; pages come when arithmetic by hand says so."""
+"""Indicators, budgets and burn rates from a story and from single slices.
+
+Pages come exactly when arithmetic by hand says so.
+"""
 
 from pathlib import Path
 from typing import Any

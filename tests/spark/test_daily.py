@@ -1,4 +1,4 @@
-"""Days that add up: what two days say is what the whole says, across midnight, and late rows change nothing unseen."""
+"""Days add up: two days say what the whole says, across midnight, and late rows are noticed."""
 
 import csv
 import datetime as dt
@@ -77,7 +77,7 @@ def test_two_days_add_up_to_the_whole_across_midnight(
 
 
 def _controller_rows(story: synthetic.Story) -> list[dict[str, Any]]:
-    """Return what a controller says every second, on a page where most of the samples do not concern a report."""
+    """Return what a controller says every second, on a page with mostly samples that no report reads."""
     seen = {
         "up": 1.0,
         "rmqha_controller_role": 3.0,

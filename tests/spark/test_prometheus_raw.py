@@ -1,4 +1,4 @@
-"""The data source against a real Prometheus that holds a known history: every sample, in every form of query."""
+"""The data source against a real Prometheus with a known history: every sample, in every form of query."""
 
 from collections import Counter
 from collections.abc import Iterator

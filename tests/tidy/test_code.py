@@ -1,4 +1,4 @@
-"""The style that tools do not check: sizes, prints, markers, paths; each rule reads the tree as git has it."""
+"""The style that tools do not check: sizes, prints, markers, paths; rules read the tree as git has it."""
 
 import ast
 import re

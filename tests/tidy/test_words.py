@@ -1,7 +1,9 @@
-"""Plain English: phrases that readers must decode are counted in docs, docstrings, comments and messages, and are few.
+"""Plain English: phrases that readers must decode are counted and are few.
 
-CONTRIBUTING says how to write. What is counted here is only what a program can find; a sentence may be hard to read without
-any of these phrases.
+Docs, docstrings, comments and messages count.
+
+CONTRIBUTING says how to write. What is counted here is only what a program can find; a sentence may be hard
+to read without any of these phrases.
 """
 
 import io

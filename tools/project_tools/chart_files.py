@@ -1,9 +1,9 @@
-"""What of the chart is written by a program: the Prometheus rules that it carries, and the page about its values.
+"""Write the chart's generated files: the Prometheus rules and the page about its values.
 
-Rules: what `slo-pipeline export` makes of the default objectives. Page: keys and comments of values.yaml, and what
-values.schema.json allows; a key without a comment takes that of the nearest key around it. `python -m project_tools.chart_files`
-writes both; tests hold them equal.
-Never: a value's meaning that only this module knows.
+Rules: what `slo-pipeline export` makes of the default objectives. Page: keys and comments of
+values.yaml, and what values.schema.json allows; a key without a comment takes that of the nearest key
+around it. `python -m project_tools.chart_files` writes both; tests hold them equal. Never: a value's
+meaning that only this module knows.
 """
 
 import json

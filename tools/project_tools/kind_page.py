@@ -1,9 +1,8 @@
-"""The reference of the kinds, written from their CustomResourceDefinitions: `python -m project_tools.kind_page`.
+"""Write the reference of the kinds from their definitions: `python -m project_tools.kind_page`.
 
-Problem: a page that people write about fields is wrong after the next change.
-Shape: the definitions, which are made from the models, give every field, its bounds, default and description; a test holds page and
-definitions equal.
-Never: a word about a field that its description does not have.
+Problem: a page that people write about fields is wrong after the next change. Shape: the definitions, which
+are made from the models, give every field, its bounds, default and description; a test holds page and
+definitions equal. Never: a word about a field that its description does not have.
 """
 
 import json

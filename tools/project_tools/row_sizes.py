@@ -1,7 +1,8 @@
 """What rows take on the disk, written by the collector's and the canary's own buffers and stores.
 
-Pages are as large as those of a 5.4 broker that serves one topic (209 series, of which a quarter changes from second to second, as most
-are buckets of histograms) and of its companion. What real pages take depends on how busy a broker is; these are for a plan.
+Pages are as large as those of a 5.4 broker that serves one topic (209 series, of which a quarter changes from
+second to second, as most are buckets of histograms) and of its companion. What real pages take depends on how
+busy a broker is; these are for a plan.
 """
 
 import random
@@ -61,7 +62,7 @@ def sizes_on_disk(scratch: Path) -> dict[str, float]:
 
 
 def _in_memory() -> float:
-    """Return what a sample takes when columns of numbers have become a table, with labels as long as a broker's."""
+    """Return a sample's size when columns of numbers are a table, with labels as long as a broker's."""
     buffer = SampleBuffer()
     for pod in range(PODS):
         for name, lines in ((f"{pod}-broker", SERIES_OF_A_BROKER), (str(pod), SERIES_OF_A_COMPANION)):
@@ -73,7 +74,7 @@ def _in_memory() -> float:
 
 
 def _write(data: Path, segment_s: int) -> tuple[int, int]:
-    """Write a minute of PODS brokers with their companions and one canary; return how many samples and operations."""
+    """Write a minute of PODS brokers, companions and a canary; return how many samples and operations."""
     chance = random.Random(7)  # noqa: S311 - sizes, no secrets
     samples = operations = 0
     with SegmentStore(data, "collector") as collector, SegmentStore(data, "canary") as canary:

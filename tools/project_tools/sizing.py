@@ -1,7 +1,8 @@
 """A month of measurements planned on paper: formulas over the inputs that docs/reference/sizing.md names.
 
-The page is where inputs are written; `python -m project_tools.sizing` writes the table of results below them, and a test holds the two equal.
-Never: a number of its own. Every number is an input, comes from the program (a buffer's bound), or is computed.
+The page is where inputs are written; `python -m project_tools.sizing` writes the table of results below them,
+and a test holds the two equal. Never: a number of its own. Every number is an input, comes from the program
+(a buffer's bound), or is computed.
 """
 
 import re
@@ -91,7 +92,7 @@ def open_samples(given: Inputs) -> float:
 
 
 def open_rows(given: Inputs) -> float:
-    """Return what a report reads as rows of those days: operations, and as many samples as an extract would keep."""
+    """Return the rows that a report reads of those days: operations, and as many samples as extracts keep."""
     return given["open_days"] * extract_rows_a_day(given)
 
 
@@ -103,7 +104,10 @@ def report_partitions(given: Inputs) -> float:
 
 
 def collector_bytes(given: Inputs) -> float:
-    """Return the collector's memory: its series, the buffer and the one that is written, and a part of it as a table being made."""
+    """Return the collector's memory.
+
+    That is its series, the current and the written buffer, and a part of it as a table being made.
+    """
     series = samples_a_second(given) * given["interval_s"]
     rows = samples_a_second(given) * given["segment_s"]
     part = min(rows, PART_ROWS) * given["memory_bytes_a_sample"] * 3

@@ -21,6 +21,8 @@ STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
 STREAM_LINE_BYTES_MAX: Final = 1 << 20
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
+_NO_ANSWER: Final = (aiohttp.ClientError, TimeoutError, ValueError, RecursionError)
+"""What a host raises that answers nothing, or no JSON; RecursionError for JSON that is nested too deep."""
 
 
 class ControllersClient:
@@ -49,7 +51,7 @@ class ControllersClient:
     async def _status(self, host: str) -> Json | None:
         try:
             return _object(await self._get(host, "/v1/status"))
-        except (aiohttp.ClientError, TimeoutError, ValueError, UnavailableError):
+        except (*_NO_ANSWER, UnavailableError):
             return None
 
     async def members(self, node: int) -> Json:
@@ -57,7 +59,7 @@ class ControllersClient:
         host = self._all[node]
         try:
             return _object(await self._get(host, "/v1/members"))
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except _NO_ANSWER as error:
             raise UnavailableError(f"{host} does not tell the members: {error!r}") from error
 
     async def change_members(self, action: str, member: str) -> None:
@@ -107,13 +109,14 @@ class ControllersClient:
         self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._session.get(url, timeout=STREAM_TIMEOUT) as response:
+            async with self._session.get(url, timeout=STREAM_TIMEOUT, allow_redirects=False) as response:
+                _checked(response)
                 async for line in response.content:
                     if line.strip():
                         event = _object(json.loads(line))
                         yield event
                         self._last_sequence = int(event["sequence"])
-        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+        except (*_NO_ANSWER, KeyError) as error:
             raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
 
     async def _last_event(self) -> tuple[str, int]:
@@ -122,12 +125,12 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._session.get(url, timeout=READ_TIMEOUT) as response:
-                    response.raise_for_status()
+                async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
+                    _checked(response)
                     last = 0
                     async for line in response.content:
                         last = max(last, int(_object(json.loads(line))["sequence"]))
-            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+            except (*_NO_ANSWER, KeyError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
@@ -139,7 +142,7 @@ class ControllersClient:
         for host in tuple(self._hosts):
             try:
                 value = await self._get(host, path)
-            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            except _NO_ANSWER as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
@@ -148,10 +151,11 @@ class ControllersClient:
 
     async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
-        async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
+        url = f"http://{host}{path}"
+        async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
             if response.status == 404:
                 return None
-            response.raise_for_status()
+            _checked(response)
             return json.loads(await response.text())
 
     async def _change(self, url: str, body: Json) -> None:
@@ -175,6 +179,12 @@ class ControllersClient:
         if self._hosts[0] != host:
             self._hosts.remove(host)
             self._hosts.insert(0, host)
+
+
+def _checked(response: aiohttp.ClientResponse) -> None:
+    """Raise ValueError unless the status is 200: a controller never redirects a read."""
+    if response.status != 200:
+        raise ValueError(f"status {response.status} (expected 200)")
 
 
 def _object(value: object) -> Json:

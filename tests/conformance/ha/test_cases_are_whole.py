@@ -1,4 +1,4 @@
-"""The page of the HA protocol's cases and their tests are of one mind: every case has tests, every test is there."""
+"""The page of the HA protocol's cases agrees with their tests: every case has tests, every test exists."""
 
 import re
 from pathlib import Path

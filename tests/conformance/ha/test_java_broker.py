@@ -1,6 +1,7 @@
-"""The cases of the HA protocol that need who tells a broker its role: a controller, and notices of changed roles.
+"""The cases of the HA protocol that need a controller or notices of changed roles.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which
+states and explains the rule.
 """
 
 import asyncio

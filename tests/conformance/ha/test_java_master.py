@@ -1,6 +1,9 @@
-"""The cases of the HA protocol in which RocketMQ's own store is the master: our slave reads from it, or one by hand.
+"""The cases of the HA protocol in which RocketMQ's own store is the master.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
+Our slave reads from it, or a slave by hand does.
+
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which
+states and explains the rule.
 """
 
 import itertools
@@ -212,7 +215,8 @@ def test_case_10_the_old_handshake_gets_no_byte_of_the_log_from_a_java_master(ma
         address = b"127.0.0.1:10911"
         head = bytes.fromhex("00000001 0000 0000") + len(address).to_bytes(4, "big")
         slave.send((head + address).ljust(62, b"\0"))
-        # It takes the first 16 bytes for a handshake of today, and fails over the rest before or after its reply.
+        # It takes the first 16 bytes for a handshake of today, and fails over the
+        # rest before or after its reply.
         assert slave.wait_closed() in (b"", _reply_of(master))
 
 
@@ -248,7 +252,8 @@ def test_case_11_a_slave_that_falls_behind_leaves_the_set_and_comes_back_when_it
         master.set_members(MASTER_ID, SLAVE_ID)
         assert master.shrink() == (MASTER_ID, SLAVE_ID)
         end_offset = middle_offset
-        # While the master can send, it counts as caught up whoever says nothing: fill what lies between the two.
+        # While the master can send, it counts as caught up whoever says nothing:
+        # fill what lies between the two.
         while master.shrink() != (MASTER_ID,):
             end_offset = master.fill(1)
         master.set_members(MASTER_ID)

@@ -1,6 +1,9 @@
-"""The cases of the HA protocol in which RocketMQ's own store is the master and a log is cut, restarted, pruned or rebuilt.
+"""The cases of the HA protocol in which the log of RocketMQ's own store, the master, changes.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
+The log is cut, restarted, pruned or rebuilt.
+
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which
+states and explains the rule.
 """
 
 import shutil

@@ -1,4 +1,6 @@
-"""Where a slave of ours without a log begins at RocketMQ's own store: with the newest file, or above the deleted files.
+"""The offset at which a slave of ours without a log begins at RocketMQ's own store.
+
+It is the newest file, or the first one above the deleted files.
 
 The rules and their reasons are in docs/reference/ha_conformance.md, below the cases.
 """
@@ -65,7 +67,8 @@ def test_sync_from_last_file_of_an_empty_master_begins_with_its_first_byte(
     master: JavaStore, ours: OurSlave
 ) -> None:
     ours.follow(master.port, sync_from_last_file=True)
-    # The master decides where it begins some time after the handshake: it must not have a second file by then.
+    # The master decides where it begins some time after the handshake: it must
+    # not have a second file by then.
     ours.wait(master.fill(1))
     end_offset = master.fill(60, body_bytes=3000)
     assert_same(ours, master, end_offset)
@@ -73,7 +76,7 @@ def test_sync_from_last_file_of_an_empty_master_begins_with_its_first_byte(
 
 
 def restarted_and_pruned(stores: JavaStores, master: JavaStore) -> tuple[JavaStore, int]:
-    """Fill two files and a half, restart the master in its epoch, and take its oldest file away before it opens.
+    """Fill two files and a half, restart the master in its epoch, and remove its oldest file before it opens.
 
     Returns:
         it, and where its first epoch begins now: inside its newest file, above its first byte.
@@ -94,7 +97,8 @@ def test_a_slave_begins_at_the_first_whole_file_where_the_first_epoch_lies_above
 ) -> None:
     again, _ = restarted_and_pruned(stores, master)
     end_offset = again.fill(60, body_bytes=3000)
-    # Asked for everything, such a master begins with a body of less than no bytes, and streams without bound behind it.
+    # Asked for everything, such a master begins with a body of less than no bytes, and
+    # streams without bound behind it.
     end = ours.follow(again.port).end()
     assert end.reason == CloseReason.START_BELOW_FIRST_EPOCH.value
     assert ours.store.log.is_empty
@@ -110,7 +114,8 @@ def test_no_file_that_such_a_master_has_not_begun_is_acknowledged(
     end = ours.follow(again.port, start_at_file=True).end()
     assert end.reason == CloseReason.NO_WHOLE_FILE_YET.value
     assert again.status().reported == ()
-    # What the acknowledgement would have done: a slave without a byte becomes a member, and a write counts on it.
+    # What the acknowledgement would have done: a slave without a byte becomes a
+    # member, and a write counts on it.
     with HandSlave(again.port) as hand:
         hand.shake_hands(Handshake(3))
         hand.ack(3 * FILE_BYTES)
@@ -160,7 +165,8 @@ def test_a_slave_joins_a_pruned_master_whose_epochs_begin_above_0(
     master.fill(5)
     master.close()
     min(master.log_directory.iterdir()).unlink()
-    # As Java's own deletion of files leaves it: the epoch that ended in the file is gone, the one that goes on is not.
+    # As Java's own deletion of files leaves it: the epoch that ended in the file is gone,
+    # the one that goes on is not.
     write_epochs(master.directory, EpochList(list(read_epochs(master.directory))[1:]))
     again = stores.open(master.directory, MASTER_ID, FILE_BYTES)
     assert again.become_master(4)

@@ -1,6 +1,9 @@
-"""The cases of the HA protocol in which RocketMQ's own store is the slave: our HA port serves it, or a master by hand.
+"""The cases of the HA protocol in which RocketMQ's own store is the slave.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
+Our HA port serves it, or a master by hand does.
+
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which
+states and explains the rule.
 """
 
 from collections.abc import Iterator
@@ -163,7 +166,8 @@ def test_case_08_a_tail_that_parts_at_a_record_is_cut_from_a_java_slave(
     end_offset = ours.fill(1, body_bytes=700)
     java.become_slave(3, SLAVE_ID, ours.port)
     assert_same_log(java, ours, end_offset)
-    # A Java slave forgets to drop the entry of the tail that it cut, and then refuses the one that begins there too.
+    # A Java slave forgets to drop the entry of the tail that it cut, and then refuses
+    # the one that begins there too.
     assert java.status().epochs == EpochList.of((1, 0), (2, common_offset))
     assert ours.store.epochs == EpochList.of((1, 0), (3, common_offset))
 

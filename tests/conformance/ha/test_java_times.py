@@ -1,6 +1,7 @@
-"""The effect of waits of five, ten and twenty seconds at their full length, side by side; and of two shortened ones.
+"""The effect of waits of 5, 10 and 20 seconds at full length, side by side, and of two shortened ones.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which
+states and explains the rule.
 """
 
 import asyncio

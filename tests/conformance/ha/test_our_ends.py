@@ -1,7 +1,7 @@
-"""The cases of the HA protocol in what our two ends do with a peer written by hand: nothing of Java runs here.
+"""The cases of the HA protocol in which one of our two ends meets a peer written by hand, without Java.
 
-The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the rule, and names
-the unit tests of codec, epochs and machines that belong to a case too.
+The number in a test's name is the case's in docs/reference/ha_conformance.md, which states and explains the
+rule, and names the unit tests of codec, epochs and machines that belong to a case too.
 """
 
 import time

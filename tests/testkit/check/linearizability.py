@@ -1,14 +1,16 @@
 """Whether a history of calls could have come from one register that does one call at a time.
 
-The search is Wing and Gong's: put the calls in an order that respects real time (a call that ended before another began
-comes first) in which each gives the answer that was seen. The set of calls already placed and the state reached are
-remembered, so no such pair is searched twice (Lowe's addition); the set is an integer with one bit a call.
+The search is Wing and Gong's: put the calls in an order that respects real time (a call that ended before
+another began comes first) in which each gives the answer that was seen. The set of calls already placed
+and the state reached are remembered, so no such pair is searched twice (Lowe's addition); the set is an
+integer with one bit a call.
 
-A call whose answer never came may have had its effect at any time after it began, or never: its end is infinite and it
-may be left out. Calls in a history of one register only; a history of many is checked register by register, since
-linearizability is local.
+A call whose answer never came may have had its effect at any time after it began, or never: its end is
+infinite and it may be left out. Calls in a history of one register only; a history of many is checked
+register by register, since linearizability is local.
 
-Verdicts are three: valid, invalid, or unknown when the search is given up after `steps_max` steps. Unknown is not valid.
+Verdicts are three: valid, invalid, or unknown when the search is given up after `steps_max`
+steps. Unknown is not valid.
 
 Source: Wing and Gong 1993, Testing and Verifying Concurrent Objects; Lowe 2017, Testing for Linearizability.
 """

@@ -1,8 +1,8 @@
 """A broker group as a register: what its requests may see and do, said a second time and in other words.
 
-The state is what every broker builds on: master, master epoch, SyncStateSet and its epoch. Calls are the requests to
-the controllers and what they answered; and transitions that no caller sees whole (elections, forgotten members), taken
-from the log with the time between their proposal and their first application.
+The state is what every broker builds on: master, master epoch, SyncStateSet and its epoch. Calls are the
+requests to the controllers and what they answered; and transitions that no caller sees whole (elections,
+forgotten members), taken from the log with the time between their proposal and their first application.
 
 This knows nothing of the state machine's code: it is the table of the protocol, for the checker.
 

@@ -1,4 +1,7 @@
-"""Clocks of the running loop that a test changes: one that can be moved ahead, one that leaves out the machine's pauses."""
+"""Clocks of the running loop that a test changes.
+
+One can be moved ahead, one leaves out the machine's pauses.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +19,7 @@ _EARLY_MAX_S: Final = 0.001
 
 
 class LoopTime:
-    """While entered, the loop's clock runs as before plus `ahead_s`; timers due by then fire at the next turn."""
+    """Run the loop's clock `ahead_s` ahead inside the context; timers due by then fire at the next turn."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -36,8 +39,8 @@ class LoopTime:
 class PatientUvloop(uvloop.Loop):
     """A uvloop on which a stall of the machine does not advance the time, as on a `patient_loop.PatientLoop`.
 
-    Nodes and brokers that share a process share its stalls: after one of a second all of them have been silent for longer
-    than any of them waits, and a healthy leader loses its office.
+    Nodes and brokers that share a process share its stalls: after one of a second all of them have been
+    silent for longer than any of them waits, and a healthy leader loses its office.
     """
 
     _seen_s = 0.0

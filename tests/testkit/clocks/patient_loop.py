@@ -1,11 +1,13 @@
-"""An event loop on which a stall of the machine does not advance the time: for tests whose time-outs are not what they test.
+"""An event loop on which a stall of the machine does not advance the time.
 
-Problem: a machine that is busy elsewhere stands still for seconds, and every time-out of a test and of the code under
-it is over when it goes on, although no peer had a chance to answer.
-Shape: the loop's clock runs with the machine's, but between two looks at it at most `STALL_MAX_S` pass. Waiting is cut
-into slices below that, so that a wait lasts as long as ever. Code that uses `loop.time` does not notice; a
-clock that the code reads elsewhere may be replaced by `patient_clocks`.
-Never: time stands still. What hangs is found by the time-outs as before, only not a moment too early.
+It is for tests whose timeouts are not what they test.
+
+Problem: a machine that is busy elsewhere stands still for seconds, and every time-out of a test and of the
+code under it is over when it goes on, although no peer had a chance to answer. Shape: the loop's clock runs
+with the machine's, but between two looks at it at most `STALL_MAX_S` pass. Waiting is cut into slices below
+that, so that a wait lasts as long as ever. Code that uses `loop.time` does not notice; a clock that the code
+reads elsewhere may be replaced by `patient_clocks`. Never: time stands still. What hangs is found by the
+time-outs as before, only not a moment too early.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """`python -m testkit.conformance`: is our controller to its peers what RocketMQ's own is?
 
-Without `--controller` it starts a fresh one-node `controller-core serve`. It holds the conversation of `script`, prints
-every answer, compares with the project's recording of Java's controller, with each `--golden`, and with a Java controller
-that runs now for each `--live`, and ends with `N passed, M failed` (exit status 1 if any failed). `--record` makes the recording instead, from real Java.
+Without `--controller` it starts a fresh one-node `controller-core serve`. It holds the conversation of
+`script`, prints every answer, compares with the project's recording of Java's controller, with each
+`--golden`, and with a Java controller that runs now for each `--live`, and ends with `N passed, M failed`
+(exit status 1 if any failed). `--record` makes the recording instead, from real Java.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Judges one transcript against another: equal, improved on purpose, or different.
 
-Steps are paired by label and occurrence. A step that the reference does not have cannot be judged and is left out, so
-a reference may hold only the beginning of the conversation; a step that only the reference has is a failure.
+Steps are paired by label and occurrence. A step that the reference does not have cannot be judged
+and is left out, so a reference may hold only the beginning of the conversation; a step that only
+the reference has is a failure.
 """
 
 import json
@@ -35,7 +36,7 @@ class Verdict:
 
 
 def canonical(line: Line) -> dict[str, str]:
-    """Give a line's fields as texts that are equal if and only if the answers mean the same to a Java peer."""
+    """Give a line's fields as texts that are equal exactly if the answers mean the same to a Java peer."""
     if not isinstance(line, Answer):
         return {"settings": "\n".join(line.entries)}
     return {
@@ -107,7 +108,10 @@ def _fits(text: str, allowed: str | re.Pattern[str]) -> bool:
 
 
 def _canonical_body(body: str) -> str:
-    """Write a body's JSON with sorted keys; without the repeated members of an elect body; other texts as they are."""
+    """Write a body's JSON with sorted keys, without the repeated members of an elect body.
+
+    Other texts stay as they are.
+    """
     try:
         value = lenient_json.decode(body.encode())
     except RemotingProtocolError:

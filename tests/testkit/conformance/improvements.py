@@ -1,14 +1,15 @@
 """Everything our controller answers otherwise than Java's, on purpose: the only place where that may be said.
 
-An entry allows one named difference of one step and nothing else: what ours must answer instead is part of it, so a
-second deviation in the same answer is still reported. An entry that no step needs any more is reported too.
+An entry allows one named difference of one step and nothing else: what ours must answer instead
+is part of it, so a second deviation in the same answer is still reported. An entry that no step
+needs any more is reported too.
 
 Two differences concern every body and are therefore part of the comparison itself, not of the table:
 
-- Java writes map keys without quotes, ours with. Every reader takes quoted keys; `mqadmin electMaster` of 5.4.0 and
-  later fails on the others.
-- The answer to ELECT_MASTER repeats the group's members at the top level of its body. mqadmin prints members only from
-  there; brokers ignore what they do not know.
+- Java writes map keys without quotes, ours with. Every reader takes quoted keys; `mqadmin electMaster` of
+  5.4.0 and later fails on the others.
+- The answer to ELECT_MASTER repeats the group's members at the top level of its body. mqadmin prints members
+  only from there; brokers ignore what they do not know.
 """
 
 import re

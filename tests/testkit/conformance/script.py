@@ -1,14 +1,15 @@
-"""The conversation: every request of the controller protocol, in an order that walks through its answers' tables.
+"""The conversation: every request of the controller protocol, in an order that reaches all its answers.
 
 It expects a controller that was never asked anything before. Group `b1` goes from unknown to cleaned over one
-connection; group `q` shows the first election; group `r` has a connection for each broker, closed one after another,
-because to a controller a closed connection is a dead broker. What a broker asks in its own name goes over its own
-connection, as real brokers do: a controller may take it for a sign of life.
+connection; group `q` shows the first election; group `r` has a connection for each broker, closed one after
+another, because to a controller a closed connection is a dead broker. What a broker asks in its own name goes
+over its own connection, as real brokers do: a controller may take it for a sign of life.
 
-Labels up to "first elect unknown id 99" are those of an earlier recording of the same conversation, so that both can be
-compared.
+Labels up to "first elect unknown id 99" are those of an earlier recording of the same conversation,
+so that both can be compared.
 
-Source: ControllerRequestProcessor.java and ReplicasInfoManager.java of 5.4.0 for the possible requests and refusals.
+Source: ControllerRequestProcessor.java and ReplicasInfoManager.java of 5.4.0 for the
+possible requests and refusals.
 """
 
 import json
@@ -44,8 +45,8 @@ class Ask:
         label: name of the line.
         request: the request to send.
         link: over which connection; one is opened for each new name.
-        until: asked again until this holds of an answer and stays so for a moment; None to ask once. For what a
-            controller does in its own time.
+        until: asked again until this holds of an answer and stays so for a moment; None to ask once. For what
+            a controller does in its own time.
     """
 
     label: str

@@ -2,8 +2,9 @@
 
 Two forms of line, after any comments (`#`):
 
-- `label -> code=0 ext={'masterEpoch': '1'} remark=None body={...}`: an answer; `ext` and `remark` as Python writes
-  them, `body` as text. A label may come several times; its place in the conversation tells the occurrences apart.
+- `label -> code=0 ext={'masterEpoch': '1'} remark=None body={...}`: an answer; `ext` and `remark` as
+  Python writes them, `body` as text. A label may come several times; its place in the conversation
+  tells the occurrences apart.
 - `cfg ['key=value', ...]`: the settings among `CONFIG_KEYS` that a controller lists.
 
 Addresses of the controller itself and its group's name differ from run to run: they are replaced by words.

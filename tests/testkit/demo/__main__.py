@@ -1,8 +1,8 @@
 """`make demo`: the whole chain on this machine, on real brokers, with a verdict.
 
 Starts the cluster, sends, breaks it three times, reads back every acknowledged message, prints a timeline and
-`acknowledged N, lost M`, and makes the report. Exits 0 only if every step ended well and nothing was lost; ends every
-process it started, also on Ctrl-C, unless told to keep the cluster.
+`acknowledged N, lost M`, and makes the report. Exits 0 only if every step ended well and nothing was lost;
+ends every process it started, also on Ctrl-C, unless told to keep the cluster.
 """
 
 import argparse
@@ -29,8 +29,8 @@ _TOPIC = "demo"
 _WARM_UP_ACKS = 1_000
 _WARM_UP_TIMEOUT_S = 180.0
 _REPORT_TIMEOUT_S = 180.0
-# The Java client asks for routes every 30 s on its defaults. On Kubernetes the operator moves the dead master's address
-# instead; on loopback no controller does that, so here the client asks more often.
+# The Java client asks for routes every 30 s on its defaults. On Kubernetes the operator moves the dead
+# master's address instead; on loopback no controller does that, so here the client asks more often.
 _LOAD = LoadSettings(threads=4, rate=500, poll_name_server_ms=200)
 
 EXIT_OK = 0
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 async def _interruptible(run: Coroutine[Any, Any, int]) -> int:
-    """Run to the end, or be cancelled by the first Ctrl-C or SIGTERM; later ones do not disturb the clean-up."""
+    """Run to the end, or until the first Ctrl-C or SIGTERM; later ones do not disturb the clean-up."""
     task = asyncio.create_task(run)
     loop = asyncio.get_running_loop()
     interrupted = False

@@ -1,7 +1,8 @@
 """Everything the demo runs, as real processes on loopback: which start, in which order, and how they end.
 
-Three controllers, a name server, two unmodified brokers, a log replica, the collector and the canary. All files live
-under one folder, ports are chosen free, and `stop` ends whatever was started, also when `start` failed half-way.
+Three controllers, a name server, two unmodified brokers, a log replica, the collector and the canary.
+All files live under one folder, ports are chosen free, and `stop` ends whatever was started, also
+when `start` failed half-way.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _MAPPED_FILE_BYTES = 64 * 1024 * 1024
 
 
 class DemoCluster:
-    """The processes of the demo; `brokers[i]` has index i for life, its broker id is the controllers' choice."""
+    """The processes of the demo; `brokers[i]` has index i for life, the controllers choose its broker id."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class DemoCluster:
             jars: folder of one RocketMQ release.
             directory: everything is written below it.
             progress: told of each step.
-            relayed: each broker's heartbeats reach the controllers through relays of its own (`relays_of`). Its other
-                requests do not: a broker sends them to the address that the leader names.
+            relayed: each broker's heartbeats reach the controllers through relays of its own (`relays_of`).
+                Its other requests do not: a broker sends them to the address that the leader names.
             settings: of both brokers, over the usual ones.
         """
         self.directory = directory
@@ -70,7 +71,8 @@ class DemoCluster:
             **ZERO_LOSS_SETTINGS,
             **QUICK_SETTINGS,
             "mappedFileSizeCommitLog": str(_MAPPED_FILE_BYTES),
-            # A kill closes connections; a JVM that starts beside others on a small machine may stand still for seconds.
+            # A kill closes connections; a JVM that starts beside others on a small machine
+            # may stand still for seconds.
             "controllerHeartBeatTimeoutMills": "15000",
             **self._settings,
         }
@@ -151,7 +153,7 @@ class DemoCluster:
         return [process.pid for process in processes if process.running]
 
     def write_targets(self) -> None:
-        """Write the collector's list: metrics of every process, events of controllers, replica and fault log."""
+        """Write the collector's list: all processes' metrics; events of controllers, replica, fault log."""
         replica_events = f"http://{self.log_replica.http_address}/v1/events"
         targets = [
             *({"name": name, "url": url, "kind": "metrics"} for name, url in self.metrics_urls().items()),

@@ -1,7 +1,7 @@
 """Builds timelines from the records of each change.
 
-Sources: the controllers' failover records (suspicion, election, notice, role), the canary's RouteSeen events from the
-collected segments, SyncStateSet changes from the collected events, and the load client's ledger.
+Sources: the controllers' failover records (suspicion, election, notice, role), the canary's RouteSeen events
+from the collected segments, SyncStateSet changes from the collected events, and the load client's ledger.
 """
 
 from collections.abc import Sequence

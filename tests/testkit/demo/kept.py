@@ -1,6 +1,9 @@
-"""A cluster that was left running (`make demo KEEP=1`): its processes are written down, and ended by a later call.
+"""A cluster that was left running (`make demo KEEP=1`).
 
-A pid may be another process's by then, so one is only signalled while its command line still names the demo's folder.
+Its processes are written down; a later call ends them.
+
+A pid may be another process's by then, so one is only signalled while its command line
+still names the demo's folder.
 """
 
 import contextlib

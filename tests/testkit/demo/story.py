@@ -1,11 +1,13 @@
-"""What the demo does to the cluster while clients send: three faults, each awaited until the cluster is whole again.
+"""What the demo does to the cluster under load: three faults.
+
+The cluster is whole again after each before the next comes.
 
 1. `kill -9` of the master's process, and its restart once another broker leads.
 2. `kill -9` of the leading controller, and its restart.
 3. One planned switchover.
 
-Every step waits for what it is about (a new master epoch, a new leader, the whole SyncStateSet) and fails with the
-controllers' logs when that does not come.
+Every step waits for what it is about (a new master epoch, a new leader, the whole SyncStateSet) and fails
+with the controllers' logs when that does not come.
 """
 
 import asyncio
@@ -130,7 +132,11 @@ class Story:
         return Happened(f"planned switchover to {name}", fault_ns, time.time_ns(), after["master_epoch"])
 
     async def _elect(self, broker_id: int) -> None:
-        """Ask for a master until it is one: that is refused while a slave is behind or no controller leads; twice is once."""
+        """Ask until the broker is master.
+
+        The controllers refuse while a slave is behind or no controller leads. A
+        repeated request changes nothing.
+        """
         deadline_s = asyncio.get_running_loop().time() + _CHANGE_TIMEOUT_S
         while (refusal := await self.asked_to_elect(broker_id)) is not None:
             if asyncio.get_running_loop().time() > deadline_s:
@@ -175,5 +181,5 @@ async def wait_whole(cluster: DemoCluster) -> GroupInfo:
 
 
 def is_whole(group: GroupInfo) -> bool:
-    """Say whether a group of two brokers and a log replica has a master, and all of them in its SyncStateSet."""
+    """Say if a group of two brokers and a log replica has a master, and all of them in its SyncStateSet."""
     return group["master_id"] is not None and len(group["sync_state_set"]) == MEMBERS

@@ -1,7 +1,7 @@
 """From what the controllers, the canary and the load client wrote down to one line a phase, in milliseconds.
 
-All processes of the demo run on one machine and read one UTC clock, so rows of different processes can be subtracted.
-On several machines they cannot without an error bound; there the report says so.
+All processes of the demo run on one machine and read one UTC clock, so rows of different processes can be
+subtracted. On several machines they cannot without an error bound; there the report says so.
 """
 
 import itertools
@@ -67,5 +67,5 @@ def longest_gap(sends: Sequence[Send], fault_ns: int, until_ns: int) -> Gap | No
 
 
 def sends_failed(sends: Sequence[Send], fault_ns: int, until_ns: int) -> int:
-    """Count the sends that ended within (fault, until] without an acknowledgement, the client's retries used up."""
+    """Count the unacknowledged sends that ended within (fault, until], the client's retries used up."""
     return sum(not send.acknowledged and fault_ns < send.end_ns <= until_ns for send in sends)

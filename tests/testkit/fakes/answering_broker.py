@@ -1,7 +1,7 @@
 """A fake broker that also answers requests, and a fake name server.
 
-Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it answers as a broker does. It takes the role
-that the controllers' notices give it, and says so at once.
+Asked for its epochs (1007), slaves (907), figures (28) and settings (26), it answers as a broker does. It
+takes the role that the controllers' notices give it, and says so at once.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ class AnsweringBroker(FakeBroker):
     Attributes:
         is_master: what it takes itself for.
         tells_its_epochs: whether it answers request 1007.
-        slaves: what it says of its slaves while it is master; with none they are caught up while its writes are stopped.
+        slaves: what it says of its slaves while it is master; with none they are caught up
+            while its writes are stopped.
         is_log_replica: whether it refuses request 28, as log replicas do.
         min_in_sync_replicas: its setting of that name, the one that can be set; None if it does not tell.
         takes_settings: whether it answers when somebody sets it.

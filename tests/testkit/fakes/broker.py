@@ -1,8 +1,8 @@
 """A broker that only speaks to controllers: registers, beats, asks for a role, hears the notices.
 
-It does over real connections what a Java broker in controller mode does, in the same order, without a store: enough to
-see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes them. It lets a write guard be
-set: it reports and accepts settings, and its slaves have all of its log.
+It does over real connections what a Java broker in controller mode does, in the same order, without a store:
+enough to see what a controller decides and how fast. `fall_silent` keeps the connections open, `die` closes
+them. It lets a write guard be set: it reports and accepts settings, and its slaves have all of its log.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Notice:
 
 
 class FakeBroker:
-    """One member of a broker group; an async context manager that starts, claims an id, registers and beats."""
+    """One member of a broker group; an async context manager that claims an id, registers and beats."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class FakeBroker:
         return await self.must(RequestCode.CONTROLLER_REGISTER_BROKER, register, controller=controller)
 
     async def announce(self, controller: int = 0) -> RemotingCommand:
-        """Register (1003) with the id that it has, as a broker that finds its identity on its disk; return the answer."""
+        """Register (1003) with its id, as a broker that finds its identity on disk; return the answer."""
         register = headers.RegisterBrokerToControllerRequestHeader(
             self.cluster, self.group, self.broker_id, self.address, replica_kind=self._kind
         )

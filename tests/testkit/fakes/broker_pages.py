@@ -1,7 +1,7 @@
 """Pages of metrics as large as a broker's and its companion's, for those who scrape many.
 
-Their labels are as long as those of a 5.4 broker that serves one topic, most of whose series are buckets of histograms. Three lines of four
-stay as they are from scrape to scrape and are written once.
+Their labels are as long as those of a 5.4 broker that serves one topic, most of whose series are buckets of
+histograms. Three lines of four stay as they are from scrape to scrape and are written once.
 """
 
 from dataclasses import dataclass

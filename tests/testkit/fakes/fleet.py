@@ -1,12 +1,15 @@
-"""Many broker groups that exist for controllers alone: registered, alive by heartbeats, and dead by closed connections.
+"""Many broker groups that exist only for controllers.
 
-What a controller sees of a broker is a connection and requests over it. So a fleet of a thousand groups is a thousand
-connections to each controller, one for each master, and no broker. Slaves share one. As brokers do, members beat to every
-controller and ask the leader. Each member has a loopback address of its own
-(127.x.y.z), where one listener takes the notices of new masters: a controller that cannot tell a broker would be
-measured at failing to.
+They are registered, live by heartbeats, and die by closed connections.
 
-RocketMQ's other controllers answer nothing but heartbeats; when the leader changes, the fleet asks the new one again.
+What a controller sees of a broker is a connection and requests over it. So a fleet of a thousand groups is a
+thousand connections to each controller, one for each master, and no broker. Slaves share one. As brokers do,
+members beat to every controller and ask the leader. Each member has a loopback address of its own
+(127.x.y.z), where one listener takes the notices of new masters: a controller that cannot tell a broker
+would be measured at failing to.
+
+RocketMQ's other controllers answer nothing but heartbeats; when the leader changes, the
+fleet asks the new one again.
 """
 
 import asyncio
@@ -94,7 +97,8 @@ class Fleet:
             name: what the groups' names begin with.
             groups: how many.
             port: where notices are taken; 0 for any.
-            address_of: the host of a member by the group's number and the member's id, where it is not on loopback.
+            address_of: the host of a member by the group's number and the member's id,
+                where it is not on loopback.
         """
         self._port = port
         self._address_of = address_of

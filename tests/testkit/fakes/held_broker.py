@@ -1,4 +1,7 @@
-"""A broker's port that is held by our hands: clients, what the controllers say, a successor that takes sends or not yet."""
+"""A broker's port that a test holds.
+
+There are clients, the controllers' answers, and a successor that takes sends or not yet.
+"""
 
 import asyncio
 import contextlib
@@ -152,7 +155,7 @@ class Place:
         self.drop_connections()
 
     async def client(self, *asked: bytes, port: int | None = None) -> asyncio.StreamReader:
-        """Connect as a client, as often as it takes, and ask; by default as one of 5.2.0 does, at the broker's port."""
+        """Connect as a client, as often as needed, and ask; by default like 5.2.0 at the broker's port."""
         async with asyncio.timeout(WITHIN_S):
             while True:
                 with contextlib.suppress(OSError):

@@ -1,7 +1,9 @@
-"""An API server and a kubelet in one: Events and pods with a history that can be forgotten, and a page of cadvisor's.
+"""An API server and a kubelet in one.
 
-What it serves is laid out as Kubernetes does: a list comes in pages; a watch goes on from a version or is answered with 410, and
-reports an object that lost the selected label as deleted.
+Events and pods have a history that can be forgotten; cadvisor has a page.
+
+What it serves is laid out as Kubernetes does: a list comes in pages; a watch goes on from a version or is
+answered with 410, and reports an object that lost the selected label as deleted.
 """
 
 import asyncio
@@ -85,7 +87,8 @@ class Kept:
         self._version = 100
         self._forgotten = 0
         self._live: dict[str, Json] = {}
-        # Version, the object before, the object after; neither for events without an object: those travel unchanged.
+        # Version, the object before, the object after; neither for events without an
+        # object: those travel unchanged.
         self._told: list[tuple[int, Json | None, Json | None, Json | str | None]] = []
         self._generation = 0
         self._changed = asyncio.Condition()
@@ -129,7 +132,7 @@ class Kept:
             self._changed.notify_all()
 
     async def forget(self, *, within: bool = False) -> None:
-        """Forget the history: older versions are answered with 410, `within` a watch that was begun, or by status."""
+        """Forget the history: answer older versions with 410, `within` a begun watch or by status."""
         self._forgotten = self._version + 1
         if within:
             await self.say({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "old"}})
@@ -219,7 +222,7 @@ class FakeCluster:
         self.port = 0
 
     def settings(self, token: Path, interval_s: float = 0.2, **changes: Any) -> ClusterSettings:
-        """Return a collector's settings for this cluster: Events and kubelets, if `changes` say nothing else."""
+        """Return a collector's settings for this cluster: Events and kubelets, unless `changes` say else."""
         api = ClusterApi(
             f"http://127.0.0.1:{self.port}", token, kubelet_scheme="http", kubelet_port=self.port
         )

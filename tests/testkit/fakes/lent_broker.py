@@ -1,4 +1,4 @@
-"""A broker whose announced address leads to another one, as a replaced master's does on Kubernetes for a while."""
+"""A broker whose announced address leads to another one, as a replaced master's may on Kubernetes."""
 
 import asyncio
 from typing import Final

@@ -1,11 +1,12 @@
-"""A hundred pods as one small process: an API server that tells of them, and the pages and events that they serve.
+"""A hundred pods as one small process: an API server that lists them, and their pages and events.
 
-Problem: the benchmark measures a collector of a hundred pods on a machine without a hundred pods, so the substitute must
-cost little beside it.
-Shape: each pod has an address of its own in 127.0.0.0/8, all of which is loopback, and serves at the ports of real pods. Its pages are
-those of `broker_pages`. Controllers tell of a new event now and then, the others of a few from the beginning.
+Problem: the benchmark measures a collector of a hundred pods on a machine without a hundred pods, so the
+substitute must cost little beside it. Shape: each pod has an address of its own in 127.0.0.0/8, all of which
+is loopback, and serves at the ports of real pods. Its pages are those of `broker_pages`. Controllers tell of
+a new event now and then, the others of a few from the beginning.
 
-Run it: `python -m testkit.fakes.many_pods --pods 100`. It prints `ready` and the URL of the API server, and serves until it is ended.
+Run it: `python -m testkit.fakes.many_pods --pods 100`. It prints `ready` and the URL of the API server,
+and serves until it is ended.
 """
 
 import argparse
@@ -39,7 +40,10 @@ Json = dict[str, Any]
 
 
 def pods(count: int, network: int) -> Iterator[Json]:
-    """Yield three controllers, and groups of two brokers and a log replica, so many pods in all; addresses are 127.<network>.0.x."""
+    """Yield three controllers, and groups of two brokers and a log replica, so many pods in all.
+
+    Addresses are 127.<network>.0.x.
+    """
     for number in range(count):
         address = f"127.{network}.{number // 250}.{number % 250 + 1}"
         group, member = divmod(number - CONTROLLERS, MEMBERS_OF_A_GROUP)

@@ -1,4 +1,7 @@
-"""A fake broker with a revive log in memory: it answers reads of the log and of offsets, takes sends, and serves metrics."""
+"""A fake broker with a revive log in memory.
+
+It answers reads of the log and of offsets, takes sends, and serves metrics.
+"""
 
 import json
 from typing import Any, Final

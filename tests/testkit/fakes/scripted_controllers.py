@@ -1,4 +1,7 @@
-"""Controllers on loopback that say what a test has them say: to agree, to lie, to be silent. They keep no state of their own."""
+"""Controllers on loopback that answer as a test says: they agree, lie or are silent.
+
+They keep no state of their own.
+"""
 
 import asyncio
 import contextlib

@@ -1,7 +1,10 @@
-"""What the API server of a cluster with the spark-operator would say of a SparkApplication: its schema, as far as reports need it.
+"""The SparkApplication of an API server of a cluster with the spark-operator.
 
-Each object on the way has all of its fields here, so that a misspelt one is found; of those that no report uses the type is left open.
-Pod templates are checked as such: a list of a pod's own fields, and what the spark-operator wants of them.
+It has the schema, as far as reports need it.
+
+Each object on the way has all of its fields here, so that a misspelt one is found; of those that no report
+uses the type is left open. Pod templates are checked as such: a list of a pod's own fields, and what the
+spark-operator wants of them.
 
 Source: kubeflow/spark-operator, config/crd/bases, API v1beta2, of August 2026.
 """
@@ -111,7 +114,7 @@ def _missing(spec: Mapping[str, Any], kind: str, path: str) -> Iterator[str]:
 
 
 def _wrong(value: Any, wanted: Any, path: str) -> Iterator[str]:
-    """Yield where a value is not of the wanted form: a type, a choice, a list of one, or an object of named fields."""
+    """Yield where a value is not of the wanted form: a type, a choice, a one-entry list, named fields."""
     match wanted:
         case dict():
             if not isinstance(value, dict):

@@ -1,4 +1,7 @@
-"""A broker that predates controller mode, as far as a migration queries one: its settings, figures, metadata, queues and permission."""
+"""A broker that predates controller mode, as far as a migration queries one.
+
+It has settings, figures, metadata, queues and permission.
+"""
 
 import json
 from typing import Any

@@ -1,7 +1,8 @@
 """`make fuzz`: look for bytes that a reader of strangers' bytes cannot bear, guided by what they reach.
 
-Each target starts from the stored inputs; `--keep` also stores inputs that reached new code. A finding is printed with the line that makes it a test:
-append it to the target's file, and `tests/unit/fuzz` fails until it is mended.
+Each target starts from the stored inputs; `--keep` also stores inputs that reached new code. A
+finding is printed with the line that makes it a test: append it to the target's file, and
+`tests/unit/fuzz` fails until it is mended.
 
 Exit status: 0 nothing was found, 1 something was, 2 the fuzzer cannot run here.
 """

@@ -1,7 +1,7 @@
 """The stored inputs: one line of hexadecimal digits each, in one text file per target.
 
-They are what coverage-guided runs found to reach code that no other line reaches, and every input that ever was a finding.
-`tests/unit/fuzz` feeds all of them to their targets.
+They are what coverage-guided runs found to reach code that no other line reaches, and every input that ever
+was a finding. `tests/unit/fuzz` feeds all of them to their targets.
 """
 
 import sys
@@ -33,7 +33,7 @@ def save(target: str, inputs: list[bytes]) -> None:
 
 
 def reaching(function: Callable[[bytes], None], inputs: list[bytes]) -> list[bytes]:
-    """Return the inputs that reach a step from one line of a reader to another that no shorter one reaches."""
+    """Return the inputs that reach a step between two lines of a reader that no shorter one reaches."""
     seen: set[tuple[str, int, int]] = set()
     kept = []
     for one in sorted(set(inputs), key=_by_length):

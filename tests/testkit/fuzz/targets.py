@@ -1,8 +1,8 @@
 """What strangers' bytes reach, each as a function that takes any bytes and returns, or has found a bug.
 
-A target lets through only what its reader documents to raise; any other exception is a finding. Where a reader gives a
-value, the target also asks whether writing it and reading it again gives the same: a value that cannot be sent on is one
-that a peer can hide behind.
+A target lets through only what its reader documents to raise; any other exception is a finding. Where a
+reader gives a value, the target also asks whether writing it and reading it again gives the same: a value
+that cannot be sent on is one that a peer can hide behind.
 
 Never here: sockets and files. `tests/unit/server/requests/test_rubbish.py` sends rubbish to a node's ports.
 """
@@ -54,7 +54,7 @@ def _same(before: object, after: object, what: str) -> None:
 
 
 def remoting_stream(data: bytes) -> None:
-    """Feed a stream in two pieces, the first as long as its first byte says, and in one: the same comes out."""
+    """Feed a stream in two pieces, the first as long as its first byte says, and in one: equal results."""
     cut, stream = data[0] if data else 0, data[1:]
     outcomes = []
     for pieces in ((stream,), (stream[:cut], stream[cut:])):
@@ -74,7 +74,7 @@ def remoting_stream(data: bytes) -> None:
 
 
 def remoting_frame(data: bytes) -> None:
-    """Read a frame, and every request and answer header and body from it; anything readable can also be written."""
+    """Read a frame and every header and body from it; anything readable can also be written."""
     try:
         command = decode_frame(data)
     except RemotingProtocolError:

@@ -1,7 +1,8 @@
 """Counters whose truth is known, as OpenMetrics text: the input of every test that compares sums.
 
-Each series counts events at its own pace and is scraped on a fixed beat. Scrapes are lost, instances are out for minutes, and
-processes restart: a restart hides the counts after the last scrape before it, and nothing else may be lost in an account.
+Each series counts events at its own pace and is scraped on a fixed beat. Scrapes are lost, instances are out
+for minutes, and processes restart: a restart hides the counts after the last scrape before it, and nothing
+else may be lost in an account.
 """
 
 import random

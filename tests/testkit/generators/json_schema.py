@@ -1,4 +1,7 @@
-"""A validator for the few words of JSON Schema that the project's test data use; any other word is an error of the schema."""
+"""A validator for the few words of JSON Schema that the test data use.
+
+Any other word is an error of the schema.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

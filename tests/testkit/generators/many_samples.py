@@ -1,8 +1,9 @@
 """Days of counter samples, made column by column: enough for a benchmark, and known to the last one.
 
-Each of SERIES counters is scraped every 15 s and wraps to 0 now and then, which is a reset. Rows are ordered as the collector
-orders them, one segment a quarter of a day. `write_text` says the same of one day in OpenMetrics text. `write_operations` makes a day of
-one canary that sends ten times per second and reads everything back.
+Each of SERIES counters is scraped every 15 s and wraps to 0 now and then, which is a reset. Rows are
+ordered as the collector orders them, one segment a quarter of a day. `write_text` says the same of
+one day in OpenMetrics text. `write_operations` makes a day of one canary that sends ten times per
+second and reads everything back.
 """
 
 import datetime as dt
@@ -103,7 +104,7 @@ def _operations(op: str, seq: pa.Array, begin_us: pa.Array, end_us: pa.Array, re
 
 
 def write_text(path: Path, day: int) -> None:
-    """Write the same samples of one day as OpenMetrics text: one series after the other, as the format wants."""
+    """Write the same samples of one day as OpenMetrics text, one series after the other."""
     with path.open("w") as file:
         file.write(f"# TYPE {METRIC.removesuffix('_total')} counter\n")
         for number in range(SERIES):

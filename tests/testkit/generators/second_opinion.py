@@ -1,4 +1,4 @@
-"""The account of counters once more, in DuckDB's SQL: written apart from the pipeline, for comparison only."""
+"""Sums of counters again, in DuckDB's SQL: written apart from the pipeline, for comparison only."""
 
 from pathlib import Path
 from typing import Final

@@ -1,9 +1,9 @@
 """Segments of a known story: a report must find exactly the generated events.
 
-Problem: a pipeline that is tested on its own output proves nothing. Here the story comes first (the masters, the faults and
-their times, the duration of each step), the segments follow from it, and the story predicts the findings.
-Shape: `Story` is a value; `write(story, directory)` makes the files; the same story makes the same bytes.
-Never: nothing here uses the pipeline's transforms, only its segment schemas.
+Problem: a pipeline that is tested on its own output proves nothing. Here the story comes first (the masters,
+the faults and their times, the duration of each step), the segments follow from it, and the story predicts
+the findings. Shape: `Story` is a value; `write(story, directory)` makes the files; the same story makes the
+same bytes. Never: nothing here uses the pipeline's transforms, only its segment schemas.
 """
 
 import random
@@ -26,7 +26,9 @@ type_of_kind: Final = {"samples": SAMPLES, "events": EVENTS, "probe_ops": PROBE_
 
 @dataclass(frozen=True)
 class Change:
-    """One change of master. Offsets are milliseconds after `at_ms`, which is the fault or the order to switch.
+    """One change of master.
+
+    Offsets are milliseconds after `at_ms`, which is the fault or the order to switch.
 
     Attributes:
         at_ms: after the story's begin.
@@ -87,7 +89,7 @@ class Story:
 
 
 def two_failovers_and_a_switchover() -> Story:
-    """Tell the story that the demo tells: a kill, a freeze, a planned switch; one more group has one bad second."""
+    """Tell the demo's story: a kill, a freeze, a planned switch; one more group has one bad second."""
     orders = Group(
         name="orders",
         changes=(
@@ -300,7 +302,7 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
 
 
 def sample_rows(story: Story, group: Group) -> list[dict[str, Any]]:
-    """Return one scrape a second of each replica's lag gauge and of a counter that restarts with its process."""
+    """Return one scrape per second of each replica's lag and of a counter that restarts with its process."""
     chance = random.Random(f"{story.seed}/samples/{group.name}")
     rows: list[dict[str, Any]] = []
     for replica in group.replicas:

@@ -38,7 +38,7 @@ class HandMaster:
         return found[0]
 
     def accept_bytes(self, pieces: int | None = None) -> bytes:
-        """Take the slave's connection and the bytes of its handshake; with `pieces`, what so many reads bring."""
+        """Take the slave's connection and handshake bytes; with `pieces`, the bytes of so many reads."""
         self.peer.close()
         self.peer, _ = self._listener.accept()
         self.peer.settimeout(WAIT_S)

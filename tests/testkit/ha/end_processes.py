@@ -1,11 +1,12 @@
-"""The two ends of an HA connection as processes of their own, and what a log costs to get from one to the other.
+"""The two ends of an HA connection as processes, and the cost of a log's way between them.
 
-Each end has a process, as it would have a machine, so that the CPU time of each can be measured alone. An end is driven
-over a pipe: it says what it listens on, waits for the word, and answers with figures. All of them move the same log:
-`serve` is our HA port, `replicate` our slave, `drop` a slave that stores nothing, and `send_raw` with `take_raw` the
-same files without any protocol, which is as fast as this machine can do it.
+Each end has a process, as it would have a machine, so that the CPU time of each can be measured alone. An end
+is driven over a pipe: it says what it listens on, waits for the word, and answers with figures. All of them
+move the same log: `serve` is our HA port, `replicate` our slave, `drop` a slave that stores nothing, and
+`send_raw` with `take_raw` the same files without any protocol, which is as fast as this machine can do it.
 
-A transfer is measured from a slave's first acknowledgement, which says where it begins, to that of the log's end.
+A transfer is measured from a slave's first acknowledgement, which says where it
+begins, to that of the log's end.
 """
 
 import multiprocessing
@@ -75,7 +76,8 @@ class TransferWatch:
 
 def processor_s(pid: int) -> float:
     """Return the seconds of a processor that a process has used."""
-    # After the name, which may hold anything: state is the first, utime and stime are the twelfth and thirteenth.
+    # After the name, which may hold anything: state is the first, utime and stime
+    # are the twelfth and thirteenth.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 

@@ -1,7 +1,9 @@
-"""The replica's follower at work in a test's own loop: a store, a view of the group, and a broker that tells an HA address.
+"""The replica's follower at work in a test's own loop.
 
-The HA port itself is whatever the test has: a master by hand, a Java store, a port of ours. No controller takes part; the
-test names the master, as a notice would.
+It has a store, a view of the group, and a broker that tells an HA address.
+
+The HA port itself is whatever the test has: a master by hand, a Java store, a port of ours. No controller
+takes part; the test names the master, as a notice would.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A broker group whose Java master has a log of our making: what a slave of it costs, by the master's own word."""
+"""A broker group whose Java master has a log of ours: a slave's cost, by the master's own account."""
 
 import asyncio
 import contextlib

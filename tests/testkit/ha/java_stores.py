@@ -1,8 +1,11 @@
-"""RocketMQ's own message stores with their AutoSwitchHA service, led by a test: masters and slaves to hold ours against.
+"""RocketMQ's own message stores with their AutoSwitchHA service, led by a test.
 
-One JVM holds as many stores as a test wants. A store does what it does inside a broker, on real sockets and real files;
-what a broker's controller would tell it (be master of this epoch, be slave of that one, this is the SyncStateSet) it is
-told by the test, so that every epoch and every set can be had at will and within milliseconds.
+They are masters and slaves to compare ours with.
+
+One JVM holds as many stores as a test wants. A store does what it does inside a broker, on real
+sockets and real files; what a broker's controller would tell it (be master of this epoch, be slave of
+that one, this is the SyncStateSet) it is told by the test, so that every epoch and every set can be
+had at will and within milliseconds.
 
 The Java side is `java/HaStores.java`: one command a line, one answer a line.
 """
@@ -37,7 +40,8 @@ _ANSWER: Final = "> "
 
 DEFAULT_TIMES: Final[Mapping[str, str]] = {}
 QUICK_TIMES: Final[Mapping[str, str]] = {"haSendHeartbeatInterval": "300", "slaveTimeout": "700"}
-"""A slave acknowledges within 0.3 s where it would take 5 s, and a send is given up after 0.7 s instead of 3 s."""
+"""A slave acknowledges within 0.3 s where it would take 5 s, and a send is given up
+after 0.7 s instead of 3 s."""
 
 
 @dataclass(frozen=True, slots=True)

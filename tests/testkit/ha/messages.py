@@ -53,7 +53,10 @@ def blank(rest_bytes: int) -> bytes:
 def log_bytes(
     count: int, file_bytes: int, start_offset: int = 0, body_bytes: int = 20, mark: bytes = b"m"
 ) -> bytes:
-    """Return a log of `count` messages from `start_offset`, with a BLANK wherever a file could not take the next one."""
+    """Return a log of `count` messages from `start_offset`.
+
+    A BLANK ends each file that cannot take the next message.
+    """
     log = bytearray()
     for number in range(count):
         body = (mark + str(number).encode()).ljust(body_bytes, b".")

@@ -1,6 +1,7 @@
 """Our two ends of an HA connection in a test's own process, each with a store of its own.
 
-`OurSlave` is a link that follows one master after another, `OurMaster` an HA port with a log that the test writes.
+`OurSlave` is a link that follows one master after another, `OurMaster` an HA port
+with a log that the test writes.
 """
 
 import asyncio
@@ -214,7 +215,7 @@ class _LoopThread:
 
 @contextlib.contextmanager
 def tearing_relay(port: int, pieces: tuple[int, ...] = (1, 11, 35, 2, 37, 1_000, 4_097)) -> Iterator[int]:
-    """Pass on to an HA port of loopback, both ways, in pieces of these lengths; gives the port to connect to."""
+    """Forward to an HA port of loopback, both ways, in pieces of these lengths; gives the port to dial."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="relay", daemon=True)
     thread.start()

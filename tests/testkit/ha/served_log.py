@@ -1,4 +1,7 @@
-"""A log in memory that a master's machine can serve: records whose ends are known, epochs, and a view of the moment."""
+"""A log in memory that a master's machine can serve.
+
+It has records with known ends, epochs, and a view of the moment.
+"""
 
 from bisect import bisect_right
 

@@ -1,4 +1,4 @@
-"""Stores of a log with bytes that a test chose: appended as a stream would bring them, or made by the megabyte."""
+"""Stores of a log with bytes that a test chose: appended like a stream, or made by the megabyte."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ def append(store: ReplicaStore, data: bytes) -> None:
 
 
 def next_record(offset: int, file_bytes: int, body: bytes, queue_offset: int = 0) -> bytes:
-    """Return what a broker writes at `offset` when it gets a message: the message, or the file's end before it."""
+    """Return what a broker writes at `offset` for a message: the message, or the file's end before it."""
     record = message(offset, body, queue_offset=queue_offset)
     rest_bytes = file_bytes - offset % file_bytes
     return blank(rest_bytes) if len(record) + _BLANK_HEAD_BYTES > rest_bytes else record
@@ -29,8 +29,9 @@ def next_record(offset: int, file_bytes: int, body: bytes, queue_offset: int = 0
 def fill(store: ReplicaStore, total_bytes: int, body_bytes: int) -> int:
     """Write a log of about this size into an empty store, durably, in epoch 0; return where it ends.
 
-    The messages are those of one queue, numbered from 0, so that a broker that is started on the store builds its
-    consume queue from them without complaint. No controller elects in epoch 0: a master's own begins behind the log.
+    The messages are those of one queue, numbered from 0, so that a broker that is started on the
+    store builds its consume queue from them without complaint. No controller elects in epoch 0: a
+    master's own begins behind the log.
     """
     store.adopt(EpochList.of((0, 0)))
     log, file_bytes, body = store.log, store.log.layout.file_bytes, bytes(body_bytes)

@@ -1,1 +1,1 @@
-"""A broker group of our own replicas, simulated: real machines, stores and recovery over disks and wires that fail."""
+"""A simulated group of our own replicas: real machines, stores and recovery on failing disks and wires."""

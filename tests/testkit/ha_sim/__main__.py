@@ -1,4 +1,6 @@
-"""`make sim-ha SEEDS=n`: n schedules of failures of a replicated log on all processors; a failure prints its replay line.
+"""`make sim-ha SEEDS=n`: n schedules of failures of a replicated log, on all CPUs.
+
+A failure prints its replay line.
 
 Exit status: 0 nothing was violated, 1 something was.
 """

@@ -1,7 +1,10 @@
-"""Invariants under every fault: the group's record of acknowledged messages, and of all that each log has ever held.
+"""Invariants under every fault.
+
+They compare the group's acknowledged messages with all that each log has ever held.
 
 kept        a member of the SyncStateSet has, after any crash, every message that was acknowledged
-no ghosts   what recovery finds is a beginning of what the log held last: no cut tail comes back, whole or in part
+no ghosts   what recovery finds is a beginning of what the log held last: no cut tail
+            comes back, whole or in part
 durable     it finds at least every message that was durable
 labelled    the epoch that a member's list gives a message is the epoch in which it was written
 prefix      a connected slave's log is a beginning of its master's

@@ -1,11 +1,14 @@
-"""A disk in memory that loses power, tears writes and fails on demand: `ha_sidecar.commitlog.disk.Disk` for a simulation.
+"""A disk in memory that loses power, tears writes and fails on demand.
 
-Writes stay volatile until their file is synced. When power goes, each file keeps its durable part, and of the
-rest nothing, all, the first operations, or each sector as it was at some time: a disk may write them in any order. Names
-are volatile until a directory is synced, and survive in the order in which they were made, as a journal keeps them.
+It is a `ha_sidecar.commitlog.disk.Disk` for a simulation.
 
-A disk may be given a size. Files are sparse: what counts is sectors that are not all zeros, and a write that finds no room
-for all of it does a part.
+Writes stay volatile until their file is synced. When power goes, each file keeps its durable part, and of
+the rest nothing, all, the first operations, or each sector as it was at some time: a disk may write them
+in any order. Names are volatile until a directory is synced, and survive in the order in which they were
+made, as a journal keeps them.
+
+A disk may be given a size. Files are sparse: what counts is sectors that are not all zeros, and a write that
+finds no room for all of it does a part.
 
 A fuse makes the disk stop, or fail once, at a later step; which one, the schedule chooses.
 """
@@ -78,7 +81,7 @@ class Content:
         return bytes(data)
 
     def _place_sectors(self, data: bytearray, number: int, written: dict[int, int], random: Random) -> None:
-        """Do what one write did to those sectors that reached the platter after it; `written` tells when each did."""
+        """Do what one write did to the sectors that reached the platter; `written` tells when each did."""
         position, new = self.volatile[number]
         assert new is not None
         end = position + len(new)

@@ -1,12 +1,14 @@
 """A simulated broker group: three members, a controller that never errs, clients, and a schedule of mishaps.
 
 What each part may do is the contract of the simulation:
-    controller  elects any living member of the SyncStateSet at any time, in a new epoch; takes the master's changes of
-                the set at once; its notices arrive in any order and after any time, so that old masters go on
+    controller  elects any living member of the SyncStateSet at any time, in a new epoch; takes the
+                master's changes of the set at once; its notices arrive in any order and after any
+                time, so that old masters go on
     clients     receive "stored" when every member of the master's set has acknowledged
-    network     delivers bytes of one connection in order and in any pieces; a connection breaks at any time, and its two
-                ends notice at different times, so that an old one outlives the next
-    disk        see `disk`; in some schedules it has hardly any room left, for a while; a process is killed, loses power or meets an error at any step of its I/O
+    network     delivers bytes of one connection in order and in any pieces; a connection breaks at any time,
+                and its two ends notice at different times, so that an old one outlives the next
+    disk        see `disk`; in some schedules it has hardly any room left, for a while; a process is killed,
+                loses power or meets an error at any step of its I/O
     clock       one for all; time passes in jumps
 
 All randomness comes from one `random.Random(seed)`; the same seed gives the same run.
@@ -40,10 +42,10 @@ class Plan:
         steps: how long it is.
         after_sync: whether acks and reads wait for the disk. If not, only processes die, never machines:
             no guarantee covers power loss then.
-        batch_bytes: the largest body of a frame.
-        mishaps: share of steps at which something breaks.
-        long_properties: whether messages have texts of more than a sector, which no checksum covers.
-        heartbeats: chance that a notice arrives when it is looked for; old masters go on for long where it is low.
+        batch_bytes: the largest body of a frame. mishaps: share of steps at which something
+        breaks. long_properties: whether messages have texts of more than a sector, which no
+        checksum covers. heartbeats: chance that a notice arrives when it is looked for; old
+        masters go on for long where it is low.
     """
 
     steps: int
@@ -138,7 +140,8 @@ class Group:
                 if member.link is not None:
                     member.link.wire.cut = True
             case 3 | 4 | 5:
-                # Often while the old master writes on: its log then ends in a tail that no other member has, which must go.
+                # Often while the old master writes on: its log then ends in a tail that no
+                # other member has, which must go.
                 self._guarded(self.master, lambda: self._write(self.master))
                 self.elect()
                 self._guarded(member, lambda: self._write(member))

@@ -1,7 +1,8 @@
 """One member of a simulated group: a real store, link and sessions, without their threads and sockets.
 
-`SteppedLink` is the replica's own `HaLink` whose socket is a `Wire` and whose thread is the schedule. `Session` is the
-master's machine over the real views of a store. A member that crashes loses all but its disk.
+`SteppedLink` is the replica's own `HaLink` whose socket is a `Wire` and whose thread is the
+schedule. `Session` is the master's machine over the real views of a store. A member that
+crashes loses all but its disk.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,15 @@
-"""`make kill-rounds ROUNDS=30 SEED=n`: kill -9 of master, slave or log replica under load, round after round, and read back.
+"""`make kill-rounds ROUNDS=30 SEED=n`: kill -9 of members under load, in rounds, and read back.
 
-Two unmodified brokers, a log replica and three controllers, all processes of their own, with a Java client that sends
-all the while. A round waits a moment that the seed chose, kills who the seed chose, waits until sends that began
-afterwards are acknowledged, starts the victim again and waits until it is back in the SyncStateSet. At the end every
-acknowledged message is read with a Java consumer, and the three logs are compared byte by byte.
+The victims are master, slave and log replica.
 
-Exit status: 0 nothing acknowledged was lost and the logs are equal, 1 otherwise. The victims and times follow from the
-seed; what a kill meets does not, since the processes are real.
+Two unmodified brokers, a log replica and three controllers, all processes of their own, with a Java
+client that sends all the while. A round waits a moment that the seed chose, kills who the seed chose,
+waits until sends that began afterwards are acknowledged, starts the victim again and waits until it is
+back in the SyncStateSet. At the end every acknowledged message is read with a Java consumer, and the
+three logs are compared byte by byte.
+
+Exit status: 0 nothing acknowledged was lost and the logs are equal, 1 otherwise. The victims and times follow
+from the seed; what a kill meets does not, since the processes are real.
 """
 
 import argparse

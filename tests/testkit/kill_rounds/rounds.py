@@ -1,7 +1,9 @@
-"""Rounds of kill -9 of a group's members under load: the victims and times, the state each kill meets, and the final logs.
+"""Rounds of kill -9 of a group's members under load.
 
-Of every three rounds each member is the victim of one. Victims and times follow from the seed; the state that a kill meets does not,
-since the processes are real.
+It has victims and times, the state that each kill meets, and the final logs.
+
+Of every three rounds each member is the victim of one. Victims and times follow from the seed; the state that
+a kill meets does not, since the processes are real.
 """
 
 import asyncio
@@ -106,7 +108,7 @@ def _member(running: UnderLoad, victim: str, group: GroupInfo) -> Broker | LogRe
 
 
 async def _wait_back(running: UnderLoad, before: GroupInfo) -> GroupInfo:
-    """Wait until the set is whole and another than before: a set that still names the victim does not count."""
+    """Wait until the set is whole and changed: a set that still names the victim does not count."""
 
     def is_back(group: GroupInfo) -> bool:
         is_newer = group["sync_state_set_epoch"] > before["sync_state_set_epoch"]

@@ -1,7 +1,7 @@
-"""The API server's audit log of what a namespace's accounts ask, where the API server is a process of this machine.
+"""The API server's audit log of a namespace's accounts, where the API server runs on this machine.
 
-The run restarts it with its own command line and two more options, and at the end once more without them. Open connections end, as
-when an API server is upgraded: everything that runs on the cluster has to bear that.
+The run restarts it with its own command line and two more options, and at the end once more without them.
+Open connections end, as when an API server is upgraded: everything that runs on the cluster has to bear that.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def policy(namespace: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def audited(cluster: Cluster, folder: Path) -> AsyncIterator[Path]:
-    """Keep an audit log of the accounts of the cluster's namespace for as long as the context lasts; yields its path.
+    """Keep an audit log of the accounts of the cluster's namespace inside the context; yield its path.
 
     Raises:
         KubeError: the API server does not answer after its restart.

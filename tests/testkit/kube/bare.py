@@ -1,10 +1,12 @@
-"""A real API server and etcd, with Kubernetes' controllers of StatefulSets and Deployments, and no node: for many objects on one machine.
+"""A real API server and etcd, for many objects on one machine.
+
+The controllers of StatefulSets and Deployments run; nodes do not exist.
 
 Problem: what an operator of hundreds of groups costs cannot be seen where each of them takes gigabytes.
-Shape: etcd, kube-apiserver and kube-controller-manager as processes, in a network namespace of their own in which the ranges of
-Services and pods are this host itself, so that whoever listens on a port answers at every address. `Pods` stands in for kubelets: a pod
-is Running and Ready a moment after it was made, at an address of its own.
-Never: nodes, volumes, images, or a garbage collector. A deleted object leaves its children.
+Shape: etcd, kube-apiserver and kube-controller-manager as processes, in a network namespace of their own in
+which the ranges of Services and pods are this host itself, so that whoever listens on a port answers at every
+address. `Pods` stands in for kubelets: a pod is Running and Ready a moment after it was made, at an address
+of its own. Never: nodes, volumes, images, or a garbage collector. A deleted object leaves its children.
 """
 
 import asyncio
@@ -267,9 +269,10 @@ async def sent(session: aiohttp.ClientSession, method: str, path: str, body: Jso
 
 
 async def watched(session: aiohttp.ClientSession, path: str, since: str = "0") -> AsyncIterator[Json]:
-    """Yield the objects at a path, and every change of them, until the stream ends; lines may be of any length.
+    """Yield the objects at a path and each change of them until the stream ends; lines have any length.
 
-    A kind that is new is refused for a moment (429, "storage is (re)initializing"): then nothing is yielded, after the time asked for.
+    A kind that is new is refused for a moment (429, "storage is (re)initializing"): then nothing is
+    yielded, after the time asked for.
 
     Raises:
         aiohttp.ClientResponseError: it is refused otherwise.

@@ -1,7 +1,7 @@
 """A pod of RocketMQ's own image for clients and tools of RocketMQ, under the restricted profile.
 
-Our Java classes travel in a ConfigMap of the pod's name, RocketMQ's jars are those of its image. The program is set by a
-shell script; mqadmin is there too.
+Our Java classes travel in a ConfigMap of the pod's name, RocketMQ's jars are those of its image. The program
+is set by a shell script; mqadmin is there too.
 """
 
 import base64

@@ -1,7 +1,9 @@
-"""An operator on a real API server whose definitions come late, go, and come back; and objects of somebody else in its way.
+"""An operator on a real API server whose definitions come late, go, and come back.
 
-Run it as root: `python -m testkit.kube.coming_kinds FOLDER`. It prints one line for each thing that was seen, and ends with 1 if one
-was not. The API server is in a network namespace of its own (`testkit.kube.bare`).
+Objects of somebody else are in its way.
+
+Run it as root: `python -m testkit.kube.coming_kinds FOLDER`. It prints one line for each thing that was seen,
+and ends with 1 if one was not. The API server is in a network namespace of its own (`testkit.kube.bare`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""One fault done to a group's master under the load of a Java client, and what it cost: the gap and its phases.
+"""One fault of a group's master under the load of a Java client, and its cost: the gap and its phases.
 
-All times are UTC nanoseconds. Those of fault, endpoint and client are of clocks that the test reads itself; on a cluster
-of several machines they agree as well as the machines' clocks do. The controllers' are of their leader.
+All times are UTC nanoseconds. Those of fault, endpoint and client are of clocks that the test reads
+itself; on a cluster of several machines they agree as well as the machines' clocks do. The
+controllers' are of their leader.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ DELETE: Final = "delete"
 FREEZE: Final = "freeze"
 CUT: Final = "cut"
 AGAIN: Final = "again"
-"""The master is killed, and as soon as the group is whole its successor is too: by then the first one's address still leads to it."""
+"""The master is killed, and as soon as the group is whole its successor is too: by then the first one's
+address still leads to it."""
 ROLL: Final = "roll"
 """No fault: a setting is changed, for which every broker is replaced, the master last."""
 FAULTS: Final = (KILL, DELETE, FREEZE, CUT, AGAIN, ROLL)
@@ -55,7 +57,8 @@ class Cost:
         acknowledged: sends that were promised.
         lost: promised sends that could not be read afterwards.
         phases_ms: milliseconds after the fault by phase, those that were seen.
-        problems: of each failed send, when it began and ended in milliseconds after the fault, and what it said.
+        problems: of each failed send, when it began and ended in milliseconds after
+            the fault, and what it said.
     """
 
     fault: str
@@ -104,7 +107,7 @@ class EndpointWatch:
 
 
 async def measured(group: Group, image: str, name_server: str, fault: str, number: int) -> Cost:
-    """Do one fault to a whole group, whose addresses are with their members, and wait until it is whole again.
+    """Do one fault to a whole group, addressed with its members, and wait until it is whole again.
 
     Raises:
         KubeError: the group, the load or the fault failed.
@@ -208,7 +211,7 @@ async def _client(
 async def _account(
     load: LoadPod, fault: str, until_whole: Callable[[], Awaitable[object]]
 ) -> tuple[Cost, list[Send]]:
-    """End the load, read everything back from the whole group, and return the cost without phases, and all sends."""
+    """End the load, read back from the whole group, return the cost without phases, and all sends."""
     stats = await load.stop()
     sends = await load.sends()
     await until_whole()
@@ -266,7 +269,7 @@ async def _phases(group: Group, after: GroupView, sends: list[Send], fault_ns: i
 
 
 async def _held(group: Group, before: GroupView, fault_ns: int) -> dict[str, float]:
-    """Return when the dead master's companion held clients and let them go; a pod that was replaced cannot tell."""
+    """Return when the dead master's companion held clients and let them go; empty for a replaced pod."""
     try:
         events = await events_at(group, f"{before.master}:{_COMPANION_PORT}")
     except KubeError:

@@ -1,7 +1,7 @@
 """A broker group on the cluster: its state as people read it, and faults done to its pods.
 
-A master's process is killed from inside its container: it is a child of the start script, and so not the process 1
-that cannot be killed from there. The same works on any cluster.
+A master's process is killed from inside its container: it is a child of the start script, and so not the
+process 1 that cannot be killed from there. The same works on any cluster.
 """
 
 from dataclasses import dataclass

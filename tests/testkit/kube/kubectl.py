@@ -1,7 +1,7 @@
-"""kubectl and helm as awaitable calls: what they print comes back, what they refuse raises with their own words.
+"""kubectl and helm as awaitable calls: they return the output, and raise with the tool's own words.
 
-Tests speak to the cluster as people do. Nothing here holds a connection or watches: each call is one process with a
-limit of its own, so a cluster that hangs fails a test instead of stopping the run.
+Tests speak to the cluster as people do. Nothing here holds a connection or watches: each call is one process
+with a limit of its own, so a cluster that hangs fails a test instead of stopping the run.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class Cluster:
         stdin: bytes | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> bytes:
-        """Run a shell script in a container, which may read `stdin`; return what it printed, byte for byte."""
+        """Run a shell script in a container, with `stdin` if given; return its output, byte for byte."""
         path = program("kubectl")
         if path is None:
             raise KubeError("kubectl is not installed")

@@ -1,7 +1,7 @@
-"""An unmodified Java producer in a pod of its own, on the client's defaults, and the reader that checks its promises.
+"""An unmodified Java producer in a pod, on the client's defaults, and the reader of its promises.
 
-The programs are those of `testkit.rocketmq.load`, the pod is made by `client_pod`. It outlives the producer, so that the ledger can be
-fetched and the topic read from the same place.
+The programs are those of `testkit.rocketmq.load`, the pod is made by `client_pod`. It outlives the producer,
+so that the ledger can be fetched and the topic read from the same place.
 """
 
 import asyncio
@@ -27,12 +27,14 @@ from testkit.rocketmq.load import (
 )
 
 GAP_S_MAX: Final = 8.0
-"""Below what a client's own route poll takes, with room for a machine that has other work; the benchmark measures."""
+"""Below what a client's own route poll takes, with room for a machine that has other
+work; the benchmark measures."""
 ONE_OF_EACH_THREAD: Final = 4
 """How many sends may fail where a master is restarted: those of one moment.
 
-None do where its address leads to its companion in time. Where all nodes share two processors that may come too late now and then, and
-a client's three tries are over in milliseconds. `make bench-failover` counts how often.
+None do where its address leads to its companion in time. Where all nodes share two processors that
+may come too late now and then, and a client's three tries are over in milliseconds.
+`make bench-failover` counts how often.
 """
 _TOPICS_FILE: Final = "/var/lib/rocketmq/store/config/topics.json"
 _JAVA: Final = f'{JAVA} -Drocketmq.client.logUseSlf4j=true -cp {CLASSES}:"$ROCKETMQ_HOME/lib/*"'
@@ -95,7 +97,8 @@ class LoadPod:
     async def until_brokers_know_topic(self, brokers: Iterable[str]) -> None:
         """Wait until each of these pods has written the topic down.
 
-        Slaves copy their master's topics once a second; one that is younger may be gone with its master, its messages not.
+        Slaves copy their master's topics once a second; one that is younger may be gone with
+        its master, its messages not.
         """
 
         async def known() -> bool:
@@ -118,8 +121,8 @@ class LoadPod:
     async def read_back(self) -> ReadBackResult:
         """Read the whole topic and compare it with the ledger; call it when the producer has ended.
 
-        A name server that was cut off knows a broker again by its next registration only, some 13 s later at most; until then
-        the reader may not find one.
+        A name server that was cut off knows a broker again by its next registration only, some 13 s later at
+        most; until then the reader may not find one.
         """
         command = f"{_JAVA} ReadBack --name-server '{self._name_server}' --topic {self._topic}"
 
@@ -138,8 +141,9 @@ class LoadPod:
 
         Args:
             gap_s_max: None where it may be as long as it takes.
-            failed_max: how many sends a client may have seen fail after its own tries, None for any number. Those that it began
-                before its first was acknowledged do not count: a JVM that starts on a busy machine takes their 3 s for itself.
+            failed_max: how many sends a client may have seen fail after its own tries, None for any number.
+                Those that it began before its first was acknowledged do not count: a JVM that starts on a
+                busy machine takes their 3 s for itself.
         """
         stats = await self.stop()
         assert stats.acknowledged > 0
@@ -159,7 +163,10 @@ class LoadPod:
 
 
 def failures(sends: Iterable[Send]) -> list[str]:
-    """Return of each send that failed when it began, after the first acknowledgement of all, how long it took, and what it said."""
+    """Return when each failed send began, how long it took, and what it said.
+
+    Times count from the first acknowledgement.
+    """
     ordered = sorted(sends, key=lambda one: one.start_ns)
     first_ns = min((one.end_ns for one in ordered if one.acknowledged), default=0)
     return [

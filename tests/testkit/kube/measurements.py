@@ -1,4 +1,4 @@
-"""What the measuring part of a release has written: awaited, put aside, and the canary's sends fetched from its pod.
+"""The files of a release's measuring part: awaited, put aside; the canary's sends come from its pod.
 
 Times are UTC microseconds, as in the tables. Nothing here uses the pipeline's transforms.
 """
@@ -34,7 +34,10 @@ async def until_read(cluster: Cluster, after_ns: int) -> None:
 
 
 async def until_written(cluster: Cluster, after_ns: int) -> None:
-    """Wait until canary and collector have each written a segment after a time: what they saw before it is on disk."""
+    """Wait until canary and collector have each written a segment after a time.
+
+    Then all that they saw before it is on disk.
+    """
 
     async def holds() -> bool:
         found = f"find /data/segments -name '*.parquet' -newermt @{after_ns / 1e9:.6f}"
@@ -45,7 +48,10 @@ async def until_written(cluster: Cluster, after_ns: int) -> None:
 
 
 async def put_aside(cluster: Cluster, folder: str) -> None:
-    """Copy all segments to a folder of /data: canary and collector go on, and the copy does not contain later rows."""
+    """Copy all segments to a folder of /data.
+
+    Canary and collector go on; the copy does not contain later rows.
+    """
     await cluster.shell(MEASURE, "server", f"cp -r /data/segments /data/{folder}")
 
 
@@ -63,6 +69,6 @@ async def sends(cluster: Cluster, folder: str) -> list[Row]:
 
 
 def bad_seconds(found: Iterable[Row], start_us: int, end_us: int) -> list[int]:
-    """Return when the seconds of [start, end) began in which a send was intended that was not acknowledged."""
+    """Return the seconds of [start, end) in which a send was intended that was not acknowledged."""
     failed = {int(row["intended_ts"]) // US_PER_S * US_PER_S for row in found if row["result"] != "ok"}
     return sorted(second for second in failed if start_us <= second < end_us)

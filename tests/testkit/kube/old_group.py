@@ -1,7 +1,7 @@
-"""A master and a slave as StatefulSets, without controllers and without any of ours: what a migration begins with.
+"""A master and a slave as plain StatefulSets, without controllers: the start of a migration.
 
-The shape of their pods is that of `plain`. Their store lies where ours do not, so that it has to be moved; their pods satisfy the
-restricted profile, because whatever a migration starts beside them has to.
+The shape of their pods is that of `plain`. Their store lies where ours do not, so that it has to be moved;
+their pods satisfy the restricted profile, because whatever a migration starts beside them has to.
 """
 
 from typing import Final

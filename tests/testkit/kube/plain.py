@@ -1,9 +1,9 @@
 """The yardstick: RocketMQ as its own documents deploy it on Kubernetes, without any of ours.
 
-A name server, three of RocketMQ's own controllers (DLedger, their default), two brokers in controller mode whose address is
-their pod's. Timers are RocketMQ's defaults, and each requests as much CPU as ours do. `allAckInSyncStateSet` is on,
-since a comparison with brokers that may lose messages would be none; `minInSyncReplicas` is one, because with two brokers two
-would mean no writes after a failover.
+A name server, three of RocketMQ's own controllers (DLedger, their default), two brokers in controller mode
+whose address is their pod's. Timers are RocketMQ's defaults, and each requests as much CPU as ours do.
+`allAckInSyncStateSet` is on, since a comparison with brokers that may lose messages would be none;
+`minInSyncReplicas` is one, because with two brokers two would mean no writes after a failover.
 """
 
 import re
@@ -41,7 +41,8 @@ def _controllers() -> list[str]:
 def java_set(name: str, replicas: int, script: str, heap_mebibytes: int, cpu: str) -> list[Json]:
     """Return a headless Service and a StatefulSet whose pods run one of RocketMQ's start scripts.
 
-    They request CPU: a pod without a request gets only its node's spare CPU, and a broker took two minutes to start there.
+    They request CPU: a pod without a request gets only its node's spare CPU, and a broker
+    took two minutes to start there.
     """
     labels = {"app": name}
     pod: Json = {
@@ -100,7 +101,7 @@ def java_set(name: str, replicas: int, script: str, heap_mebibytes: int, cpu: st
 
 
 def start_script(program: str, settings: dict[str, str]) -> str:
-    """Return the script that writes a configuration and runs one of RocketMQ's programs with it until SIGTERM."""
+    """Return the script that writes a configuration and runs a program of RocketMQ's until SIGTERM."""
     lines = "\\n".join(f"{key}={value}" for key, value in settings.items())
     return "\n".join(
         (

@@ -36,7 +36,7 @@ class Release:
 
 
 def shown_commands(title: str, document: str = "README.md") -> list[str]:
-    """Return the commands of the first code block below a title of README, or of another document of the tree.
+    """Return the commands of the first code block below a title of README or another document here.
 
     In a block that shows what they print they begin with `$ `.
     """

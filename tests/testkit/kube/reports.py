@@ -1,4 +1,4 @@
-"""An SLOReport on the cluster: changed, run by hand, and what its status, its page's address and its tables say."""
+"""An SLOReport on the cluster: changed, run by hand; its status, its page's address and its tables."""
 
 import io
 import json

@@ -1,7 +1,10 @@
-"""What accounts may do, by their roles, against what they did, by the API server's audit log. Pure: objects in, sets out.
+"""The rights of accounts, by their roles, against their acts, by the API server's audit log.
 
-A right is one account, API group, resource (with its subresource, as rules write it) and verb; names of objects are left aside.
-Server-side apply of an absent object is one `patch` in the log, though the API server asks for `create` too: its answer, 201, tells.
+Pure: objects in, sets out.
+
+A right is one account, API group, resource (with its subresource, as rules write it) and verb; names of
+objects are left aside. Server-side apply of an absent object is one `patch` in the log, though the API server
+asks for `create` too: its answer, 201, tells.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +55,7 @@ class Difference:
 
 
 def used(events: Iterable[Json], namespace: str) -> Used:
-    """Return what the accounts of a namespace did by an audit log's events, whatever namespace they did it in."""
+    """Return what a namespace's accounts did by an audit log's events, in whatever namespace."""
     rights: set[Right] = set()
     refused: set[str] = set()
     for event in events:

@@ -1,4 +1,7 @@
-"""Faults of nodes, of the API server and of DNS, where the cluster is one of namespaces on this machine, made by its tool."""
+"""Faults of nodes, the API server and DNS on a cluster of namespaces on this machine.
+
+The tool that made the cluster makes the faults.
+"""
 
 import contextlib
 import os
@@ -44,7 +47,7 @@ async def harmed(fault: str, node: str) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def api_server_stopped() -> AsyncIterator[None]:
-    """Stop the API server's process for as long as the context lasts: no client gets an answer or an event."""
+    """Stop the API server's process inside the context: no client gets an answer or an event."""
     async with _stopped("kube-apiserver"):
         yield
 
@@ -53,8 +56,9 @@ async def api_server_stopped() -> AsyncIterator[None]:
 async def without_provisioner() -> AsyncIterator[None]:
     """Stop what makes the cluster's volumes for as long as the context lasts.
 
-    It is a script of the tool's that runs kubectl twice per second, for half of the CPU time that two cores have left in the
-    second of a failover. A cluster that people use does not run such a script, and where the cluster is not the tool's nothing is stopped.
+    It is a script of the tool's that runs kubectl twice per second, for half of the CPU time that two cores
+    have left in the second of a failover. A cluster that people use does not run such a script, and where the
+    cluster is not the tool's nothing is stopped.
     """
     async with _stopped("provisioner") if tool() else contextlib.nullcontext():
         yield
@@ -107,9 +111,10 @@ def java_of(pod: str) -> int:
 
 
 def kill_java_of(pod: str) -> int:
-    """Kill the broker that runs in a pod with SIGKILL, from this machine; return the time of the kill, UTC nanoseconds.
+    """Kill a pod's broker with SIGKILL, from this machine; return the time of the kill, UTC nanoseconds.
 
-    Why not by `kubectl exec`: it needs the API server, and starts a process in the pod in the very moment of the fault.
+    Why not by `kubectl exec`: it needs the API server, and starts a process in the pod in
+    the very moment of the fault.
 
     Raises:
         KubeError: none or more than one exists.

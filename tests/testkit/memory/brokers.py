@@ -1,6 +1,7 @@
 """Masters and name servers in memory, for the operator's tests: topics and consumer groups by address.
 
-As Java's: a write replaces all but attributes, which are merged; one that cannot change is refused, also with the same value.
+As Java's: a write replaces all but attributes, which are merged; one that cannot change is
+refused, also with the same value.
 """
 
 import copy

@@ -1,8 +1,9 @@
 """The controllers in memory, for the operator's tests: the masters follow from the pods of a `MemoryKube`.
 
-A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. Without a master no controller changes that
-set. A master whose pod is gone is replaced by the first broker of the set that lives. Each change of master raises the epoch and is remembered. Who the controllers themselves are is
-`membership_memory`.
+A pod that is ready is alive, registered by its Service's ClusterIP, and in the SyncStateSet. Without a
+master no controller changes that set. A master whose pod is gone is replaced by the first broker of
+the set that lives. Each change of master raises the epoch and is remembered. Who the controllers
+themselves are is `membership_memory`.
 """
 
 import itertools

@@ -1,14 +1,17 @@
-"""A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers that act on them.
+"""A Kubernetes in memory for the operator's tests: objects, server-side apply, and the controllers.
 
-What it does as the real one: empty lists are not kept; server-side apply removes what the same manager no longer names; Services get a ClusterIP;
-a StatefulSet makes pods and claims, replaces none (`OnDelete`), removes the last first, with its claims if its spec says so; a pod that is
-deleted comes back in the newest revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set
-says; an object with finalizers goes after the last of them; pods and volumes on a lost node stay there. It does not: validate, schedule,
-take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once unless its name is in `unready`, a Service has its
-address unless it is in `without_address`. Claims of a
-StatefulSet cannot change. A set without `OnDelete` replaces its pods as Kubernetes does: from the last, and stops at one that is not ready.
+What it does as the real one: empty lists are not kept; server-side apply removes what the same manager no
+longer names; Services get a ClusterIP; a StatefulSet makes pods and claims, replaces none (`OnDelete`),
+removes the last first, with its claims if its spec says so; a pod that is deleted comes back in the newest
+revision; owned objects go with their owner, or at once where it is gone; claims stay or go as their set says;
+an object with finalizers goes after the last of them; pods and volumes on a lost node stay there. It does
+not: validate, schedule, take time, make a Deployment's pods. A pod, or all of a Deployment, is ready at once
+unless its name is in `unready`, a Service has its address unless it is in `without_address`. Claims of a
+StatefulSet cannot change. A set without `OnDelete` replaces its pods as Kubernetes does: from the last, and
+stops at one that is not ready.
 
-Every write is counted and may end in `CrashError` *after* it was done: what a process killed there leaves behind.
+Every write is counted and may end in `CrashError` *after* it was done: what a
+process killed there leaves behind.
 """
 
 import copy
@@ -20,7 +23,7 @@ from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
 from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
-from testkit.memory.managed_fields import fields_of
+from testkit.memory.managed_fields import fields_of, lay_over, without_empty_lists
 from testkit.memory.pod_faults import PodFault, deployment_status, failed_create, pod_status
 
 Json = dict[str, Any]
@@ -41,7 +44,8 @@ class MemoryKube:
         writes: the writes, in words.
         crash_after: the number of the write that ends in `CrashError`; None for never.
         births: how often each pod was made.
-        faults: what breaks a pod, by its name and the revision that breaks it; an empty one is the next that is made.
+        faults: what breaks a pod, by its name and the revision that breaks it; an empty
+            one is the next that is made.
         starting: names of pods that were made since the last `started`; None where a pod starts at once.
         may_be_ready: says of a name whether its process would call itself ready.
         forbidden: why the API server refuses a pod, by its name, or the pods of a Deployment, by that one's.
@@ -139,7 +143,10 @@ class MemoryKube:
         self.wrote(f"delete {kind} {name}")
 
     def remove(self, kind: str, namespace: str, name: str, at: str = "2026-01-01T00:00:00Z") -> None:
-        """Take an object and what it owns out, as somebody else's deletion does; one with finalizers is only marked, with `at`."""
+        """Delete an object and what it owns, as somebody else would.
+
+        An object with finalizers is only marked, with `at`.
+        """
         live = self.objects[kind, namespace, name]
         if live["metadata"].get("finalizers"):
             live["metadata"].setdefault("deletionTimestamp", at)
@@ -152,7 +159,10 @@ class MemoryKube:
         self.settle()
 
     def lose_node(self, namespace: str, pod: str, at: str) -> None:
-        """Let a pod's node be silent from `at` on: the pod has a deletion timestamp but stays, and no other node has its volume."""
+        """Let a pod's node be silent from `at` on.
+
+        The pod has a deletion timestamp but stays, and no other node has its volume.
+        """
         self.objects["Pod", namespace, pod]["metadata"]["deletionTimestamp"] = at
         self.silent.add(pod)
         for (kind, _, name), value in self.objects.items():
@@ -200,7 +210,7 @@ class MemoryKube:
         return copy.deepcopy(stored)
 
     def _store(self, manager: str, body: Json, part: str) -> Json:
-        body = copy.deepcopy(body) if part == "status" else _without_empty_lists(body)
+        body = copy.deepcopy(body) if part == "status" else without_empty_lists(body)
         key = (body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
         live = self.objects.setdefault(
             key, {"metadata": {"uid": f"uid-{next(self._numbers)}", "generation": 0}}
@@ -208,7 +218,7 @@ class MemoryKube:
         spec_before = copy.deepcopy(live.get("spec"))
         if body["kind"] == "StatefulSet" and spec_before is not None:
             _refuse_other_claims(spec_before, body["spec"])
-        _apply(live, self._applied.get((manager, key), {}), body)
+        lay_over(live, self._applied.get((manager, key), {}), body)
         self._applied[manager, key] = body
         live["metadata"]["resourceVersion"] = str(next(self._numbers))
         if part == "spec" and live.get("spec") != spec_before:
@@ -373,26 +383,6 @@ def is_ready(pod: Json) -> bool:
 def _refuse_other_claims(live: Json, wanted: Json) -> None:
     if live.get("volumeClaimTemplates") != wanted.get("volumeClaimTemplates"):
         raise RefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
-
-
-def _apply(live: Json, former: Json, body: Json) -> None:
-    """Lay `body` over `live`, and take away the fields of `former` that `body` lacks."""
-    for name in former.keys() - body.keys():
-        live.pop(name, None)
-    for name, value in body.items():
-        if isinstance(value, dict) and isinstance(live.get(name), dict):
-            _apply(live[name], former.get(name, {}) if isinstance(former.get(name), dict) else {}, value)
-        else:
-            live[name] = value
-
-
-def _without_empty_lists(value: Any) -> Any:
-    """Return a copy as the API server keeps it: a field applied as an empty list is absent when read."""
-    if isinstance(value, dict):
-        return {key: _without_empty_lists(part) for key, part in value.items() if part != []}
-    if isinstance(value, list):
-        return [_without_empty_lists(part) for part in value]
-    return value
 
 
 def _number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`metadata.managedFields` as the API server writes it: which fields of an object a manager has applied."""
+"""Server-side apply as the API server does it: its effect on an object, and `metadata.managedFields`."""
 
 import json
 from typing import Any, Final
@@ -36,3 +36,23 @@ def _node(name: str, value: Any) -> Json:
             for one in value
         }
     return {}
+
+
+def lay_over(live: Json, former: Json, body: Json) -> None:
+    """Lay `body` over `live`, and take away the fields of `former` that `body` lacks."""
+    for name in former.keys() - body.keys():
+        live.pop(name, None)
+    for name, value in body.items():
+        if isinstance(value, dict) and isinstance(live.get(name), dict):
+            lay_over(live[name], former.get(name, {}) if isinstance(former.get(name), dict) else {}, value)
+        else:
+            live[name] = value
+
+
+def without_empty_lists(value: Any) -> Any:
+    """Return a copy as the API server keeps it: a field applied as an empty list is absent when read."""
+    if isinstance(value, dict):
+        return {key: without_empty_lists(part) for key, part in value.items() if part != []}
+    if isinstance(value, list):
+        return [without_empty_lists(part) for part in value]
+    return value

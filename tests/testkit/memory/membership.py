@@ -1,8 +1,11 @@
-"""The membership of controllers in memory, for the operator's tests: the voters follow from the requests and from volumes of a `MemoryKube`.
+"""The membership of controllers in memory, for the operator's tests.
 
-A store is a volume: its uid is the store's incarnation. All pods of the first StatefulSet found a cluster. One that comes under a member's
-name with another volume never gets an answer; one that is added has the log, and has caught up unless it is in `behind`. What the real
-controllers refuse is refused here: a change without a living majority, a store with a log, an unknown name.
+The voters follow from the requests and from volumes of a `MemoryKube`.
+
+A store is a volume: its uid is the store's incarnation. All pods of the first StatefulSet found a cluster.
+One that comes under a member's name with another volume never gets an answer; one that is added has the log,
+and has caught up unless it is in `behind`. What the real controllers refuse is refused here: a change without
+a living majority, a store with a log, an unknown name.
 """
 
 from typing import Any

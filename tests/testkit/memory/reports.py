@@ -66,7 +66,10 @@ class ReportWorld:
             self.kube.put(pod)
 
     def put_success(self, name: str, message: str | None, *, prepared: str | None = None) -> None:
-        """Make a run that ended well now; without a message its pod is gone. `prepared`: what its init container left."""
+        """Make a run end well now; without a message its pod is gone.
+
+        `prepared` is the message of its init container.
+        """
         status = {
             "completionTime": _text(self.now),
             "conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": _text(self.now)}],
@@ -79,7 +82,7 @@ class ReportWorld:
     def put_failure(
         self, name: str, message: str | None, reason: str = "Error", *, prepares: bool = False
     ) -> None:
-        """Make a run that failed now; without a message its pod is gone. `prepares`: in its init container."""
+        """Make a run fail now; without a message its pod is gone. `prepares`: in its init container."""
         failed = {
             "type": "Failed",
             "status": "True",

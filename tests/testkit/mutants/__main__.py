@@ -1,4 +1,4 @@
-"""`make mutants`: plant every bug of the catalogue, feed the checkers three forgeries, and report the findings.
+"""`make mutants`: plant every bug of the catalogue, give the checkers three forgeries, report findings.
 
 Exit status: 0 all were found, 1 one was not.
 """

@@ -1,8 +1,8 @@
 """The planted bugs, as data: the place, the replacement, and the check that must find it.
 
-A mutant is found by schedules of whole controllers (`schedules`), by schedules of Raft's core (`raft`), or by one test. The
-text that is replaced must occur exactly once in its file; a test of the table sees to that, so a mutant cannot silently
-turn into no change when the code around it moves.
+A mutant is found by schedules of whole controllers (`schedules`), by schedules of Raft's core (`raft`), or by
+one test. The text that is replaced must occur exactly once in its file; a test of the table sees to that, so
+a mutant cannot silently turn into no change when the code around it moves.
 """
 
 from dataclasses import dataclass
@@ -86,7 +86,8 @@ MUTANTS = (
         "raft/raw_node.py",
         "return lease_ticks_left(self._raft) > 0",
         "return self.is_leader",
-        # Why a test: a schedule that shows it is rarer than one in 200 since reads are answered without a pause between.
+        # Why a test: a schedule that shows it is rarer than one in 200 since reads are
+        # answered without a pause between.
         test="tests/unit/raft/test_reads.py",
     ),
     Mutant(

@@ -1,7 +1,9 @@
-"""Plants one bug after the other in a copy of `controller_core`, and runs the check that must find it against that copy.
+"""Plants one bug after the other in a copy of `controller_core`.
 
-The copy lies in a temporary directory that comes first on the path of a process of its own, so nothing of the tree is touched
-and a mutant cannot leak into the next.
+It runs the check that must find the bug against that copy.
+
+The copy lies in a temporary directory that comes first on the path of a process of its own, so nothing of the
+tree is touched and a mutant cannot leak into the next.
 """
 
 import os

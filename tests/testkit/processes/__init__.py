@@ -1,1 +1,1 @@
-"""Any real process of a test, and what surrounds one: ports, relays, certificates, a browser, a Prometheus."""
+"""Any real process of a test, and its surroundings: ports, relays, certificates, browser, Prometheus."""

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority in memory that signs for hosts of loopback, as files in a directory."""
+"""Certificates for tests: an authority in memory that signs for loopback, as files in a directory."""
 
 import datetime
 import ipaddress
@@ -36,7 +36,7 @@ class Authority:
         self.trust.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
 
     def sign(self, name: str) -> Pair:
-        """Write a fresh certificate and key of this name, good for 127.0.0.1 at either end; replaces older files."""
+        """Write a new certificate and key of this name, good for 127.0.0.1 at both ends; replaces files."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]

@@ -1,7 +1,8 @@
-"""A headless Chromium without a network, driven over its own debugging protocol: what a page looks like to a person.
+"""A headless Chromium without a network, driven over its own debugging protocol.
 
-Only what a test needs: load a page at a size, ask it something in JavaScript, take a picture, and know which addresses it asked
-for. The debugging port is bound to loopback by the browser itself and known from a file in its profile.
+Only what a test needs: load a page at a size, ask it something in JavaScript, take a picture, and
+know which addresses it asked for. The debugging port is bound to loopback by the browser itself and
+known from a file in its profile.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """A second machine, as far as the network goes: a network namespace behind a bridge, whose wire can be cut.
 
-A process that is cut off must not know it: no connection is reset, no interface goes down, packets just come no more. So the
-cut is made at the bridge, which neither side sees. Both sides share one clock, so what each wrote down can be put in order.
+A process that is cut off must not know it: no connection is reset, no interface goes down, packets just come
+no more. So the cut is made at the bridge, which neither side sees. Both sides share one clock, so what each
+wrote down can be put in order.
 
 Needs root and `ip`; nothing of it outlives `remove`.
 """

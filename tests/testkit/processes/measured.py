@@ -1,4 +1,4 @@
-"""Run a command and know what it cost: wall time, and the largest memory that it and its children held at once."""
+"""Run a command and return its cost: wall time, and peak memory of it and its children together."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 class CommandFailedError(Exception):
-    """The command ended with another status than 0; the text has the end of what it printed on standard error."""
+    """The command ended with a status other than 0; the text holds the end of its standard error."""
 
 
 def measure(command: Sequence[str], *, timeout_s: float) -> Cost:

@@ -1,8 +1,9 @@
 """Free ports on loopback, in runs that belong together (a controller uses three in a row, a broker four).
 
-The kernel hands out ephemeral ports to any process, so a port found free may be taken before its process binds it.
-To make that rare, runs are taken below the ephemeral range, each worker of a test run has a part of it for itself and starts
-its search there at a place derived from its pid, and no run is handed out twice by one process.
+The kernel hands out ephemeral ports to any process, so a port found free may be taken before its
+process binds it. To make that rare, runs are taken below the ephemeral range, each worker of a test run
+has a part of it for itself and starts its search there at a place derived from its pid, and no run is
+handed out twice by one process.
 """
 
 import os

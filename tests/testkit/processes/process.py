@@ -1,8 +1,8 @@
 """One real process of a test: started, awaited by what it prints, signalled, and always ended.
 
-Output goes to a file and not to a pipe, so that a process may outlive the one that started it, and so that the file
-can be shown when something fails. Every process leads a session of its own: a Ctrl-C reaches only the runner, which
-then stops its processes in its own order.
+Output goes to a file and not to a pipe, so that a process may outlive the one that started it, and so that
+the file can be shown when something fails. Every process leads a session of its own: a Ctrl-C reaches only
+the runner, which then stops its processes in its own order.
 """
 
 import asyncio

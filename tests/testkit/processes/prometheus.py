@@ -1,8 +1,9 @@
 """A real Prometheus that holds a known history, and promtool, for tests that compare with them.
 
-They are looked for on the PATH, then in the user's cache; if they are in neither and `apt-get` is there, Debian's package is
-downloaded (as its ordinary client does, without root) and unpacked into the cache, not installed: nothing of it runs as a
-service. Where none of that works, `programs` says why in one line, and the test is skipped with it.
+They are looked for on the PATH, then in the user's cache; if they are in neither and `apt-get` is there,
+Debian's package is downloaded (as its ordinary client does, without root) and unpacked into the cache, not
+installed: nothing of it runs as a service. Where none of that works, `programs` says why in one line, and
+the test is skipped with it.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """A TCP relay that a test can stop: incoming bytes wait, in both directions, and the connections stay open.
 
-For a process that is alive and well for everybody but one: the one whom it reaches only through here. It can tear what it
-passes on into pieces, too, to test readers that expect a whole message in one read.
+For a process that is alive and well for everybody but one: the one whom it reaches only through here. It can
+tear what it passes on into pieces, too, to test readers that expect a whole message in one read.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class Relay:
     """Listens on a free port of loopback and passes on to `target`, host:port."""
 
     def __init__(self, target: str, pieces: Sequence[int] = ()) -> None:
-        """Describe it; with `pieces` it passes bytes on in parts of these lengths, again and again, in bytes."""
+        """Describe it; with `pieces` it passes bytes on in parts of these lengths (bytes), repeated."""
         self._pieces = pieces
         self._target = target
         self._port = free_port()

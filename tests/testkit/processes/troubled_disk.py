@@ -1,7 +1,8 @@
 """The real file system with a disk that can be made full, stuck, broken or unreadable while a test runs.
 
-Writes here are not synced. A process that ends loses nothing by that, only a machine does, which is what the
-simulated disk is for; and a real disk that is busy with other things may take longer over it than an election takes.
+Writes here are not synced. A process that ends loses nothing by that, only a machine does, which
+is what the simulated disk is for; and a real disk that is busy with other things may take longer
+over it than an election takes.
 """
 
 import errno

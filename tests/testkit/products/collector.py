@@ -1,8 +1,10 @@
-"""The real collector as a process in front of a hundred pods that are played: what it scrapes, what that costs, what it leaves.
+"""The real collector as a process in front of a hundred simulated pods.
 
-Problem: whether a collector keeps up can be seen only over a stretch of time, and the machine of a test stands still now and then.
-Shape: the collector counts its scrapes itself, those that it gave up among them; the kernel counts its CPU time and memory.
-`stretch` is the difference of two looks, so many scrapes apart.
+It returns what the collector scrapes, its cost, and its files.
+
+Problem: whether a collector keeps up can be seen only over a stretch of time, and the machine of a test
+stands still now and then. Shape: the collector counts its scrapes itself, those that it gave up among them;
+the kernel counts its CPU time and memory. `stretch` is the difference of two looks, so many scrapes apart.
 """
 
 import asyncio
@@ -167,7 +169,8 @@ def peak_bytes(process: ManagedProcess) -> int:
 
 
 def _cpu_s(pid: int) -> float:
-    # After the name, which may hold blanks: state, then numbers; user and system time are the 12th and 13th of these.
+    # After the name, which may hold blanks: state, then numbers; user and system time
+    # are the 12th and 13th of these.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_S
 

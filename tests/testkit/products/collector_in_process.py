@@ -1,4 +1,4 @@
-"""A collector in this process, an event stream whose connections can be cut, and what lies on the disk after."""
+"""A collector in this process, an event stream whose connections can be cut, and the files it leaves."""
 
 import asyncio
 import contextlib

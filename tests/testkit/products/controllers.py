@@ -1,8 +1,9 @@
-"""Our controllers as real `controller-core serve` processes on loopback: what process tests and the demo start.
+"""Our controllers as real `controller-core serve` processes on loopback, for process tests and demo.
 
-`ControllerCluster` gives each node a run of three free ports (remoting, Raft, HTTP), a folder below the directory it
-was given, and a log file. It ends every process it started, and shows the end of the logs when something it waits for
-does not happen. Nodes are known by their index from 0: node i is `n<i>` with Raft id i + 1.
+`ControllerCluster` gives each node a run of three free ports (remoting, Raft, HTTP), a folder below
+the directory it was given, and a log file. It ends every process it started, and shows the end of
+the logs when something it waits for does not happen. Nodes are known by their index from 0: node i
+is `n<i>` with Raft id i + 1.
 """
 
 import asyncio
@@ -69,7 +70,7 @@ class ControllerCluster:
             self._describe(index)
 
     def describe_further(self) -> int:
-        """Describe one more node, whose file names the others and itself; return its index. Theirs do not name it."""
+        """Describe one more node, whose file names all; return its index. The others do not name it."""
         run, index = free_ports(_PORTS_PER_NODE), len(self)
         self.remoting_addresses.append(f"{self._host}:{run[0]}")
         self.http_addresses.append(f"{self._host}:{run[2]}")
@@ -181,7 +182,8 @@ class ControllerCluster:
         """Change the membership (`add`, `promote`, `remove`) or `list` it; return the leader's answer.
 
         Raises:
-            ProcessFailedError: it was refused; the text says why. Or no controller answered, and the outcome is unknown.
+            ProcessFailedError: it was refused; the text says why. Or no controller
+                answered, and the outcome is unknown.
         """
         url = f"http://{self.http_addresses[await self.wait_leader()]}/v1/members"
         method, body = ("GET", None) if action == "list" else ("POST", {action: member})

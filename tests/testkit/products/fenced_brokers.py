@@ -1,4 +1,7 @@
-"""Brokers whose companions have a fence, and what a test asks of them: is the fence closed, and what does the broker say?"""
+"""Brokers whose companions have a fence.
+
+Tests ask whether the fence is closed, and what the broker says.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +22,7 @@ _POLL_S = 0.05
 
 
 class FencedBroker:
-    """A broker's companion with a fence, and its witness; the broker itself is somebody else's to start and stop.
+    """A broker's companion with a fence, and its witness; somebody else starts and stops the broker.
 
     Attributes:
         companion: its process.
@@ -45,7 +48,7 @@ class FencedBroker:
         return await self._companion.events("FenceChanged")
 
     async def setting(self) -> int:
-        """Return the broker's minInSyncReplicas; a JVM may take longer for its first answers than an ask waits."""
+        """Return the broker's minInSyncReplicas; a JVM's first answers may take longer than an ask waits."""
         asker = Asker(host_port(self.broker.address))
         text = ""
         try:
@@ -60,7 +63,10 @@ class FencedBroker:
         return int(line.partition("=")[2])
 
     async def wait_setting(self, value: int) -> None:
-        """Wait until the broker's minInSyncReplicas is this: a machine that stands still for long closes a fence, too."""
+        """Wait until the broker's minInSyncReplicas is this.
+
+        A machine that stands still for long closes a fence, too.
+        """
         async with asyncio.timeout(_ANSWERED_WITHIN_S):
             while await self.setting() != value:  # noqa: ASYNC110 - without a notification
                 await asyncio.sleep(_POLL_S)

@@ -29,7 +29,7 @@ _LEADS_WITHIN_S = 60.0
 
 
 class LoopClock(Clock):
-    """Goes with the running loop, so that brokers are silent as long by this clock as by that of those who beat."""
+    """Goes with the running loop: by this clock brokers are silent as long as by their own."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -1,7 +1,9 @@
-"""Real controllers whose pods are an operator's in memory: a pod is a process, a volume a folder, and nothing else is pretended.
+"""Real controllers whose pods are an operator's in memory.
 
-The operator's own client speaks to them over HTTP, so what the controllers answer, refuse and call themselves is the real thing. A host of
-the cluster is an address of loopback here; changes are translated on their way.
+A pod is a process, a volume a folder; all else is real.
+
+The operator's own client speaks to them over HTTP, so what the controllers answer, refuse and call themselves
+is the real thing. A host of the cluster is an address of loopback here; changes are translated on their way.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ class OperatedControllers(MemoryControllers):
         self._running: Final[dict[str, tuple[str, ManagedProcess]]] = {}
 
     async def nodes(self) -> list[Json | None]:
-        """Return what each controller says of itself, its leader's address as the cluster's hosts are called."""
+        """Return what each controller says of itself, with its leader's address as the cluster names it."""
         told = await self._client.nodes()
         for node in told:
             if node is not None and node["leader_address"] in self._addresses:
@@ -59,7 +61,7 @@ class OperatedControllers(MemoryControllers):
         )
 
     async def follow(self) -> None:
-        """Start the processes of pods that there are, each on its volume, and end those of pods that have gone."""
+        """Start the processes of existing pods, each on its volume, and end those of pods that are gone."""
         pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self._pods.pods()}
         for name, (uid, process) in list(self._running.items()):
             if pods.get(name) != uid:

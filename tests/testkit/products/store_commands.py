@@ -1,4 +1,4 @@
-"""The commands of `ha-sidecar` that work on a store and end: `seed` and `verify`, run as a person runs them."""
+"""The commands of `ha-sidecar` that work on a store and end: `seed` and `verify`, run as by a person."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def verify_command(store: Path) -> list[str]:
 
 
 async def printed_by(command: Sequence[str], statuses: Sequence[int] = (0,)) -> dict[str, Any]:
-    """Run a command that has to end with one of the statuses; return the JSON object on its standard output."""
+    """Run a command that must end with one of the statuses; return the JSON object of its output."""
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
     assert process.returncode in statuses, printed

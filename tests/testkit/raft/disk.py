@@ -1,9 +1,10 @@
 """A file system in memory that loses power, tears writes, runs full and fails on demand.
 
-It stands in for `controller_core.log.files.OsFiles`. Each call is a numbered step; a test asks for something to happen at
-a step. Unsynced writes are volatile: `after_power_loss` gives the file system that a machine finds when it
-comes back, with the volatile part kept, lost, cut anywhere or holed by lost sectors, as a seeded generator chooses.
-Names are volatile too until their directory is synced; they survive in the order in which they were made.
+It stands in for `controller_core.log.files.OsFiles`. Each call is a numbered step; a test asks for
+something to happen at a step. Unsynced writes are volatile: `after_power_loss` gives the file system that a
+machine finds when it comes back, with the volatile part kept, lost, cut anywhere or holed by lost sectors,
+as a seeded generator chooses. Names are volatile too until their directory is synced; they survive in the
+order in which they were made.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """A group of Raft nodes in one process, without time: messages move when `pump` is called.
 
-For unit tests that look at one rule. Each node has a memory store and applies by collecting data. A link can be cut; a
-filter can look at every message and drop it.
+For unit tests that look at one rule. Each node has a memory store and applies by collecting data. A link can
+be cut; a filter can look at every message and drop it.
 """
 
 from collections.abc import Callable, Iterable

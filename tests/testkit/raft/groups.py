@@ -1,6 +1,7 @@
-"""A short way to speak to the groups' state machine in tests: commands by position, through the codec, with times.
+"""A short way to use the groups' state machine in tests: commands by position, encoded, with times.
 
-`GroupsDriver` plays the leader: it numbers entries, stamps them, captures who lives. It never judges anything itself.
+`GroupsDriver` plays the leader: it numbers entries, stamps them, captures who lives. It
+never judges anything itself.
 """
 
 from collections.abc import Iterable
@@ -152,7 +153,7 @@ class GroupsDriver:
         acting_id: int | None = None,
         logs: tuple[MemberLog, ...] = (),
     ) -> ElectMaster:
-        """Return the command of an election (1002) among who lives; without `by` it is the controller's own."""
+        """Return an election's command (1002) among the living; without `by` it is the controller's own."""
         if cause is None and by is None:
             cause = Cause.MASTER_MISSING
         elif cause is None:

@@ -1,7 +1,7 @@
-"""Second, deliberately simple implementations of what the groups' state machine decides; never shared with it.
+"""Second, deliberately simple versions of the groups' decisions; they share no code with the first.
 
-They are written from the protocol's tables: election by sorting everybody, the state as plain dictionaries that are
-changed in place. Slow and repetitive on purpose.
+They are written from the protocol's tables: election by sorting everybody, the state as plain dictionaries
+that are changed in place. Slow and repetitive on purpose.
 """
 
 from dataclasses import dataclass, field

@@ -97,7 +97,7 @@ def apply_step(stored: StoredState, step: Step) -> StoredState:
 
 
 def possible_states(synced: StoredState, pending: Sequence[Step]) -> list[StoredState]:
-    """Return every state a store may have after a crash: the synced part, and each prefix of the unsynced part."""
+    """Return every state of a store after a crash: the synced part and each prefix of the rest."""
     found = [synced]
     for step in pending:
         found.append(apply_step(found[-1], step))

@@ -1,7 +1,8 @@
 """Raft nodes over loopback in one process: what the tests of the node and of its transport share.
 
-All of them live on one loop. A test in which a leader is to stay one runs on `loop_time.PatientUvloop`, and leaves the
-syncing to `troubled_disk.UnsyncedFiles`: else a stall of the machine or of its disk would depose it.
+All of them live on one loop. A test in which a leader is to stay one runs on
+`loop_time.PatientUvloop`, and leaves the syncing to `troubled_disk.UnsyncedFiles`: else a stall of the
+machine or of its disk would depose it.
 """
 
 import asyncio
@@ -132,7 +133,7 @@ class NodeCluster:
         return member
 
     async def start_empty(self, node_id: int) -> Member:
-        """Start a further node that belongs to no cluster and waits to be added; the others know its address."""
+        """Start a node that belongs to no cluster and waits for an admission; others know its address."""
         self.addresses[node_id] = ("127.0.0.1", free_port())
         for member in self.members.values():
             member.transport.set_peer(node_id, self.addresses[node_id])

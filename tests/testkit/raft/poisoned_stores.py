@@ -17,7 +17,10 @@ POISON_NAME_BYTES: Final = 1_200_000
 
 
 def write_poisoned_store(directory: Path, owner: str, nodes: int) -> None:
-    """Write a store of one of `nodes` members: claims of the groups `before` and `behind`, the poison between them, all committed."""
+    """Write a store of one of `nodes` members, all committed.
+
+    It has claims of the groups `before` and `behind`, and the poison between them.
+    """
     voters = tuple(NodeId(node + 1) for node in range(nodes))
     initial = Snapshot(LogIndex(1), Term(1), ConfState(voters=voters))
     incarnation = owner.replace("/", "-")
@@ -34,7 +37,10 @@ def write_poisoned_store(directory: Path, owner: str, nodes: int) -> None:
 
 
 def _claim(name: str) -> bytes:
-    """Return a claim with a name of any size, as a release without bounds encoded it: with every field, defaults included."""
+    """Return a claim with a name of any size, as a release without bounds encoded it.
+
+    Every field is in it, defaults included.
+    """
     fields = {
         "kind": "ApplyBrokerId",
         "cluster": "c1",

@@ -1,4 +1,4 @@
-"""Command line: replay every text under a directory; the last line counts, the exit code is 1 if any failed."""
+"""Command line: replay every text under a directory; the last line counts, the exit code is 1 on failure."""
 
 import argparse
 import sys

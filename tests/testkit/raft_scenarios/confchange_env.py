@@ -1,7 +1,7 @@
 """Commands that change a membership and print it with the progress of its members.
 
-`simple`, `enter-joint [autoleave=true]` and `leave-joint`, the changes as words in the input. Each command counts the
-last index up by one, which shows in where the next member is first probed.
+`simple`, `enter-joint [autoleave=true]` and `leave-joint`, the changes as words in the input. Each command
+counts the last index up by one, which shows in where the next member is first probed.
 """
 
 from controller_core.raft.confchange.changer import Changed, Changer, ConfChangeError

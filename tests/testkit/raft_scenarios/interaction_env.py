@@ -1,8 +1,8 @@
 """A group of nodes with storage and a bag of messages, driven by commands one step at a time.
 
-Nothing happens by itself: a node campaigns, a message is delivered, a Ready is processed because a command says so. The
-output shows each Ready and each message in etcd's text form. `log-level none` silences the output of everything but
-errors; the core writes no log, so the other levels are alike.
+Nothing happens by itself: a node campaigns, a message is delivered, a Ready is processed because a command
+says so. The output shows each Ready and each message in etcd's text form. `log-level none` silences the
+output of everything but errors; the core writes no log, so the other levels are alike.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Entries, messages, Ready and progress in the text form of etcd raft, byte for byte.
 
-The form is the contract of the scenario texts: a core that sends other messages, or the same in another order, prints
-otherwise.
+The form is the contract of the scenario texts: a core that sends other messages, or the same in
+another order, prints otherwise.
 """
 
 import json

@@ -1,10 +1,13 @@
 """Commands that ask for a commit index or the result of a vote, and cross-check the answer.
 
-    committed cfg=(1,2,3) [cfgj=(2,3,4)] idx=(12,_,5)     one index a voter, in the order of cfg then cfgj, _ for unknown
-    vote      cfg=(1,2,3) [cfgj=zero]    votes=(y,n,_)    `cfgj=zero` asks for a joint quorum with an empty half
+    committed cfg=(1,2,3) [cfgj=(2,3,4)] idx=(12,_,5)
+    vote      cfg=(1,2,3) [cfgj=zero]    votes=(y,n,_)
 
-Variations that must not change the answer (exchanging the halves, joining with the empty or the same half, counting naively) is
-tried as well, and shows in the output if it does.
+`idx` and `votes` have one value per voter, in the order of cfg then cfgj; _ is an unknown one.
+`cfgj=zero` asks for a joint quorum with an empty half.
+
+Variations that must not change the answer (exchanging the halves, joining with the empty or the same half,
+counting naively) is tried as well, and shows in the output if it does.
 """
 
 from collections.abc import Collection, Mapping
@@ -40,7 +43,7 @@ class QuorumEnv:
 
 
 def naive_committed(voters: Collection[int], acked: Mapping[int, int]) -> int:
-    """Return the commit index by trying every index: the largest that more than half of the voters reached."""
+    """Return the commit index by trying every index: the largest that most of the voters reached."""
     if not voters:
         return INFINITE_INDEX
     candidates = [

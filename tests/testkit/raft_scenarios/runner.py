@@ -1,7 +1,7 @@
 """Replay a text, compare, and say where it differs.
 
-Lines of a logger (DEBUG, INFO, WARN, ERROR) are left out of the comparison on both sides: the core writes no log. A text that
-is empty without them counts as "ok".
+Lines of a logger (DEBUG, INFO, WARN, ERROR) are left out of the comparison on both sides: the core writes no
+log. A text that is empty without them counts as "ok".
 """
 
 import difflib

@@ -1,7 +1,10 @@
-"""What a real broker knows besides its log: made by a test in one broker, awaited in it and in others, and compared.
+"""What a real broker knows besides its log.
 
-Topics with and without attributes, a subscription group and offsets that it committed, by the requests that mqadmin and
-consumers use. It compares the parts that a consumer depends on: the names, and of offsets the numbers.
+A test makes it in one broker, awaits it there and in others, and compares.
+
+Topics with and without attributes, a subscription group and offsets that it committed, by the
+requests that mqadmin and consumers use. It compares the parts that a consumer depends on: the
+names, and of offsets the numbers.
 """
 
 import asyncio
@@ -71,7 +74,9 @@ async def wait_known(asker: Asker, holds: Callable[[MetadataSnapshot], bool]) ->
 
 
 async def must(broker: Asker, code: int, header: Header | None = None, body: bytes = b"") -> None:
-    """Ask until there is an answer, which has to be a success; a JVM may take longer for its first ones than an ask waits.
+    """Ask until there is an answer, which must be a success.
+
+    A JVM may take longer for its first answers than an ask waits.
 
     Raises:
         AskError: the broker refused.
@@ -112,7 +117,10 @@ async def delete_group(broker: Asker) -> None:
 
 
 def made_in(snapshot: MetadataSnapshot) -> dict[str, Any]:
-    """Return of what a broker knows all that `create` makes, by name: topics and the group with all they are, offsets."""
+    """Return by name what a broker knows of all that `create` makes.
+
+    That is topics and the group with all their settings, and offsets.
+    """
     wanted = ((TOPICS, (PLAIN, FIFO)), (GROUPS, (CONSUMERS,)), (OFFSETS, tuple(OFFSETS_MADE)))
     found: dict[str, Any] = {}
     for kind, names in wanted:

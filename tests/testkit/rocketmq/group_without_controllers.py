@@ -1,7 +1,10 @@
-"""Real brokers that predate controller mode, on loopback, their stores taken over by the commands that a migration runs.
+"""Real brokers that predate controller mode, on loopback.
 
-A master and a slave as RocketMQ's documents deploy them, or a broker of DLedger. Their stores lie where ours do not, so that they have to
-be moved. Their successor is a broker in controller mode on the same directory, as on the same volume.
+The commands of a migration take their stores over.
+
+A master and a slave as RocketMQ's documents deploy them, or a broker of DLedger. Their stores lie where
+ours do not, so that they have to be moved. Their successor is a broker in controller mode on the same
+directory, as on the same volume.
 """
 
 import asyncio
@@ -80,7 +83,7 @@ class OldGroup:
         return broker
 
     async def start_both_new(self, first: str, second: str) -> tuple[Broker, Broker]:
-        """Start controllers, the one, and when that is master, the other; wait until both are in the SyncStateSet."""
+        """Start controllers, one broker, and the other when that is master; wait for both in the set."""
         await self.controllers.start()
         master = await self.start_new(first)
         await self.controllers.wait_group(
@@ -146,7 +149,8 @@ class OldGroup:
     async def until_followed(self, master: Broker) -> None:
         """Wait until a slave reported its end to the master.
 
-        An empty slave begins with the master's newest file: one that connects late never gets the earlier files.
+        An empty slave begins with the master's newest file: one that connects late
+        never gets the earlier files.
         """
         asker = Asker(host_port(master.address))
         try:

@@ -1,4 +1,6 @@
-"""RocketMQ's own jars, by version, and those of its gRPC client, fetched once through Maven and kept in the user's cache.
+"""RocketMQ's own jars, by version, and those of its gRPC client.
+
+Maven fetches them once; the user's cache keeps them.
 
 A version's folder appears under its final name only when it is whole, so an interrupted fetch is done again.
 """

@@ -1,11 +1,12 @@
 """RocketMQ's own Java producer and consumer as a load and its checker.
 
-An application's view of a failover is a Java client on its defaults: how long no send was acknowledged, and whether
-every acknowledged message can be read afterwards. `LoadClient` runs the producer as a process that writes a ledger of
-every send; `read_back` reads the whole topic with the Java consumer and compares keys with the ledger.
+An application's view of a failover is a Java client on its defaults: how long no send was acknowledged,
+and whether every acknowledged message can be read afterwards. `LoadClient` runs the producer as a
+process that writes a ledger of every send; `read_back` reads the whole topic with the Java consumer and
+compares keys with the ledger.
 
-The Java sources lie beside this module in `java/` and are compiled once for each release into the cache: starting from
-source would compile at every start, which costs three seconds of a processor.
+The Java sources lie beside this module in `java/` and are compiled once for each release into the cache:
+starting from source would compile at every start, which costs three seconds of a processor.
 """
 
 import asyncio
@@ -42,7 +43,10 @@ ACKNOWLEDGED = "SEND_OK"
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One line of the ledger; times are UTC nanoseconds of the client's one clock, `problem` is what its exception said."""
+    """One line of the ledger.
+
+    Times are UTC nanoseconds of the client's one clock; `problem` is its exception's text.
+    """
 
     sequence: int
     key: str
@@ -87,7 +91,8 @@ class ReadBackResult:
         acknowledged: keys the client was promised.
         read: messages read, duplicates included.
         lost: promised keys that were not read.
-        duplicates: keys read more than once (a client's retry after a lost answer makes them; none is a loss).
+        duplicates: keys read more than once (a client's retry after a lost answer
+            makes them; none is a loss).
         unexpected: keys read that the ledger does not hold at all.
     """
 
@@ -195,7 +200,7 @@ def _signed(user: tuple[str, str] | None) -> list[str]:
 
 
 class LoadClient:
-    """An unmodified Java producer that sends until it is stopped; a context manager, or `start` and `stop` by hand.
+    """An unmodified Java producer that sends until a stop; a context manager, or `start` and `stop`.
 
     Attributes:
         ledger: file with one JSON object a send.
@@ -233,7 +238,7 @@ class LoadClient:
         self.process = ManagedProcess("load client", ["java"], directory / "load.log")
 
     async def start(self) -> None:
-        """Compile if needed, start, and wait until the producer runs (its first send may still be under way)."""
+        """Compile if needed, start, and wait until the producer runs (its first send may still be open)."""
         classes = await compile_java(self._jars)
         command = java_command(
             self._jars, "LoadClient", *self._arguments, home=self._directory / "home", log="OFF"
@@ -260,8 +265,8 @@ class LoadClient:
         if self.ledger.exists():
             with self.ledger.open("rb") as ledger:
                 ledger.seek(self._read_bytes)
-                # One read, cut at its last line end: read line by line, the end of a line that was half written would
-                # come as a line of its own.
+                # One read, cut at its last line end: read line by line, the end of a line that was half
+                # written would come as a line of its own.
                 lines = ledger.read().rpartition(b"\n")[0]
             self._sends.extend(_send(json.loads(line)) for line in lines.splitlines())
             self._read_bytes += len(lines) + 1 if lines else 0
@@ -314,7 +319,8 @@ async def read_back(
 ) -> ReadBackResult:
     """Read the whole topic with the Java consumer and compare it with a ledger's sends.
 
-    Call it when no load runs: messages sent while it reads are beyond the end it looked up and would count as lost.
+    Call it when no load runs: messages sent while it reads are beyond the end it
+    looked up and would count as lost.
 
     Raises:
         ProcessFailedError: the consumer could not read every queue to its end.

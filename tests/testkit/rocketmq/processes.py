@@ -1,7 +1,7 @@
 """Real Apache RocketMQ processes on loopback: name server, broker, Java controller, mqadmin.
 
-Nothing of RocketMQ is changed or replaced: the classes run from the jars of Maven Central, each process with a
-configuration file of its own, its store in a folder of its own and small JVM settings.
+Nothing of RocketMQ is changed or replaced: the classes run from the jars of Maven Central, each process with
+a configuration file of its own, its store in a folder of its own and small JVM settings.
 """
 
 import asyncio
@@ -58,7 +58,8 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "haMaxTimeSlaveNotCatchup": "3000",
     "registerNameServerPeriod": "10000",
 }
-"""Broker timers shortened so that a test sees within seconds the events that take default brokers tens of seconds."""
+"""Broker timers shortened so that a test sees within seconds the events that take
+default brokers tens of seconds."""
 
 
 def java_command(
@@ -114,8 +115,8 @@ class NameServer:
     async def wait_for_master(self, broker_name: str, timeout_s: float = _ROUTE_TIMEOUT_S) -> None:
         """Wait until the route of the topic that new topics are made from names a master of the group.
 
-        A Java client that learns of that route while the group is without a master takes it for an empty one, and never asks for it
-        again: all its sends to a topic that does not exist yet fail from then on.
+        A Java client that learns of that route while the group is without a master takes it for an empty one,
+        and never asks for it again: all its sends to a topic that does not exist yet fail from then on.
 
         Raises:
             TimeoutError: no master was registered in time.
@@ -125,7 +126,7 @@ class NameServer:
                 await asyncio.sleep(0.05)
 
     async def master_of(self, broker_name: str) -> str | None:
-        """Return the address of a group's master, by that route; None too where a fresh JVM takes long for its answer."""
+        """Return the address of a group's master, by that route; None also if a fresh JVM answers slowly."""
         request = RemotingCommand.request(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             GetRouteInfoRequestHeader(_TOPIC_OF_NEW_TOPICS, accept_standard_json_only=True).to_ext(),

@@ -1,7 +1,9 @@
-"""RocketMQ's proxy as a real process on loopback, and its gRPC client: what a person's application does with port 8081.
+"""RocketMQ's proxy as a real process on loopback, and its gRPC client.
 
-The proxy reads the file that the operator writes for it; only ports and addresses differ, because they depend on the machine.
-The client is Apache RocketMQ's own for Java, unchanged.
+A person's application does the same with port 8081.
+
+The proxy reads the file that the operator writes for it; only ports and addresses differ, because they depend
+on the machine. The client is Apache RocketMQ's own for Java, unchanged.
 """
 
 import json
@@ -63,7 +65,7 @@ def proxy_process(jars: Path, file: ProxyFile, directory: Path) -> ManagedProces
 
 
 async def send_and_read(endpoints: str, topic: str, group: str, messages: int, directory: Path) -> Any:
-    """Send messages by the gRPC client, read and acknowledge them by it; return what it counted, sent and read.
+    """Send messages by the gRPC client, read and acknowledge them; return the counts of sent and read.
 
     Args:
         endpoints: host:port of a proxy.

@@ -1,11 +1,13 @@
-"""Two witnesses of the master: a writer that knows one broker only, and a log of that broker's reports of its role.
+"""Two witnesses of the master: a writer that knows one broker only, and a log of that broker's role.
 
-A client that asks for routes writes to the routed broker; it cannot detect that two brokers took writes at the same time.
-A `Witness` sends to one address, whatever that broker is, and asks the same broker again and again whether it is master, and
-in which epoch. One beside every broker, on one clock, says which of them acknowledged what when. Each is a process, which may
-run where this one reaches no broker.
+A client that asks for routes writes to the routed broker; it cannot detect that two brokers took writes at
+the same time. A `Witness` sends to one address, whatever that broker is, and asks the same broker again and
+again whether it is master, and in which epoch. One beside every broker, on one clock, says which of them
+acknowledged what when. Each is a process, which may run where this one reaches no broker.
 
-    python -m testkit.rocketmq.witness ADDRESS GROUP TOPIC FIRST_SEQUENCE FILE      one JSON line for each answer, until it is killed
+    python -m testkit.rocketmq.witness ADDRESS GROUP TOPIC FIRST_SEQUENCE FILE
+
+It writes one JSON line for each answer, until it is killed.
 """
 
 import asyncio
@@ -95,7 +97,7 @@ class Witness:
                 await asyncio.sleep(_POLL_S)
 
     async def wait_refused(self, why: str, count: int, after_ns: int, timeout_s: float) -> None:
-        """Wait until so many sends that began after `after_ns` (UTC) were refused with a remark that holds `why`.
+        """Wait until so many sends begun after `after_ns` (UTC) were refused; each remark holds `why`.
 
         Raises:
             TimeoutError: they are not.

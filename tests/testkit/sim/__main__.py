@@ -1,10 +1,11 @@
 """`make sim SEEDS=n`: n schedules of failures on all processors; a failure prints the line that replays it.
 
-`--what controllers` (the default) runs whole controllers with modelled brokers, `--what raft` Raft's core alone, which takes
-a sixth of the time and goes deeper into its corners (membership changes, leases on and off, small windows).
+`--what controllers` (the default) runs whole controllers with modelled brokers, `--what raft` Raft's
+core alone, which takes a sixth of the time and goes deeper into its corners (membership changes,
+leases on and off, small windows).
 
-Exit status: 0 nothing was violated, 1 something was, 2 the run itself proves nothing (an injector without effect, a seed
-that ran differently the second time).
+Exit status: 0 nothing was violated, 1 something was, 2 the run itself proves nothing (an injector without
+effect, a seed that ran differently the second time).
 """
 
 import argparse
@@ -26,7 +27,7 @@ _REPEATED_MAX = 20
 
 
 def _raft_verdict(seed: int) -> tuple[int, str | None, int, int]:
-    """Return the seed, the violation (None: no violation), and how many elections and reads the schedule saw."""
+    """Return the seed, the violation or None, and how many elections and reads the schedule had."""
     try:
         cluster = run_raft(seed)
     except SafetyViolation as violation:

@@ -1,4 +1,4 @@
-"""Answers of the controllers that tell a group's state, read once for those who act on them and for the history."""
+"""Answers of the controllers about a group's state, read once for actors and for the history."""
 
 from dataclasses import dataclass
 

@@ -1,15 +1,16 @@
-"""A modelled broker: what RocketMQ's own does towards controllers, slaves and clients, over the simulated network.
+"""A modelled broker: RocketMQ's own acts towards controllers, slaves and clients, on a simulated network.
 
-    starts    finds the leader (1005), claims an id (1012, 1013), registers (1003), beats (904), asks for a master (1002)
-    runs      beats every second to every controller, polls its group (1004), the leader (1005), reports its set (1001)
-    learns    of a master (1008, or any answer that names one): only a higher epoch counts, for the set too; a notice may be lost, late, doubled
-    is master takes messages, sends them to its slaves, answers when every required member has them (`broker_set`)
+    starts    finds the leader (1005), claims an id (1012, 1013), registers (1003), beats (904), asks (1002)
+    runs      beats every second, polls its group (1004) and the leader (1005), reports its set (1001)
+    learns    of a master (1008, any answer): only a higher epoch counts, for the set too; notices may fail
+    is master takes messages, sends them to slaves, answers when each required member has them (`broker_set`)
     is slave  follows the master it last learned of (`broker_ha`)
 
-A call that is not answered within 3 s closes its connection, as RocketMQ's client does. What survives the process: its id,
-its claim, its log with the epochs.
+A call that is not answered within 3 s closes its connection, as RocketMQ's client does. What survives the
+process: its id, its claim, its log with the epochs.
 
-Source: RocketMQ 5.4.0 ReplicasManager.java, BrokerOuterAPI.java, NettyRemotingClient.java, AutoSwitchHAService.java.
+Source: RocketMQ 5.4.0 ReplicasManager.java, BrokerOuterAPI.java,
+NettyRemotingClient.java, AutoSwitchHAService.java.
 """
 
 import asyncio
@@ -223,7 +224,7 @@ class Broker:
             return
         self._observations.call(self.group, began_s, told.seen)
         if told.master_id is None:
-            # One that runs asks only in a higher epoch than its own; one that has started asks until it has a master.
+            # A running one asks only in a higher epoch than its own; a new one until it has a master.
             if not self.log_replica and ((told.epoch or 0) > self.epoch or not self.epoch):
                 await self._ask_for_master()
             return

@@ -1,9 +1,9 @@
-"""What a modelled broker answers to controllers and people.
+"""A modelled broker's answers to controllers and people.
 
-Its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
+They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
 
-`minInSyncReplicas` is the one setting that it has. A file holds it, so it outlives the process; a controller stops the
-writes of a living master with it, and must never leave it behind.
+`minInSyncReplicas` is the one setting that it has. A file holds it, so it outlives the process; a controller
+stops the writes of a living master with it, and must never leave it behind.
 
 Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntimeInfo.
 """

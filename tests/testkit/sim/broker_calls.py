@@ -1,7 +1,7 @@
 """A modelled broker's connections to the controllers, used as RocketMQ's client uses them.
 
-It asks the leader as far as it knows one, else any controller. A call that is not answered within 3 s closes the connection:
-that is how a slow controller comes to take its brokers for dead.
+It asks the leader as far as it knows one, else any controller. A call that is not answered within 3 s closes
+the connection: that is how a slow controller comes to take its brokers for dead.
 
 Source: RocketMQ 5.4.0 NettyRemotingClient.invokeSync, BrokerOuterAPI.java.
 """

@@ -6,7 +6,8 @@
     slave -> master   from: the offset it goes on at
     master -> slave   data: an offset and the records from there       (again and again)
     slave -> master   ack: its log's end
-    client -> master  send: a number, a message                        master -> client: the number, a result, an epoch
+    client -> master  send: a number, a message
+    master -> client  the number, a result, an epoch
 
 A master refuses a slave that knows a higher epoch, a slave refuses a master of a lower one.
 """
@@ -149,7 +150,10 @@ class SlaveEnd(asyncio.Protocol):
                 self._link.write(("ack", log.end))
 
     async def lasts(self) -> None:
-        """Tell the master every so often how far the log goes, until the link ends: a dead link is found out by that."""
+        """Report the log's end to the master periodically until the link ends.
+
+        The reports reveal a dead link.
+        """
         try:
             while not self.ended.is_set():
                 with contextlib.suppress(TimeoutError):

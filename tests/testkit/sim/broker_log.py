@@ -1,10 +1,11 @@
-"""A modelled broker's log: one record a message, a record's offset is its number, and the epochs that wrote them.
+"""A modelled broker's log: one record per message, numbered by offset, and the epochs that wrote them.
 
-Its list of epochs is as strict as RocketMQ's: an epoch that begins where the last one begins is refused, and later writes belong to
-the last one, which is the epoch reported to controllers and slaves.
+Its list of epochs is as strict as RocketMQ's: an epoch that begins where the last one begins is refused, and
+later writes belong to the last one, which is the epoch reported to controllers and slaves.
 
-Where two logs part is found by the sidecar's own `truncation_point`. The log outlives the process: the model's brokers are
-killed, they do not lose power (what a broker loses then is a matter of its own flush settings).
+Where two logs part is found by the sidecar's own `truncation_point`. The log outlives the
+process: the model's brokers are killed, they do not lose power (what a broker loses then is a
+matter of its own flush settings).
 
 Source: EpochFileCache.appendEntry, AutoSwitchHAService.changeToMaster, AutoSwitchHAClient of 5.4.0.
 """
@@ -39,7 +40,10 @@ class BrokerLog:
         return self.epochs.last_epoch
 
     def open_epoch(self, epoch: int) -> None:
-        """Note that a master of this epoch writes from here on, unless neither epoch nor start is above the last entry's."""
+        """Note that a master of this epoch writes from here on.
+
+        Nothing changes unless epoch or start is above the last entry's.
+        """
         entry = EpochEntry(epoch, self.end)
         if self.epochs.accepts(entry):
             self.epochs = self.epochs.appended(entry)
@@ -61,6 +65,9 @@ class BrokerLog:
         return 0 if point.offset is None else point.offset
 
     def truncate(self, end: int) -> None:
-        """Forget what lies behind, and every epoch that does not begin below: RocketMQ's slave does so even if nothing lies behind."""
+        """Forget what lies behind, and every epoch that does not begin below.
+
+        RocketMQ's slave does so even if nothing lies behind.
+        """
         del self.records[end:]
         self.epochs = self.epochs.truncate_suffix_by_offset(end)

@@ -1,8 +1,9 @@
-"""A modelled master's view of its SyncStateSet: whose acknowledgement a message needs, and what to ask for next.
+"""A modelled master's view of its SyncStateSet: which acknowledgements count, and the next request.
 
-The rule that zero loss rests on (RocketMQ 5.1.1 and later): while a request to change the set is under way, or its fate is
-not known, a message needs the acknowledgement of every member of the old set *and* of each requested set. A set is
-left behind only when one of a higher epoch is seen, or when it was definitely refused.
+The rule that zero loss rests on (RocketMQ 5.1.1 and later): while a request to change the set is
+under way, or its fate is not known, a message needs the acknowledgement of every member of the old
+set *and* of each requested set. A set is left behind only when one of a higher epoch is seen, or
+when it was definitely refused.
 
 Planted bugs of brokers are switched on by name (`flaws`), for the scenarios that show what they cost.
 
@@ -14,7 +15,8 @@ apache/rocketmq issues 5663, 6662.
 from dataclasses import dataclass, field
 
 REQUEST_LIFE_S = 8.0
-"""How long a request may live in pauses and queues; after that, a set that still has its old epoch was not changed by it."""
+"""How long a request may live in pauses and queues; after that, a set that still has its old
+epoch was not changed by it."""
 FORGETS_PROPOSALS = "forgets proposals"
 SHRINKS_ALONE = "shrinks alone"
 
@@ -49,7 +51,10 @@ class MasterView:
     linked: set[int] = field(default_factory=set)
 
     def next_mastership(self, members: frozenset[int], set_epoch: int) -> "MasterView":
-        """Return the view of the same process when it becomes master again: the set told counts only if its epoch is above the known one."""
+        """Return the view of the same process when it becomes master again.
+
+        The set told counts only if its epoch is above the known one.
+        """
         if set_epoch <= self.set_epoch:
             members, set_epoch = self.members, self.set_epoch
         return MasterView(self.own_id, members, set_epoch, self.flaws)

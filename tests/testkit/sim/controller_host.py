@@ -1,12 +1,13 @@
 """One simulated controller: the real one, from its log on disk to its connections, in a process that may die.
 
-Real here: `log` (over a simulated file system), `raft`, `groups`, `channel`, and of `server` everything that `Controller`
-puts together: node, log writer, heartbeats, failover, command submission, notifier, role changes, handlers, leader rule, forwarding.
-Not real: the transport between Raft nodes (messages that the simulated network may lose), the HTTP interface (not started),
-clocks, random numbers, the command line, and the supervisor that starts a dead process again.
+Real here: `log` (over a simulated file system), `raft`, `groups`, `channel`, and of `server` everything that
+`Controller` puts together: node, log writer, heartbeats, failover, command submission, notifier, role
+changes, handlers, leader rule, forwarding. Not real: the transport between Raft nodes (messages that the
+simulated network may lose), the HTTP interface (not started), clocks, random numbers, the command line, and
+the supervisor that starts a dead process again.
 
-A process dies in three ways. *Killed*: what it wrote stays, synced or not. *Without power*: unsynced writes may be lost,
-torn or holed. *By itself*: its disk failed; whatever else ends it is a violation.
+A process dies in three ways. *Killed*: what it wrote stays, synced or not. *Without power*: unsynced writes
+may be lost, torn or holed. *By itself*: its disk failed; whatever else ends it is a violation.
 """
 
 import contextlib
@@ -296,7 +297,7 @@ class ControllerHost:
         self.files.on_step = None
 
     def damage(self) -> bool:
-        """Turn over one bit of data that was durable long ago; say whether there was enough of it. The node must be down."""
+        """Flip one bit of old durable data; say whether there was enough of it. The node must be down."""
         names = sorted(path for path in self.files.names if path.suffix == ".wal")
         sized = [path for path in names if len(self.files.names[path].durable) > DAMAGE_BYTES_MIN]
         if not sized or self.process.alive:
@@ -357,7 +358,10 @@ class ControllerHost:
             )
 
     def deliver(self, message: Message) -> None:
-        """Take a message from another node; all are honest, so only a snapshot may be refused, by a node that restarted."""
+        """Take a message from another node.
+
+        All are honest, so only a snapshot may be refused, by a node that restarted.
+        """
         if self._transport is not None and self._transport.receiver is not None:
             try:
                 self._transport.receiver.receive(message)

@@ -1,6 +1,9 @@
-"""What a simulated controller gets instead of the real thing, or around it: clocks, chance, a log and a state that are watched.
+"""What a simulated controller gets instead of the real thing, or around it.
 
-Each of these is the product's own class with one thing changed, so that the product's code runs and the invariants see it.
+These are clocks, chance, and an observed log and state.
+
+Each of these is the product's own class with one thing changed, so that the product's code
+runs and the invariants see it.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +25,8 @@ from testkit.sim.invariants import Invariants
 from testkit.sim.virtual_loop import Process
 
 UTC_START_S = 1_795_000_000
-"""November 2026: after the second from which controllers count the set epochs of first elections (`SET_EPOCHS_SINCE_S`)."""
+"""November 2026: after the second from which controllers count the set epochs of first
+elections (`SET_EPOCHS_SINCE_S`)."""
 _NS_PER_S = 1_000_000_000
 _MS_PER_S = 1_000
 

@@ -12,7 +12,8 @@ from testkit.sim.world import Shape, World, make_world
 WARM_UP_S = 2.0
 ALL_START_WITHIN_S = 4.0
 ANEW_KEYS = {"firstElectionWaitMs": "10000", "scanInactiveMasterInterval": "1000"}
-"""The wait is longer than a broker needs to start and be taken up: `ALL_START_WITHIN_S`, and twice its poll."""
+"""The wait is longer than a broker needs to start and be taken up:
+`ALL_START_WITHIN_S`, and twice its poll."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,19 @@
 """The invariants at every moment of a simulated run, watched from outside the nodes.
 
     S1  at most one leader a term, one vote a voter and term; whoever applies an index applies the same entry
-    S2  master epochs grow exactly when the master changes, none to some or some to none included: by one, or above what members
-        told; one master an epoch, also over the lives of controllers; no member's log is of an epoch above an election's
-    S4  a new master was in the SyncStateSet (once there is one), alive when its election was proposed, and electable
+    S2  master epochs grow exactly when the master changes, none to some or some to none included: by one, or
+        above what members told; one master an epoch, also over the lives of controllers; no member's log is
+        of an epoch above an election's
+    S4  a new master was in the SyncStateSet (once there is one), alive when its
+        election was proposed, and electable
     S6  a store that is opened again holds all that was durable before
     S7  without a master, each member of the preceding set has all that was acknowledged (`observations`)
 
-and, of the brokers, that whoever acknowledges a message is the master of its epoch. S3 (nothing acknowledged is lost) and
-S5 (linearizable answers) are judged at the end of a run.
+and, of the brokers, that whoever acknowledges a message is the master of its epoch. S3 (nothing acknowledged
+is lost) and S5 (linearizable answers) are judged at the end of a run.
 
-Nothing here raises: code that runs inside a node would take the exception for its own. Violations are collected.
+Nothing here raises: code that runs inside a node would take the exception for its
+own. Violations are collected.
 """
 
 import hashlib
@@ -69,7 +72,7 @@ class Invariants:
             self.violations.append(text)
 
     def begin_anew(self) -> None:
-        """All controllers lose their stores: terms and log indexes begin again, masters and their epochs do not."""
+        """All controllers lose their stores: terms and log indexes begin again, masters and epochs do not."""
         self._leader_of.clear()
         self._vote_of.clear()
         self._entry_at.clear()

@@ -1,12 +1,13 @@
-"""The faults of a simulated run: which kinds a schedule has, when they strike, and whether they had an effect.
+"""The faults of a simulated run: a schedule's kinds, when they strike, and whether they had an effect.
 
-Each schedule has each kind with probability one half, so that some have few and undisturbed ones are rare. A kind that was
-injected many times over many schedules and never had an effect is a broken injector, not a strong system: effects are
-counted where they show (a process that died, a byte that stalled, a sync that failed), not at their request.
+Each schedule has each kind with probability one half, so that some have few and undisturbed ones are rare. A
+kind that was injected many times over many schedules and never had an effect is a broken injector, not a
+strong system: effects are counted where they show (a process that died, a byte that stalled, a sync that
+failed), not at their request.
 
-What the promise tolerates, and thus the largest set of faults injected at the same time: any number of cuts and pauses, processes
-killed and restarted at will, power lost on any controller, a damaged log on one of them (with no others down for good). A
-broker keeps its log when it dies. Beyond it, nothing is injected.
+What the promise tolerates, and thus the largest set of faults injected at the same time: any number of cuts
+and pauses, processes killed and restarted at will, power lost on any controller, a damaged log on one of them
+(with no others down for good). A broker keeps its log when it dies. Beyond it, nothing is injected.
 """
 
 from collections import Counter

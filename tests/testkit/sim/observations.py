@@ -173,7 +173,10 @@ class Observations:
             )
 
     def begin_anew(self) -> None:
-        """All controllers lose their stores: judge the observations of them, and begin new histories; acknowledged messages stay."""
+        """All controllers lose their stores: judge their observations, and begin new histories.
+
+        Acknowledged messages stay.
+        """
         self.judge()
         self._life_began_s = self._loop.now_s
         for history in self.groups.values():

@@ -1,8 +1,9 @@
 """The invariants of every schedule, watched from outside while the nodes run.
 
-Election safety: one leader a term, one vote a voter and term, restarts included. State machine safety: whoever applies
-an index gets the same state there. Leader completeness: whoever leads has all that was ever applied. Log matching: two
-logs that agree in (index, term) agree before it. Freshness: a read is good at everything committed before it began.
+Election safety: one leader a term, one vote a voter and term, restarts included. State machine safety:
+whoever applies an index gets the same state there. Leader completeness: whoever leads has all that was ever
+applied. Log matching: two logs that agree in (index, term) agree before it. Freshness: a read is good at
+everything committed before it began.
 """
 
 from collections.abc import Iterable

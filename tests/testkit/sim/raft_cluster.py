@@ -1,8 +1,9 @@
-"""A simulated Raft cluster: nodes with slow disks, a network that loses, delays and doubles, crashes that forget.
+"""A simulated Raft cluster: slow disks, a network that loses, delays and doubles, crashes that forget.
 
 What each part may do to the nodes is the contract of the simulation:
     network   loses, delays, reorders and doubles any message; a partition loses all between its sides
-    disk      writes take time; a crash loses the write under way, and the commit index of writes without fsync
+    disk      writes take time; a crash loses the write under way, and the commit
+              index of writes without fsync
     crash     loses everything in memory; the node comes back from its store after a while
     clock     ticks of different nodes differ by up to `CLOCK_SKEW`
 It never corrupts a message or a stored byte.
@@ -72,7 +73,7 @@ class Plan:
         """Draw a plan: 3 or 5 nodes, a mild or a bad network, any combination of options."""
         changes = random.random() < 0.3
         size = 5 if changes else random.choice((3, 3, 5))
-        # A removed node that does not know it campaigns for ever: only these two keep it from disturbing (thesis 4.2.3).
+        # Only these two keep a removed node that campaigns for ever from disturbing (thesis 4.2.3).
         check_quorum = changes or random.random() < 0.7
         lease = check_quorum and random.random() < 0.5
         return cls(
@@ -87,7 +88,8 @@ class Plan:
                 "read_only": ReadOnlyOption.LEASE_BASED if lease else ReadOnlyOption.SAFE,
                 "inflight_messages_max": random.choice((2, 256)),
                 "message_bytes_max": random.choice((0, 64, 1024)),
-                # A leader that steps down at once may be the only node that knows of the commit; see `retire_removed_leader`.
+                # A leader that steps down at once may be the only node that knows of the commit;
+                # see `retire_removed_leader`.
                 "step_down_on_removal": not changes and random.random() < 0.5,
             },
         )
@@ -142,7 +144,9 @@ class SimNode:
         self.work()
 
     def _passes(self, message: Message) -> bool:
-        """Say whether the node's own checks let a message pass; all here are honest, so only one reason may refuse any.
+        """Say whether the node's own checks let a message pass.
+
+        All here are honest, so only one reason may refuse any.
 
         A node that restarted knows no leader, and waits for more of it than a snapshot.
         """
@@ -214,7 +218,7 @@ class SimNode:
     def _maybe_compact(self) -> None:
         """Snapshot every so often, and after a change of membership.
 
-        The latter is for whoever that change adds: a snapshot older than it would not name the node, which refuses it.
+        The latter is for the added node: it refuses an older snapshot, which does not name it.
         """
         due = self.applied - self.store.snapshot().index >= COMPACT_EVERY
         if not due and not (self.must_snapshot and self.applied > self.store.snapshot().index):
@@ -288,7 +292,7 @@ class RaftCluster:
                 node.start()
 
     def retire_removed_leader(self) -> bool:
-        """Stop a leader that is not a voter any more, as an operator does once the change is known to the others."""
+        """Stop a leader that is not a voter any more, as an operator does after the others know of it."""
         leader = self.leader()
         if leader is None or leader.id in leader.raw.status().conf_state.voters:
             return False
@@ -341,8 +345,8 @@ class RaftCluster:
     def _change_membership(self, leader: SimNode) -> None:
         """Propose one or two changes of nodes other than the leader.
 
-        A leader that goes itself may take with it the only knowledge of the commit that removed it, and of two voters
-        none is left then that could be elected; it hands over its office first.
+        A leader that goes itself may take with it the only knowledge of the commit that removed it, and of
+        two voters none is left then that could be elected; it hands over its office first.
         """
         others = [node for node in self.nodes if node != leader.id]
         changes = tuple(

@@ -1,4 +1,7 @@
-"""A simulated installation directed by hand: for scenarios in which exactly one thing goes wrong, at exactly one moment."""
+"""A simulated installation directed by hand.
+
+It is for scenarios in which exactly one thing goes wrong, at exactly one moment.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -1,6 +1,7 @@
 """One schedule from its seed to its verdict: disturb, heal, and the group must work again.
 
-Every safety check is made on the way; a violation names its seed, which is all that is needed to see it again.
+Every safety check is made on the way; a violation names its seed, which is all
+that is needed to see it again.
 """
 
 from controller_core.raft.errors import RaftError
@@ -35,7 +36,7 @@ def run_schedule(seed: int) -> RaftCluster:
 
 
 def assert_works(cluster: RaftCluster) -> None:
-    """A leader is there, and what it proposes is applied by all its voters and learners (but one that was retired)."""
+    """A leader exists, and its voters and learners (except a retired one) apply what it proposes."""
     leader = cluster.leader()
     assert leader is not None, "no leader after healing"
     data = cluster.propose(leader)

@@ -1,8 +1,10 @@
-"""Simulated clients: producers that count acknowledged messages, and people who look at groups and designate masters.
+"""Simulated clients: producers that count acknowledged messages, and people who designate masters.
 
-A producer sends numbered messages to the broker it believes to be the master, tries the next broker when that one refuses, and
-knows three outcomes: acknowledged, refused, ambiguous. What a broker acknowledged is counted at the broker, so an answer
-that is lost on the way counts as acknowledged, too.
+These people look at groups, too.
+
+A producer sends numbered messages to the broker it believes to be the master, tries the next broker when that
+one refuses, and knows three outcomes: acknowledged, refused, ambiguous. What a broker acknowledged is counted
+at the broker, so an answer that is lost on the way counts as acknowledged, too.
 """
 
 import asyncio

@@ -4,10 +4,10 @@ What it may do, and never does otherwise:
 
     delay       every delivery takes time, drawn for each; a stream keeps its order all the same
     loss        a *message* may be lost or doubled; bytes of a *stream* are only late, as TCP has it
-    cut         a directed pair of hosts: messages vanish, streams stall, dials hang. A stream that has been stalled for
-                `STALL_S` ends on the sender's side without a word to the other
-    death       a killed process resets its streams; a host without power says nothing, and resets those that speak to
-                it once it is back
+    cut         a directed pair of hosts: messages vanish, streams stall, dials hang. A stream that has been
+                stalled for `STALL_S` ends on the sender's side without a word to the other
+    death       a killed process resets its streams; a host without power says nothing, and resets those
+                that speak to it once it is back
 
 A stream hands over writes unchanged: bytes for RocketMQ's frames, plain objects for modelled brokers.
 """

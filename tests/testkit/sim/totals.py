@@ -1,8 +1,8 @@
 """What many schedules led to, added up, and the one verdict about them.
 
 invalid     some schedule violated something
-unknown     nothing was violated, and yet the run proves little: a kind of fault that was injected often never had an
-            effect, too few messages were acknowledged, or a seed gave another run the second time
+unknown     nothing was violated, and yet the run proves little: a kind of fault that was injected often never
+            had an effect, too few messages were acknowledged, or a seed gave another run the second time
 valid       else
 """
 

@@ -1,14 +1,15 @@
-"""An asyncio loop whose time jumps from event to event, and processes on it that can be killed, frozen and slowed.
+"""An asyncio loop whose time jumps from event to event, with processes to kill, freeze and slow.
 
-Code written for asyncio runs here unchanged, in one thread, in an order that depends on nothing but what it does: no
-kernel, no threads, no real clock. So one seed gives one run.
+Code written for asyncio runs here unchanged, in one thread, in an order that depends on nothing but what it
+does: no kernel, no threads, no real clock. So one seed gives one run.
 
-A `Process` is what a machine's process is to the code in it. Everything scheduled from inside a process belongs to it
-(by a context variable, which tasks inherit), and:
+A `Process` is what a machine's process is to the code in it. Everything scheduled from inside a process
+belongs to it (by a context variable, which tasks inherit), and:
 
     killed      none of its callbacks runs any more; its `finally` blocks do not run either, as after SIGKILL
     frozen      its callbacks wait, in order, until it is thawed; time goes on (SIGSTOP)
-    clock       `loop.time()` inside it is its own monotonic clock, which may run faster or slower than the others'
+    clock       `loop.time()` inside it is its own monotonic clock, which may run
+                faster or slower than the others'
     disk        `run_in_executor` becomes a call at a later time, as slow as the process's disk is set to be
 
 Never here: randomness. A caller that needs chance draws it and passes the result.
@@ -25,7 +26,8 @@ from typing import Any
 
 _RESOLUTION_S = 1e-9
 _LATENESS_S = 1e-7
-"""How late a process's timers are. Why not zero: whoever rounds a time down to ticks would find itself too early for ever."""
+"""How late a process's timers are. Why not zero: whoever rounds a time down to ticks would find
+itself too early for ever."""
 
 
 class NothingScheduledError(RuntimeError):

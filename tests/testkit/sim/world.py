@@ -2,7 +2,8 @@
 
     disturbed   for `Plan.disturbed_s` seconds faults come as the plan allows (`nemesis`)
     healed      every cut, crash and pause ends; within `LIVENESS_S` everything must work again:
-                one leader, all controllers with the same bytes, each group with a living master, two in sync, sends acknowledged
+                one leader, all controllers with the same bytes, each group with a living master,
+                two in sync, sends acknowledged
     judged      nothing acknowledged is lost, the logs agree, and the history of each group is linearizable
 
 One seed is one plan and one run.
@@ -26,7 +27,8 @@ from testkit.sim.virtual_loop import VirtualLoop, virtual_loop
 
 CLUSTER = "c1"
 LIVENESS_S = 40.0
-"""Seconds after healing within which everything must work: hold after a start (10 s), polls, retries, a lost node."""
+"""Seconds after healing within which everything must work: hold after a start (10 s),
+polls, retries, a lost node."""
 SETTLE_S = 0.4
 _CHECK_S = 0.25
 
@@ -146,7 +148,7 @@ class World:
         return [broker for brokers in self.brokers.values() for broker in brokers]
 
     async def start(self) -> None:
-        """Start everything, the controllers first; brokers come one after the other, so that ids are in their order."""
+        """Start everything, controllers first; brokers come one after the other, which orders their ids."""
         for controller in self.controllers:
             controller.start()
         await asyncio.sleep(1.0)

@@ -1,4 +1,7 @@
-"""Custom resources that must be refused, and what the refusal must say: for the models and for a real API server."""
+"""Custom resources that must be refused, and the words of the refusal.
+
+They are for the models and for a real API server.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Topics and consumer groups in a Kubernetes in memory, with two broker groups whose masters are in memory too."""
+"""Topics and consumer groups in a Kubernetes in memory, with two groups whose masters are in memory."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,9 +1,11 @@
-"""A cluster in memory with old brokers whose logs and offsets matter, for a migration to be told in, killed, and told to the end.
+"""A cluster in memory with old brokers whose logs and offsets matter.
 
-It is as unkind as a cluster may be. A volume whose claim is gone is deleted with all that is on it, whatever its policy. A claim
-without a volume gets a new, empty one. The broker that is ready last gets the first offer to be master, and the broker that is
-master makes all others equal to itself. So a volume that is without a name for a moment, and a slave that starts too
-early, lose messages here.
+A migration runs there, is killed, and runs to the end.
+
+It is as unkind as a cluster may be. A volume whose claim is gone is deleted with all that is on it, whatever
+its policy. A claim without a volume gets a new, empty one. The broker that is ready last gets the first offer
+to be master, and the broker that is master makes all others equal to itself. So a volume that is without a
+name for a moment, and a slave that starts too early, lose messages here.
 """
 
 import copy
@@ -26,7 +28,7 @@ TASKS = {"app.kubernetes.io/component": "migration"}
 
 @dataclass
 class Store:
-    """The content of a volume: the path of the store, its log as names of messages, and what else its broker knows."""
+    """The content of a volume: the store's path, its log as message names, and its broker's knowledge."""
 
     place: str = "store"
     log: list[str] = field(default_factory=list)
@@ -154,7 +156,7 @@ class MigrationKube(MemoryKube):
                 self.lost.append(name)
 
     def _brokers(self) -> None:
-        """Let old brokers start with their usual permission, elect a master of the new group, and make all equal to it."""
+        """Let old brokers start with their usual permission, elect a master, and make all equal to it."""
         pods = {name for (kind, _, name) in self.objects if kind == "Pod"}
         for pod in [pod for pod in self.permissions if pod not in pods]:
             del self.permissions[pod]

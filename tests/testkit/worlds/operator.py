@@ -120,7 +120,10 @@ class OperatorWorld:
 
 @cache
 def pod_templates() -> dict[str, Json]:
-    """Return the pod template of each component that the operator makes, with every kind of member and every port it can have."""
+    """Return the pod template of each component that the operator makes.
+
+    It has every kind of member and every port that members can have.
+    """
 
     async def settled() -> list[OperatorWorld]:
         worlds = [

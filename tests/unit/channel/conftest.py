@@ -8,5 +8,8 @@ from testkit.clocks.patient_loop import PatientLoop
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run each test on the loop of the controller and on that of all others; on both a stall of the machine does not advance the time."""
+    """Run each test on the controller's loop and on that of all others.
+
+    On both a stall of the machine does not advance the time.
+    """
     return {"asyncio": PatientLoop, "uvloop": PatientUvloop}

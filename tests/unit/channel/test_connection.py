@@ -1,4 +1,7 @@
-"""Both ends of a connection over loopback: matching, ending, bounds. No test sleeps; each awaits what it asserts."""
+"""Both ends of a connection over loopback: matching, ending, bounds.
+
+No test sleeps; each awaits what it asserts.
+"""
 
 import asyncio
 import socket
@@ -304,7 +307,8 @@ async def test_a_fleet_that_returns_at_once_is_accepted_in_a_few_turns_of_the_lo
 async def test_who_is_accepted_as_the_port_closes_is_disconnected() -> None:
     server = await serve("127.0.0.1", 0, lambda _: None)
     with socket.create_connection(("127.0.0.1", server.port)) as dialled:
-        # The first turn finds the port readable, the second accepts; the connection would be made in the third.
+        # The first turn finds the port readable, the second accepts; the
+        # connection would be made in the third.
         for _ in range(2):
             await asyncio.sleep(0)
         await server.close()

@@ -1,4 +1,7 @@
-"""Targets found by pods' labels: what each pod is collected from, and what becomes of targets when pods and watches go."""
+"""Targets found by pods' labels: the collector's source of each pod.
+
+Targets follow when pods and watches go.
+"""
 
 import argparse
 import contextlib
@@ -90,7 +93,8 @@ def test_what_is_listed_has_its_name_before_any_pod() -> None:
 
 
 def test_a_cluster_of_the_same_name_in_a_later_namespace_is_left_out_whole() -> None:
-    # Its controllers' events are another sequence: to read it from the place of the first would leave events out.
+    # Its controllers' events are another sequence: to read it from the place of the
+    # first would leave events out.
     here = cluster_pod("main-controller-0", "controller", namespace="a", address="10.0.0.1")
     there = [
         cluster_pod(f"main-controller-{number}", "controller", namespace="b", address="10.0.1.1")

@@ -24,7 +24,8 @@ rocketmq_rpc_latency_milliseconds_count{cluster="C",node_id="orders"} 162832
 target_info{service_name="unknown_service:java"} 1
 """
 
-# OpenTelemetry 1.29, as in RocketMQ 5.1.4 to 5.3.3: type lines under other names, milliseconds after each value.
+# OpenTelemetry 1.29, as in RocketMQ 5.1.4 to 5.3.3: type lines under other names,
+# milliseconds after each value.
 OLD_DIALECT = """# TYPE target info
 # HELP target Target metadata
 target_info{service_name="unknown_service:java"} 1

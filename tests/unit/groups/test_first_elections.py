@@ -1,4 +1,4 @@
-"""Groups whose members have logs of an earlier life: taking ids up, epochs that members tell, and the first master."""
+"""Groups whose members have logs of an earlier life: their ids, their epochs, and the first master."""
 
 import pytest
 from msgspec.structs import replace

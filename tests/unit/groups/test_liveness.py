@@ -225,7 +225,7 @@ def test_beats_leave_the_heap_as_small_as_the_table() -> None:
 
 
 class LivenessAgainstNaive(RuleBasedStateMachine):
-    """The table against a dictionary that is walked whole each time. The clock never jumps over a second here."""
+    """The table against a dictionary that is walked whole. The clock never jumps over a second here."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""If a master dies before any slave joined it, the members of the previous set have all acknowledged messages."""
+"""After a master died before any slave joined, the previous set's members hold all acknowledged messages."""
 
 from controller_core.groups.keys import ReplicaKey
 from controller_core.groups.reads import get_sync_state_data
@@ -28,7 +28,7 @@ def _body(driver: GroupsDriver) -> bytes:
 
 
 def _alone() -> GroupsDriver:
-    """Return a group of two brokers and a log replica, 3, whose second master died before anybody joined it."""
+    """Return a group of two brokers and log replica 3, whose second master died before others joined."""
     driver = GroupsDriver().group_of_three(log_replicas=(3,))
     driver.suspect(2, 3)
     driver.suspect(3)

@@ -1,8 +1,10 @@
-"""Random lives of one group, compared step by step with a naive model, on two nodes, one restored now and then.
+"""Random lives of one group, compared step by step with a naive model, on two nodes with restores.
 
 Invariants under every sequence (the promises that the whole system rests on):
-- both nodes have the same bytes after the same log, also when one has just been restored from the other's snapshot;
-- master epoch and set epoch never go down, an election goes above the epochs that living members tell, and an epoch has one master at most;
+- both nodes have the same bytes after the same log, also when one has just been
+  restored from the other's snapshot;
+- master epoch and set epoch never go down, an election goes above the epochs that living members tell, and an
+  epoch has one master at most;
 - a broker outside the last set is never elected in clean mode, a log replica never in any;
 - the master is in the set, the set is registered.
 """

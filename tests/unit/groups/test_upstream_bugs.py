@@ -19,8 +19,8 @@ ONE, TWO = (ReplicaKey(*KEY, broker_id) for broker_id in (1, 2))
 def test_5663_a_lost_answer_to_an_expansion_cannot_hide_the_set() -> None:
     """The controller commits {1, 2}, the answer is lost, the master goes on as if alone.
 
-    The broker's part (wait for the union of both sets) came in 5.1.1. The controller's: it never falls back to {1}
-    on the old epoch, a repetition changes nothing, and the next poll shows the set in a higher epoch.
+    The broker's part (wait for the union of both sets) came in 5.1.1. The controller's: it never falls back
+    to {1} on the old epoch, a repetition changes nothing, and the next poll shows the set in a higher epoch.
     """
     driver = GroupsDriver()
     driver.claim(1)
@@ -36,7 +36,7 @@ def test_5663_a_lost_answer_to_an_expansion_cannot_hide_the_set() -> None:
 
 
 def test_6662_a_master_cut_off_with_its_slave_is_fenced_when_it_comes_back() -> None:
-    """Its confirm offset is the broker's part; that its view of the set counts for nothing is the controller's."""
+    """Its confirm offset is the broker's part; the controller's: its view of the set does not count."""
     driver = GroupsDriver().group_of_three()
     driver.suspect(3)
     assert driver.alter((1, 2), master_id=1, master_epoch=1, set_epoch=2).reply.code == 2002
@@ -110,7 +110,7 @@ def test_9717_silence_is_found_without_any_other_traffic() -> None:
 
 
 def test_9897_a_dead_slave_cannot_be_kept_in_a_changed_set() -> None:
-    """Two slaves cut at once; the race was the broker's, that a dead member is refused is the controller's."""
+    """Two slaves cut at once; the race was the broker's, the refusal of a dead member the controller's."""
     driver = GroupsDriver().group_of_three()
     assert driver.alter((1, 2), alive=(1,)).reply.code == 2006
     assert driver.alter((1,), alive=(1,)).reply.code == 0

@@ -1,4 +1,4 @@
-"""`slo-pipeline report --summary`: written beside the page and after it, where the report itself is not computed."""
+"""`slo-pipeline report --summary`: written beside and after the page, where no report is computed."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""A report for the spark-operator: of its schema, as restricted as an SLOReport's pods, and run by the words that Spark starts it with."""
+"""A report for the spark-operator, of its schema.
+
+It is as restricted as an SLOReport's pods, and Spark's own start words run it.
+"""
 
 import shlex
 from pathlib import Path

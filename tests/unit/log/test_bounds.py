@@ -1,4 +1,4 @@
-"""A log never holds a term or index that leaves no room to go on, and one that does is refused with what to do."""
+"""A log never holds a term or index without room to go on, and its refusal says what to do."""
 
 import pytest
 

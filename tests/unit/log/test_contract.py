@@ -1,4 +1,4 @@
-"""What both stores promise to Raft's core: one set of tests, run with the memory store and with the one on disk."""
+"""What both stores promise to Raft's core: one set of tests for the memory store and the one on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Power loss at every step, full disks and failing disks: acknowledged entries survive, and entries are whole or absent."""
+"""Power loss at every step, full disks and failing disks.
+
+Acknowledged entries survive, and entries are whole or absent.
+"""
 
 import contextlib
 import errno
@@ -91,7 +94,7 @@ class Run:
         self.pending = []
 
     def allowed(self) -> list[StoredState]:
-        """Return the possible contents now; a snapshot file is durable before unsynced records of the log are."""
+        """Return the possible contents; a snapshot file is durable before unsynced records of the log are."""
         found = possible_states(self.synced[0], self.pending)
         kept = [step for step in self.pending if step.kept is not None or step.reset is not None]
         for step in kept:

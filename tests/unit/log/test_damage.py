@@ -1,4 +1,7 @@
-"""Torn tails are cut, damage is refused: every cut of the last records, bit flips everywhere, copied and stale records."""
+"""Torn tails are cut, damage is refused.
+
+Every cut of the last records, bit flips everywhere, copied and stale records.
+"""
 
 import random
 from pathlib import Path

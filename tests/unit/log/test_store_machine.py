@@ -1,4 +1,7 @@
-"""Random lives of a store: append, overwrite, snapshot, compact, install, reopen, power loss, against a plain model."""
+"""Random lives of a store against a plain model.
+
+Steps are append, overwrite, snapshot, compact, install, reopen and power loss.
+"""
 
 import contextlib
 import random

@@ -47,7 +47,6 @@ def test_extracts_are_copied_and_what_is_neither_stays(tmp_path: Path, data: Pat
     (data / "samples" / "day=2026-99-99").mkdir()
     (data / "samples" / "notes").mkdir()
     (data / "days").mkdir()
-    (data / "samples" / f"day={DAY}" / "a directory.parquet").mkdir()
     there = tmp_path / "there"
     assert _copied(data, there).files == 19
     assert {path.partition("/")[0] for path in contents(there)} == {

@@ -1,4 +1,7 @@
-"""Properties files of the operator: Java reads each key and value as it was meant, and an owned key always as the operator's."""
+"""Properties files of the operator: Java reads each key and value as meant.
+
+An owned key always has the operator's value.
+"""
 
 import re
 from functools import cache

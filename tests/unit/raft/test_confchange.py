@@ -1,4 +1,4 @@
-"""Changes of membership: their bytes, what they make of any membership, and that old and new quorums overlap."""
+"""Changes of membership: their bytes, their effect on any membership, and overlapping quorums."""
 
 import itertools
 

@@ -21,7 +21,7 @@ def role(group: Group, node: int) -> StateType:
 
 @pytest.mark.parametrize("start", ["follower", "candidate", "leader"])
 def test_a_higher_term_makes_anybody_a_follower(start: str) -> None:
-    """5.1: if a candidate or leader discovers that its term is out of date, it immediately reverts to follower."""
+    """5.1: a candidate or leader whose term is out of date immediately reverts to follower."""
     group = Group(1, 2, 3)
     if start == "candidate":
         group[1].campaign()
@@ -62,7 +62,7 @@ def test_a_leader_sends_heartbeats_each_interval() -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["follower", "candidate"])
 def test_silence_starts_an_election(again: bool) -> None:
-    """5.2: to begin an election, a follower increments its term, votes for itself and asks each of the others."""
+    """5.2: to begin an election, a follower increments its term, votes for itself, asks each other one."""
     group = Group(1, 2, 3)
     if again:
         group[1].campaign()
@@ -100,7 +100,7 @@ def test_a_majority_of_votes_elects(size: int, granted: int, refused: int, outco
 
 
 def test_a_vote_is_given_once_a_term_first_come_first_served() -> None:
-    """5.2: each server will vote for at most one candidate in a given term, on a first-come-first-served basis."""
+    """5.2: each server votes for at most one candidate in a term, on a first-come-first-served basis."""
     group = Group(1, 2, 3)
     for candidate in (2, 3, 2):
         group[1].step(message(T.VOTE, candidate, 1, index=LogIndex(9), log_term=Term(1)))
@@ -109,7 +109,7 @@ def test_a_vote_is_given_once_a_term_first_come_first_served() -> None:
 
 
 def test_a_candidate_yields_to_a_leader_of_its_term() -> None:
-    """5.2: if the leader's term is at least as large as the candidate's, the candidate returns to follower state."""
+    """5.2: if the leader's term is at least the candidate's, the candidate returns to follower state."""
     group = Group(1, 2, 3)
     group[1].campaign()
     group[1].step(message(T.HEARTBEAT, 3, 1))
@@ -130,7 +130,7 @@ def test_election_timeouts_are_spread_so_that_split_votes_are_rare() -> None:
 
 
 def test_a_leader_replicates_then_commits_then_tells() -> None:
-    """5.3: when the entry has been safely replicated, the leader applies it; followers learn of it and apply too."""
+    """5.3: when the entry is safely replicated, the leader applies it; followers learn of it and apply."""
     group = Group(1, 2, 3)
     group.elect(1)
     group[1].propose(b"x")
@@ -153,7 +153,7 @@ def test_a_leader_replicates_then_commits_then_tells() -> None:
 def test_an_append_is_refused_unless_the_entry_before_it_matches(
     index: int, term: int, refused: bool
 ) -> None:
-    """5.3: if the follower does not find an entry with the same index and term, it refuses the new entries."""
+    """5.3: a follower without an entry of the same index and term refuses the new entries."""
     group = Group(1, 2, 3)
     group[1].step(message(T.APP, 2, 1, index=LogIndex(index), log_term=Term(term)))
     (answer,) = group.members[1].work()
@@ -220,7 +220,7 @@ def test_a_new_leader_appends_an_empty_entry() -> None:
 
 
 def test_a_pre_vote_changes_nobodys_term() -> None:
-    """Thesis 9.6: a candidate only increments its term if it learns that a majority would grant their votes."""
+    """Thesis 9.6: a candidate only increments its term if a majority would grant their votes."""
     group = Group(1, 2, 3, pre_vote=True)
     group.isolate(1)
     group.tick(100, 1)
@@ -231,7 +231,7 @@ def test_a_pre_vote_changes_nobodys_term() -> None:
 
 
 def test_a_leader_cut_off_from_a_majority_steps_down_with_check_quorum() -> None:
-    """Thesis 6.2: a leader steps down if an election timeout elapses without a round of heartbeats to a majority."""
+    """Thesis 6.2: a leader steps down after an election timeout without heartbeats to a majority."""
     group = Group(1, 2, 3, check_quorum=True)
     group.elect(1)
     group.isolate(1)
@@ -240,7 +240,7 @@ def test_a_leader_cut_off_from_a_majority_steps_down_with_check_quorum() -> None
 
 
 def test_leadership_is_transferred_to_an_up_to_date_follower_at_once() -> None:
-    """Thesis 3.10: the prior leader sends a TimeoutNow request, and the target server starts an election at once."""
+    """Thesis 3.10: the prior leader sends TimeoutNow, and the target server starts an election at once."""
     group = Group(1, 2, 3, check_quorum=True, pre_vote=True)
     group.elect(1)
     group[1].transfer_leadership(3)

@@ -1,4 +1,4 @@
-"""What of another node's messages reaches the core: each line of the table, and that no honest message is refused."""
+"""Which messages of another node reach the core: each line of the table; honest ones always do."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,7 +52,10 @@ def work(raw: RawNode, store: MemoryStore) -> None:
 
 
 def follower() -> PeerChecks:
-    """Return the checks of a node in term 2 that follows node 2, with entries 2 and 3 of that term, the first committed."""
+    """Return the checks of a node in term 2 that follows node 2.
+
+    Entries 2 and 3 are of that term; the first is committed.
+    """
     raw, store = node()
     raw.step(message("APP", index=1, log_term=1, entries=(entry(2, 2), entry(2, 3)), commit=2))
     work(raw, store)
@@ -145,7 +148,8 @@ def test_what_a_node_only_tells_itself_is_refused_from_others(kind: str, term: i
         (message("APP", index=3, log_term=2, entries=(entry(1, 4),)), "entries"),
         (message("APP", index=3, log_term=2, entries=(entry(2, 4), entry(2, 5)), commit=5), ""),
         (message("APP_RESP", reject=True, index=3, reject_hint=2**62), "index"),
-        # A heartbeat commits nothing that this node does not have; from its leader it means that entries were lost.
+        # A heartbeat commits nothing that this node does not have; from its leader it
+        # means that entries were lost.
         (message("HEARTBEAT", term=3, commit=4), "index"),
         (message("HEARTBEAT", from_=3, commit=4), "index"),
         (message("HEARTBEAT", commit=4), ""),

@@ -92,7 +92,10 @@ def test_a_lease_holds_from_the_heartbeat_that_a_quorum_answered() -> None:
 
 
 def test_a_lease_ends_before_the_others_can_elect() -> None:
-    """Election 10 ticks, margin 3: gone 7 ticks after the last answered heartbeat left, while no node may vote for 10."""
+    """Election 10 ticks, margin 3: the lease ends 7 ticks after the last answered heartbeat left.
+
+    No node may vote for 10 ticks.
+    """
     group = Group(1, 2, 3, **LEASE)
     group.tick(25)
     (leader,) = group.leaders()

@@ -1,6 +1,7 @@
 """Frames against bytes that RocketMQ 5.4.0 wrote, and the decoder against every cut and kind of damage.
 
-Source: RemotingCommand.java, RocketMQSerializable.java, NettyDecoder.java 5.4.0; the golden bytes were produced by it.
+Source: RemotingCommand.java, RocketMQSerializable.java, NettyDecoder.java 5.4.0; the
+golden bytes were produced by it.
 """
 
 import pytest

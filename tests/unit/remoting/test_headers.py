@@ -1,4 +1,4 @@
-"""Headers against the field names that RocketMQ 5.4.0 wrote, and the rules for absent or unreadable fields."""
+"""Headers against the field names of RocketMQ 5.4.0, and the rules for absent or unreadable fields."""
 
 import pytest
 from hypothesis import given

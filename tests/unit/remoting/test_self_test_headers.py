@@ -1,4 +1,7 @@
-"""The headers of the canary and of the revive watch: one builder each, the fields as they have always been on the wire."""
+"""The headers of the canary and of the revive watch: one builder each.
+
+The fields are as they have always been on the wire.
+"""
 
 import pytest
 

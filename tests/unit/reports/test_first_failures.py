@@ -1,4 +1,7 @@
-"""The exported rules see the first failure of each kind; promtool judges them over histories in which a series appears late."""
+"""The exported rules see the first failure of each kind.
+
+promtool judges them over histories in which a series appears late.
+"""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""OpenSLO v1: the export follows its specification and can be read again; documents of others are read or refused by name."""
+"""OpenSLO v1: the export follows its specification and can be read again.
+
+Documents of others are read, or refused by name.
+"""
 
 import json
 from collections.abc import Callable

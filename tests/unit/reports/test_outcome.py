@@ -1,4 +1,7 @@
-"""What a run came to, for whoever started the job: the worst first, each objective once, never more than a pod may say."""
+"""The outcome of a run for the job that started it.
+
+The worst comes first, each objective once, within the length of a pod's message.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The report server and what jobs, clusters and proxies do to it: names, damage, numbers, prefixes, compression."""
+"""The report server and damaging jobs, clusters and proxies: names, numbers, prefixes, compression."""
 
 import json
 import os

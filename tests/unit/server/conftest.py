@@ -10,7 +10,7 @@ from testkit.products.one_controller import OneNode, one_node
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], PatientUvloop]]:
-    """Run the tests on the loop that `serve` uses, on which a stall of the machine does not advance the time."""
+    """Run the tests on `serve`'s loop, on which a stall of the machine does not advance the time."""
     return {"uvloop": PatientUvloop}
 
 

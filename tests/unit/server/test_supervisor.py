@@ -1,4 +1,4 @@
-"""A node whose disk fails, fills up, or cannot be read at first: what it says, and that it goes on without hands."""
+"""A node whose disk fails, fills up or cannot be read at first: its words, and its recovery alone."""
 
 import asyncio
 import contextlib

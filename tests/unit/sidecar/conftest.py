@@ -1,4 +1,4 @@
-"""What several of the sidecar's tests share: a group of answering brokers under a controller in this process, a held port."""
+"""Fixtures of the sidecar's tests: a group of answering brokers under a controller, a held port."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""The modelled broker's two rules that loss depends on: whose acknowledgement counts, and where two logs part."""
+"""The modelled broker's two rules that loss depends on: counted acknowledgements, and where logs part."""
 
 import pytest
 

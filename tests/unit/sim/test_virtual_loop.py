@@ -1,4 +1,7 @@
-"""Simulated processes and their network: what a kill, a freeze, a clock and a cut do to code that knows nothing of them."""
+"""Simulated processes and their network.
+
+A kill, a freeze, a clock and a cut affect code that does not know of them.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Extracts: the rows that a report reads, all of them, unchanged, and of a scrape at least that it was one."""
+"""Extracts: the rows that a report reads, all and unchanged, and each scrape at least as a scrape."""
 
 import ast
 import datetime as dt

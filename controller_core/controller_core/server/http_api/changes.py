@@ -186,7 +186,8 @@ class ChangeRoutes:
             return
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         # Why compare_digest: the time of a plain comparison tells how much of the token was right.
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        # Why surrogateescape: aiohttp decodes the bytes of a header so, also those that are not UTF-8.
+        if not hmac.compare_digest(given.encode(errors="surrogateescape"), token.encode()):
             raise HttpError(
                 401, "a bearer token is needed", field="Authorization", headers={"WWW-Authenticate": "Bearer"}
             )
@@ -207,7 +208,7 @@ def _is_loopback(remote: str | None) -> bool:
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
         value = json.loads(await request.text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HttpError(400, f"the body is not JSON: {error}", field="body") from error
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object", field="body")

@@ -42,6 +42,9 @@ EVENT_STREAMS_MAX = 128
 EVENTS_PAGE_MAX = 500
 FAILOVERS_PAGE_MAX = 1_000
 BODY_BYTES_MAX = 16_384
+QUERY_DIGITS_MAX = 40
+"""Python refuses to read numbers of thousands of digits."""
+_QUERY_VALUE_SHOWN_MAX = 100
 _STREAM_CHECK_S = 5.0
 _SHUTDOWN_S = 1.0
 
@@ -249,8 +252,13 @@ def _lines(page: EventsPage, namespace: str) -> bytes:
 
 def _query_int(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit()):
-        raise HttpError(400, "must be a whole number from 0", field=name, value=text)
+    if not (text.isascii() and text.isdigit() and len(text) <= QUERY_DIGITS_MAX):
+        raise HttpError(
+            400,
+            f"must be a whole number from 0, of at most {QUERY_DIGITS_MAX} digits",
+            field=name,
+            value=text[:_QUERY_VALUE_SHOWN_MAX],
+        )
     return int(text)
 
 

@@ -1,4 +1,7 @@
-"""Rules of the custom resources, as the operator holds them; the CEL twins are shown to a real API server in tests/kube."""
+"""Rules of the custom resources, as the operator holds them.
+
+Tests in tests/kube show the CEL twins to a real API server.
+"""
 
 from typing import Any
 

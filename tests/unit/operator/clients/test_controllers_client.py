@@ -1,4 +1,7 @@
-"""The controllers over HTTP: any answers a read, the leader takes a change, the silence of one does not stop the others."""
+"""The controllers over HTTP: any answers a read, the leader takes a change.
+
+The silence of one does not stop the others.
+"""
 
 from collections.abc import AsyncIterator
 
@@ -20,6 +23,7 @@ class _Node:
         self.status = 200
         self.header_seen = ""
         self.events = ""
+        self.canned: str | None = None
         self.role = "follower"
         self._runner: web.AppRunner | None = None
 
@@ -37,6 +41,8 @@ class _Node:
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.asked.append(f"{request.method} {request.path_qs}")
+        if self.canned is not None:
+            return web.Response(text=self.canned, status=self.status, headers={"Location": "/secret"})
         if request.method == "POST":
             self.header_seen = request.headers.get("Authorization", "")
             if self.leader:
@@ -188,3 +194,24 @@ async def test_what_may_pass_by_itself_is_told_from_a_refusal(
     nodes[0].status = 409
     with pytest.raises(RefusedError):
         await client.change_members("promote", "n3")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("[" * 60_000, 200), ("9" * 5_000, 200), ("", 302), ("{}", 500)]
+)
+async def test_an_answer_that_no_controller_gives_is_refused_by_every_read(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, text: str, status: int
+) -> None:
+    client = ControllersClient(session, [node.host for node in nodes])
+    for node in nodes:
+        node.canned, node.status = text, status
+    assert await client.nodes() == [None] * len(nodes)
+    with pytest.raises(UnavailableError):
+        await client.group("demo", "orders")
+    with pytest.raises(UnavailableError):
+        await client.failovers("demo", "orders")
+    with pytest.raises(UnavailableError):
+        await client.members(0)
+    with pytest.raises(UnavailableError):
+        await anext(client.events())
+    assert not [asked for node in nodes for asked in node.asked if "secret" in asked]

@@ -1,4 +1,7 @@
-"""The cache of the API server's objects: always the current state, and no answer when that is unknown. On a clock that tests move."""
+"""The cache of the API server's objects: always current, or no answer.
+
+The tests move its clock.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,7 @@
-"""An API server in trouble: gone for ten minutes, asking for time, written by others, seen late. On a loop whose time jumps."""
+"""An API server in trouble: gone for ten minutes, asking for time, written by others, seen late.
+
+The loop's time jumps.
+"""
 
 import asyncio
 import contextlib

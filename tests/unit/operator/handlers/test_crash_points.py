@@ -1,8 +1,8 @@
 """An operator that is killed after any of its writes leaves nothing that the next one does not complete.
 
-Each story runs once without a crash. Then once for each write: the operator dies right after it, another one starts
-from nothing and works until nothing is left to do. The final objects must be the same, no pod may have been
-restarted more often, and the master may not have changed more often.
+Each story runs once without a crash. Then once for each write: the operator dies right after it, another one
+starts from nothing and works until nothing is left to do. The final objects must be the same, no pod may have
+been restarted more often, and the master may not have changed more often.
 """
 
 import contextlib
@@ -74,7 +74,10 @@ async def test_a_killed_operator_leaves_a_lost_controller_to_the_next() -> None:
 
 
 async def _crashed_after_each_write(before: OperatorWorld) -> None:
-    """Tell what follows once without a crash, then with one after each write: pods, votes and epochs are the same in the end."""
+    """Run the story once without a crash, then with one after each write.
+
+    Pods, votes and epochs are the same in the end.
+    """
     whole = before.fork()
     await whole.settle()
     writes = list(whole.kube.writes)
@@ -105,7 +108,7 @@ def _left(world: OperatorWorld) -> set[str]:
 
 
 async def _passes(world: OperatorWorld) -> list[float | None]:
-    """Let the next operator have some passes, also over absent objects; return the results of the last ones."""
+    """Let the next operator have some passes, also over absent objects; return the last results."""
     for _ in range(3):
         delays = await world.one_pass()
         world.advance(10)

@@ -1,4 +1,4 @@
-"""How a failover's record gets its write gap and its losses from a canary, and what a bad canary cannot do."""
+"""How a failover's record gets its write gap and losses from a canary, and a bad canary's limits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ def _text(time: datetime) -> str:
 
 
 def _answer(failed: datetime, **changes: object) -> Json:
-    """Return what a canary tells that met a gap of 512 ms when the master was suspected, and has read all since."""
+    """Return a canary that met a 512 ms gap when the master was suspected, and has read all since."""
     return {
         "group": "orders",
         "since": _text(failed - timedelta(seconds=20)),

@@ -1,4 +1,4 @@
-"""Two releases that watch every namespace: the one that was installed first acts, the other says why it does not."""
+"""Two releases that watch all namespaces: the first installed acts, the other says why it does not."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""When passes happen: one at a time, one more for many wake-ups, again after a failure, none without the Lease."""
+"""When passes happen: one at a time, once for many wake-ups, after a failure, never without the Lease."""
 
 import asyncio
 from collections.abc import Callable

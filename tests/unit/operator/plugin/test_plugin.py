@@ -1,4 +1,4 @@
-"""`kubectl rmqha`: what it shows is what the operator says, and what it asks for is done or refused by name."""
+"""`kubectl rmqha`: it shows what the operator says, and does its orders or refuses them by name."""
 
 import asyncio
 import contextlib

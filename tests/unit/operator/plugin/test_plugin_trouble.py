@@ -1,4 +1,4 @@
-"""`kubectl rmqha` in trouble: each time one sentence on stderr, and 1 where it failed or 2 where it was misused."""
+"""`kubectl rmqha` in trouble: one sentence on stderr, and 1 after a failure or 2 after misuse."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Each reason that a status may give is in the reference, and what the plugin advises is about one of them."""
+"""Each reason that a status may give is in the reference, and the plugin's advices name only these."""
 
 import ast
 import re

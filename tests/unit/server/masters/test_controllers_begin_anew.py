@@ -1,4 +1,4 @@
-"""Brokers with an identity and a log meet a controller without a store: taken up, waited for, and given a master."""
+"""Brokers with an identity and a log meet a controller without a store, and get a master."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""If an announced address leads to another broker, the controller reaches the announcing broker at its own host."""
+"""If an announced address leads elsewhere, the controller reaches the broker at its own host."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The order of notices of a new master: a living old master first, and the others only after it has stepped down."""
+"""The order of notices of a new master: the living old master first, others after it stepped down."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Whatever a stranger sends: what handlers and the leader itself propose fits the log, decodes, and applies everywhere."""
+"""What handlers and the leader itself propose fits the log, decodes, and applies everywhere.
+
+This holds whatever a stranger sends.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -35,7 +38,8 @@ from testkit.raft.groups import GroupsDriver, live
 
 SETTINGS = {"controllerDLegerGroup": "unit", "controllerDLegerPeers": "n0-127.0.0.1:1"}
 OF_A_SMALL_GROUP_BYTES_MAX = 16_384
-"""What a command can have while the group has three members: the texts at their bounds, and one full SyncStateSet."""
+"""What a command can have while the group has three members: the texts at their bounds,
+and one full SyncStateSet."""
 NUMBERS = ("1", "2", "3", "0", "-1", "2147483647", "2147483648", "-2147483649", "9223372036854775807")
 BAD_NUMBERS = ("9223372036854775808", "-9223372036854775809", "9" * 400, "", "one", "1e400", "\uff11", "NaN")
 LONG = tuple("x" * size for size in (NAME_BYTES_MAX, NAME_BYTES_MAX + 1, 20_000, 1_200_000))

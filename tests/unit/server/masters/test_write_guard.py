@@ -1,4 +1,4 @@
-"""A living master is replaced only after it has stopped accepting writes and its slaves have all of its log."""
+"""A living master is replaced only after it stopped accepting writes and its slaves have its whole log."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Changing the membership of running nodes: how each node starts, refused changes, the state after a restart."""
+"""Changing the membership of running nodes: starts, refused changes, the state after a restart."""
 
 import asyncio
 from pathlib import Path

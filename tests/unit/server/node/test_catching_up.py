@@ -21,7 +21,10 @@ PART_BYTES = 32 * 1024
 
 
 async def propose(cluster: NodeCluster, data: bytes) -> None:
-    """Have the current leader apply a command: all members share one loop, and on a busy machine one can appear dead."""
+    """Have the current leader apply a command.
+
+    All members share one loop, and on a busy machine one can appear dead.
+    """
     while True:
         try:
             await (await cluster.leader()).node.propose(data)

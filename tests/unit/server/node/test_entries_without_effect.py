@@ -1,4 +1,4 @@
-"""A committed entry that no node can apply: every node passes over it alike, says so, and keeps the same digest."""
+"""A committed entry that no node can apply: every node skips it, reports it, keeps the same digest."""
 
 import logging
 from collections.abc import Callable

@@ -1,7 +1,10 @@
-"""Three nodes over a network that loses, delays, repeats and splits: nothing acknowledged is lost, no read is stale.
+"""Three nodes on a network that loses, delays, repeats and splits.
 
-The nodes are real, the network is a function of a seed. Time is real too, so a schedule is not exactly repeatable; the
-deterministic simulation of the core is elsewhere. This test checks the shell: each caller's answers and their times.
+No acknowledged write is lost, and no read is stale.
+
+The nodes are real, the network is a function of a seed. Time is real too, so a schedule is not exactly
+repeatable; the deterministic simulation of the core is elsewhere. This test checks the shell: each
+caller's answers and their times.
 """
 
 import asyncio

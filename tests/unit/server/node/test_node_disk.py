@@ -1,4 +1,7 @@
-"""A node whose disk is full, slow, stuck or broken: which nodes stay leader, which end, and which writes are never acknowledged."""
+"""A node whose disk is full, slow, stuck or broken.
+
+Which nodes stay leader, which end, and which writes are never acknowledged.
+"""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""A process that was stopped: leases it no longer has, leaders it must not depose, offices it does not hold yet."""
+"""A process that was stopped: its expired leases, leaders it must not depose, offices not yet held."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Nodes whose logs hold a committed entry that no node can apply: they start, agree, serve, and start again."""
+"""Nodes whose logs hold a committed entry that no node can apply: they start, agree and serve again."""
 
 import asyncio
 import hashlib
@@ -63,7 +63,8 @@ async def test_nodes_of_poisoned_stores_agree_serve_and_start_again_from_a_snaps
         assert len({machine.state.digest() for machine in machines}) == 1
         names = {group.key.broker_name for group in machines[0].state.groups()}
         assert names == {"before", "behind", "first"}
-        # One node starts again from a snapshot, the others from the log: what they passed over makes no difference.
+        # One node starts again from a snapshot, the others from the log: what they
+        # passed over makes no difference.
         await cluster.members[1].node.make_snapshot()
         for node_id in cluster.ids:
             await cluster.stop(node_id)

@@ -1,4 +1,4 @@
-"""A stranger on the peers' port that passes for a member: what it says changes nothing, and the cluster serves on."""
+"""A stranger on the peers' port that poses as a member changes nothing, and the cluster serves on."""
 
 import asyncio
 import contextlib

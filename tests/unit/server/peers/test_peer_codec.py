@@ -1,4 +1,4 @@
-"""The bytes between controllers: every message comes back, in any cut, and rubbish is refused by its own error."""
+"""The bytes between controllers: every message survives any cut; invalid bytes have their own error."""
 
 import struct
 

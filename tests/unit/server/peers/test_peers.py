@@ -1,4 +1,7 @@
-"""The transport between controllers: which peers it accepts, which messages it drops, and that no peer holds up another."""
+"""The transport between controllers: accepted peers, dropped messages.
+
+A peer does not hold up another.
+"""
 
 import asyncio
 import contextlib
@@ -81,7 +84,7 @@ def beat(from_: int, to: int, term: int = 1) -> Message:
 
 
 async def send_until_heard(transport: PeerTransport, message: Message, ear: Ear) -> None:
-    """Send again and again, as Raft does, until the other end hears it, and has received all messages up to then."""
+    """Send repeatedly, as Raft does, until the other end has received all messages up to then."""
     async with asyncio.timeout(WITHIN_S):
         while ear.messages.empty():
             transport.send([message])

@@ -1,4 +1,7 @@
-"""How long a first election is held: to the millisecond of `firstElectionWaitMs` after the last member's registration."""
+"""How long a first election is held.
+
+The time is `firstElectionWaitMs` after the last member's registration, to the millisecond.
+"""
 
 import pytest
 
@@ -69,7 +72,7 @@ class Leader:
         return self.elections.due() == [self.driver.group]
 
     def is_due_after(self, elapsed_ms: int) -> bool:
-        """Let time pass and scan, one millisecond before its end as well, when the election must still wait."""
+        """Let time pass and scan, also one millisecond early, when the election must still wait."""
         self.clock.at_ms += elapsed_ms - 1
         assert not self.is_due(), f"held too early, {elapsed_ms - 1} ms after the last change"
         self.clock.at_ms += 1

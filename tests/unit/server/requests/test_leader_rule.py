@@ -127,7 +127,7 @@ async def test_a_write_of_unknown_fate_is_repeated_only_if_that_is_harmless() ->
 
 
 async def test_a_forwarded_write_of_unknown_fate_is_not_sent_again() -> None:
-    """Taken for a refusal and sent again, a 1001 that was carried out is answered as one that changes nothing."""
+    """A 1001 that was carried out, taken for a refusal and sent again, is answered as changing nothing."""
     forwarded = RemotingCommand.request(ALTER.code, {FORWARDED_BY_FIELD: "n2"})
     lost = ProposalLostError("leadership lost")
     told = await _serve(FakeNode(SELF), FakeForwarder(), forwarded, lost)

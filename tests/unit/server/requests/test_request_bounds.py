@@ -1,4 +1,4 @@
-"""What a request may say: longer texts, control characters and strangers' heartbeats reach neither log nor table."""
+"""Bounds of a request: long texts, control characters, strangers' heartbeats reach no log or table."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What strangers send to a node's ports: a closed connection and a number, never a dead node or growing memory."""
+"""What strangers send to a node's ports: they get a closed connection; a number counts them."""
 
 import asyncio
 import contextlib

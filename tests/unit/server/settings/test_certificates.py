@@ -1,4 +1,7 @@
-"""TLS on every port: the accepted clients, the refused clients, and that new certificates come into use by themselves."""
+"""TLS on every port: the accepted clients and the refused clients.
+
+New certificates come into use by themselves.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""A span of a log is checked as far as it is given and no further, and a process of its own says of it what the function says."""
+"""A span of a log is checked to its given end and no further.
+
+A process of its own says of it what the function says.
+"""
 
 import contextlib
 import os

@@ -66,8 +66,8 @@ def test_a_message_with_one_flipped_byte_is_never_whole_where_it_matters(index: 
     record = bytearray(message(500))
     record[index] ^= 0xFF
     verdict = check_record(bytes(record), 0, len(record), 500, FILE_BYTES)
-    # Bytes that nothing covers: queue id, flag, queue offset; born and store times and hosts, retries, transaction
-    # offset; topic and properties.
+    # Bytes that nothing covers: queue id, flag, queue offset; born and store times and hosts, retries,
+    # transaction offset; topic and properties.
     body_end = 84 + 4 + len(b"body")
     uncovered = [
         *range(12, 28),

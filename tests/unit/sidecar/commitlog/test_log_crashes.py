@@ -1,4 +1,7 @@
-"""The store on a disk that loses power: every step of a cut and of moving a log aside, and what only the disk knows."""
+"""The store on a disk that loses power.
+
+Every step of a cut and of moving a log aside, and facts that only the disk knows.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +46,7 @@ def content(store: ReplicaStore, disk: SimulatedDisk) -> bytes:
 
 
 def each_step(work: Callable[[ReplicaStore], object]) -> list[tuple[bool, SimulatedDisk]]:
-    """Let the power go at each step of the work; return whether it was done by then, and disks that may be found."""
+    """Cut the power at each step of the work; return if it was done, and the disks that may result."""
     found: list[tuple[bool, SimulatedDisk]] = []
     fuse, done = 0, False
     while not done:

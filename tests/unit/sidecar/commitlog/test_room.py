@@ -1,4 +1,4 @@
-"""A log that would fill its volume refuses before it writes, keeps what it holds, and goes on when there is room."""
+"""A log about to fill its volume refuses before it writes, keeps its data, and goes on with space."""
 
 import contextlib
 import errno

@@ -1,4 +1,7 @@
-"""The HA link over a real socket against a master written by hand: bytes to disk, acks after sync, ends and restarts."""
+"""The HA link over a real socket against a master by hand.
+
+Bytes reach the disk, acks follow syncs, ends and restarts work.
+"""
 
 import socket
 import threading

@@ -1,4 +1,7 @@
-"""What companions, the fence, handovers and seeds know of a group comes from a majority: one controller that lies moves none of them."""
+"""Companions, fence, handovers and seeds learn of a group from a majority of controllers.
+
+One controller that lies moves none of them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

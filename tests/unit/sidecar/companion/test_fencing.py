@@ -1,4 +1,4 @@
-"""The fence at work between answering brokers and a controller: what it sets, what it sets back, and when it gives up."""
+"""The fence between answering brokers and a controller: what it sets, resets, and when it gives up."""
 
 import asyncio
 import contextlib

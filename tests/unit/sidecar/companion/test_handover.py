@@ -1,4 +1,4 @@
-"""A planned handover: to whom, when not, what it waits for, and that it ends within its deadline whatever happens."""
+"""A planned handover: its successor, its refusals, its waits, and its end within the deadline."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""New connections to a master that is about to be killed wait at the companion's own port; the companion holds them once the broker is gone."""
+"""New connections to a master that is about to be killed wait at the companion's own port.
+
+The companion holds them once the broker is gone.
+"""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The clients of a killed master: which the companion holds, for how long, and that the port is free afterwards."""
+"""The clients of a killed master: which the companion holds, how long, and the free port afterwards."""
 
 import asyncio
 import contextlib

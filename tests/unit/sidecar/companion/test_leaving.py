@@ -1,4 +1,4 @@
-"""How a broker should end when its pod stops: at once where nothing can be lost by it, in good order otherwise."""
+"""How a broker ends when its pod stops: at once where nothing is lost by it, else in good order."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,7 @@
-"""A master that refuses the log replica's questions: the replica stores and logs its words once, and retries ever more slowly."""
+"""A master that refuses the log replica's questions.
+
+The replica stores and logs its words once, and retries ever more slowly.
+"""
 
 import asyncio
 from typing import Any

@@ -26,7 +26,7 @@ def acknowledgement(first: int) -> tuple[str, dict[str, Any]]:
 
 
 class Watched:
-    """A broker with ten checkpoints in its revive queue 1, of which it revived three; another broker; the watch."""
+    """A broker with ten checkpoints in revive queue 1, three of them revived; another broker; the watch."""
 
     def __init__(self, broker: ReviveBroker, other: ReviveBroker) -> None:
         self.broker, self.other = broker, other

@@ -1,4 +1,7 @@
-"""Requests that make a slave load the code that a master needs: a greeting, a heartbeat, a message that none can store."""
+"""Requests that make a slave load the code of a master.
+
+They are a greeting, a heartbeat, and a message that no broker can store.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""After a grace period the companion names the master's metadata that a slave lacks, and sends it to the slave."""
+"""After a grace period the companion names the metadata that a slave lacks, and sends it there."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Java's backup of the epoch file: nothing of ours reads it, why, and it never outlives the list that it is of."""
+"""Java's backup of the epoch file: why we do not read it, and that it never outlives its list."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The epoch list and the truncation point against RocketMQ's own outcomes and a second, naive implementation."""
+"""The epoch list and truncation point against RocketMQ's outcomes and a second, naive implementation."""
 
 from typing import Final
 
@@ -66,7 +66,8 @@ def test_the_truncation_point_is_the_one_java_computes(
     assert found.rule is (PointRule.NO_COMMON_EPOCH if point is None else PointRule.COMMON_EPOCH)
 
 
-# (own, own max, master, master max, epochs kept): the same examples, and what Java's list holds after the cut.
+# (own, own max, master, master max, epochs kept): the same examples, and what
+# Java's list holds after the cut.
 KEPT: Final = [
     pytest.param([(0, 0)], 1000, [(0, 0), (1, 900)], 1500, [0], id="1"),
     pytest.param([(0, 0)], 900, [(0, 0), (1, 1000)], 1500, [0], id="2"),
@@ -189,7 +190,7 @@ def test_an_epoch_start_that_moved_back_proves_nothing() -> None:
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[tuple[int, int]], int]:
-    """An epoch list of small numbers, so that entries of two lists often meet, and a max offset at its end."""
+    """An epoch list of small numbers, so that entries of two lists often meet; a max offset at its end."""
     epochs = sorted(draw(st.sets(st.integers(0, 6), max_size=4)))
     starts = sorted(draw(st.sets(st.integers(0, 12), min_size=len(epochs), max_size=len(epochs))))
     tail = draw(st.integers(0, 6))

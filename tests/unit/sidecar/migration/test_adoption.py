@@ -1,4 +1,4 @@
-"""A store that predates controller mode becomes ours: moved, without its old identity, and with all that it held."""
+"""A store that predates controller mode becomes ours: moved, without its old identity, complete."""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""The follower against masters by hand: whom it trusts after a restart, what a diverged log costs, one connection an id."""
+"""The follower against masters by hand.
+
+Whom it trusts after a restart, what a diverged log costs, one connection per id.
+"""
 
 import asyncio
 import contextlib
@@ -56,7 +59,7 @@ def serve_the_log(master: HandMaster, epoch: int = 1) -> None:
 
 
 def come_back_restarted(master: HandMaster, epoch: int = 1) -> int:
-    """End the connection, and answer the next one as a master that restarted in its epoch; return the slave's ack."""
+    """End the connection, answer the next as a master restarted in its epoch; return the slave's ack."""
     master.peer.close()
     assert master.accept() == Handshake(OUR_ID)
     master.reply(END, (epoch, END))

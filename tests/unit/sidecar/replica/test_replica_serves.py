@@ -1,4 +1,4 @@
-"""A whole replica in this process, with a controller and no master: what brokers that ask it hear, and a slave of it."""
+"""A whole replica in this process, with a controller and no master: its answers, and its slave."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""The HA port over real sockets: a log served to real links byte for byte, to several at once, through cuts and stalls."""
+"""The HA port over real sockets serves a log byte for byte.
+
+It serves real links, several at once, through cuts and stalls.
+"""
 
 import os
 import socket
@@ -141,7 +144,7 @@ def test_slaves_get_the_log_and_what_comes_later(source: Source, tmp_path: Path)
 
 
 class Syscalls:
-    """Counts what sessions give to the kernel: pieces written from this program's memory, and bytes of files."""
+    """Counts what sessions give to the kernel: pieces from this program's memory, and bytes of files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.written: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a replica does beside receiving: it keeps its master's metadata, and follows no master while its disk is full."""
+"""A replica keeps its master's metadata, and follows no master while its disk is full."""
 
 import asyncio
 import contextlib

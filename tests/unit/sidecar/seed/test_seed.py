@@ -1,4 +1,7 @@
-"""A seed fills an empty store from a member that serves, whatever is cut or killed, and leaves other people's stores alone."""
+"""A seed fills an empty store from a member that serves, whatever is cut or killed.
+
+It leaves other people's stores alone.
+"""
 
 import asyncio
 import json

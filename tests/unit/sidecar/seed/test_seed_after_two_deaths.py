@@ -1,4 +1,7 @@
-"""A master without joined slaves died like its predecessor: a seed copies from a member with all acknowledged messages, or waits."""
+"""A master without joined slaves died like its predecessor.
+
+A seed copies from a member with all acknowledged messages, or waits.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +23,10 @@ EPOCH = 9
 
 
 class Lost:
-    """A group of two brokers and two log replicas: the brokers died one after the other, the second before anybody joined it."""
+    """A group of two brokers and two log replicas whose brokers died one after the other.
+
+    The second died before any member joined it.
+    """
 
     def __init__(self, group: Any, directory: Path) -> None:
         self._group = group

@@ -1,4 +1,7 @@
-"""A broker that lost its disk takes its former id back, or begins empty, only where no acknowledged message is lost by it."""
+"""A broker that lost its disk takes its former id back, or begins empty.
+
+It does so only where no acknowledged message is lost by it.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,8 +1,10 @@
-"""Both machines against each other over a wire that cuts, delays and breaks: the slave's log is always a prefix.
+"""Both machines against each other over a bad wire: the slave's log is always a prefix.
 
-The master's log grows, opens epochs and loses its connections; the slave starts with any prefix of it and any
-diverged tail, and acks only what it stored. Nothing here knows how frames are cut: only logs and epoch lists are
-compared.
+The wire cuts, delays and breaks.
+
+The master's log grows, opens epochs and loses its connections; the slave starts with any prefix of it
+and any diverged tail, and acks only what it stored. Nothing here knows how frames are cut: only logs
+and epoch lists are compared.
 """
 
 import itertools
@@ -35,7 +37,8 @@ from testkit.ha.served_log import ServedLog
 FILE_BYTES = 2048
 STEPS_MAX = 10_000
 QUIET_MAX_MS = 4_000
-"""Less than any timeout of the two machines once they have shaken hands: a wire that carries nothing for longer is broken first."""
+"""Less than any timeout of the two machines once they have shaken hands: a wire that carries nothing
+for longer is broken first."""
 HANDSHAKE_MS_MAX = 1_900
 """The same before: what the first bytes of a handshake look like alone is given up after 2 s."""
 
@@ -175,7 +178,7 @@ def master_log(history: list[tuple[int, int]], min_files: int) -> ServedLog:
 
 
 def replica_of(log: ServedLog, kept: float, tail: int) -> Replica:
-    """Return a replica with a part of the log's records and, behind it, records of an epoch that the log has not."""
+    """Return a replica with part of the log's records, then records of an epoch that the log lacks."""
     ends = log.ends()
     end = ends[int(kept * (len(ends) - 1))]
     if end == log.min_offset:

@@ -1,4 +1,4 @@
-"""The master's machine against a scripted slave: the handshake, the cut of frames, time, and every way it can end."""
+"""The master's machine against a scripted slave: handshake, cut of frames, time, and every end."""
 
 import struct
 

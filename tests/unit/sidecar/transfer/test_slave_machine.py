@@ -1,4 +1,4 @@
-"""The slave's machine against a scripted master: the handshake's decision, the stream, and every way it can end."""
+"""The slave's machine against a scripted master: the handshake's decision, the stream, every end."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,7 @@
-"""Where a replica without a log begins: with everything, with the newest file, or with the first whole file that has epochs."""
+"""Where a replica without a log begins.
+
+It begins with everything, the newest file, or the first whole file that has epochs.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The number of controllers follows the spec: who votes changes before pods go and after they have come, one at a time."""
+"""The number of controllers follows the spec, one at a time.
+
+Voters change before pods go and after they have come.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""What the operator makes of `spec.proxy`: pods of their own, a proxy in each broker, or nothing, and the way between them."""
+"""What the operator makes of `spec.proxy`, and the way between its forms.
+
+The forms are pods of their own, a proxy in each broker, or nothing.
+"""
 
 import json
 import subprocess
@@ -207,7 +210,7 @@ async def test_a_settled_cluster_with_proxies_is_left_alone() -> None:
 
 
 def _started(script: str, tmp_path: Path, config: dict[str, str], env: dict[str, str]) -> list[str]:
-    """Run a start script with every path below a folder; return the program that it starts and its arguments."""
+    """Run a start script with every path below a folder; return the program it starts, with arguments."""
     for path in (names.CONFIG_PATH, names.SCRATCH_PATH):
         (tmp_path / path[1:]).mkdir(parents=True, exist_ok=True)
     for name, text in config.items():

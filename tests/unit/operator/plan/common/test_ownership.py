@@ -1,4 +1,7 @@
-"""Objects of somebody else, found by name only: none is taken over, changed or deleted; orphans of ours are adopted."""
+"""Objects of somebody else, found by name only: none is taken over, changed or deleted.
+
+Orphans of ours are adopted.
+"""
 
 from typing import Any
 

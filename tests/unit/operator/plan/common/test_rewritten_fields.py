@@ -1,4 +1,7 @@
-"""A field that an admission webhook changes within each write is left so and told of by its name; other differences are written."""
+"""A field that an admission webhook changes within each write is left so, and named.
+
+Other differences are written.
+"""
 
 from typing import Any
 
@@ -29,7 +32,7 @@ WANTED = marked(
 
 
 def live(pod: Json | None = None, *, others: Json | None = None, owned: Json | None = None) -> Json:
-    """Return the object as it is: with these fields of its pod, and with these owned by a person and not by us."""
+    """Return the object with these fields of its pod, and with these owned by a person and not by us."""
     template = {"spec": WANTED["spec"]["template"]["spec"] | (pod or {})}
     managed = [{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields_of(owned or WANTED)}]
     if others is not None:

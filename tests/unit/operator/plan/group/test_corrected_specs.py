@@ -1,6 +1,9 @@
-"""A corrected spec reaches every member that an earlier spec broke, whichever they are, and costs those that serve nothing.
+"""A corrected spec reaches every member that an earlier spec broke.
 
-Every subset of members is broken by every fault, then the spec is corrected. A pod that is made takes until the operator's next pass to start.
+It costs only those that serve nothing, whichever they are.
+
+Every subset of members is broken by every fault, then the spec is corrected. A pod that is made takes until
+the operator's next pass to start.
 """
 
 import itertools
@@ -75,7 +78,7 @@ async def passes(world: OperatorWorld, count: int) -> None:
 
 
 async def corrected(world: OperatorWorld, names: Collection[str], correct: Callable[[], None]) -> None:
-    """Correct the spec; assert that all pods become others, one of those that serve at a time, and keep their volumes."""
+    """Correct the spec; assert that all pods change, one serving pod at a time, and keep their volumes."""
     world.kube.starting = set()
     serving, uids, kept = ready(world, names), _uids(world, names), volumes(world)
     too_many: list[set[str]] = []

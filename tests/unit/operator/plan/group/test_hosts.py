@@ -1,4 +1,4 @@
-"""A group's pods find controllers and name servers without DNS: a failover may take the only DNS server with it."""
+"""A group's pods find controllers and name servers without DNS: a failover may take DNS with it."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""MetadataInSync: what companions found that their brokers lack, asked of every broker's companion and told by name."""
+"""MetadataInSync: the metadata that brokers lack by their companions' account.
+
+The operator asks each broker's companion, and names the missing parts.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +21,10 @@ CONDITION = "MetadataInSync"
 
 
 async def _world(**missing: Any) -> OperatorWorld:
-    """Return a whole group of three members whose companions say that (by broker, underscore for dash) is missing."""
+    """Return a whole group of three whose companions say that this is missing.
+
+    Keys are brokers, with an underscore for the dash.
+    """
     world = OperatorWorld({"logReplicas": 1})
     await world.settle()
     world.companions.asked.clear()

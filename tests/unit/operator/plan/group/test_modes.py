@@ -1,4 +1,7 @@
-"""The examples of docs/reference/modes.md: each is applied by a command there, and the operator gives its brokers the settings of the mode."""
+"""The examples of docs/reference/modes.md.
+
+A command there applies each, and the operator gives its brokers the settings of the mode.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pods' contents: the programs accept the files that the operator writes for them, and the scripts do run."""
+"""The pods' contents: programs accept the files that the operator writes, and the scripts run."""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""A master that is elected again: a record that says so, and no failover of its group; and names that outlive addresses."""
+"""A master that is elected again: a record says so, without a failover of its group.
+
+Names outlive addresses.
+"""
 
 from copy import deepcopy
 from datetime import UTC, datetime

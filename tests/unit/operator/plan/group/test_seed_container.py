@@ -20,7 +20,7 @@ async def _configured(durability: str = "AllInSync") -> dict[str, str]:
 
 
 def _started(volume: Path, script: str) -> str:
-    """Run a start script on a volume; return the arguments that `ha-sidecar` was called with, empty if it was not."""
+    """Run a start script on a volume; return the arguments of its `ha-sidecar` call, or empty."""
     config, programs = volume / "config", volume / "bin"
     for directory in (config, programs):
         directory.mkdir(exist_ok=True)

@@ -19,7 +19,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", "orders", "shop", "uid-1")
 NO_POD = Place("", "", ready=False, deleting=False, alive=None)
 
-# Each word describes one broker, orders-0 first: up, starting (not ready), gone (no pod), leaving, deaf (not heard).
+# Each word describes one broker, orders-0 first: up, starting (not ready), gone (no
+# pod), leaving, deaf (not heard).
 CASES = [
     ("all up", "up up", 0, "", "0 1"),
     ("a dead slave", "up gone", 0, "", "0 0"),

@@ -1,4 +1,4 @@
-"""A migration told in memory: what it does, what it refuses, that it can be killed anywhere, and that it can be undone."""
+"""A migration in memory: its acts and refusals, a kill at any point, and its undoing."""
 
 from collections.abc import Callable
 from typing import Any

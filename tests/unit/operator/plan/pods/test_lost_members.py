@@ -1,4 +1,7 @@
-"""A member whose node is gone for good: the operator keeps or replaces it, as the spec says, but never loses the last copy."""
+"""A member whose node is gone for good: the operator keeps or replaces it, as the spec says.
+
+It never loses the last copy.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,7 @@
-"""Why a member is not as asked stands in the status of its resource, for each kind of member and each trouble, in a text that stays."""
+"""The reason why a member is not as asked stands in its resource's status.
+
+It does so for each kind of member and each trouble, in a text that stays.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +26,10 @@ QUOTA = "forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limit
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of member: the resource whose status tells of it, one pod, and the StatefulSet or Deployment that makes it."""
+    """One kind of member.
+
+    It has the resource whose status tells of it, one pod, and the StatefulSet or Deployment that makes it.
+    """
 
     resource: tuple[str, str]
     pod: str
@@ -111,7 +117,7 @@ def forbid(world: OperatorWorld, kind: Kind) -> None:
 
 
 def told_of(world: OperatorWorld, kind: Kind, reason: str, words: str) -> None:
-    """Assert that the status of a member's resource names member, reason and cause, and that all have an advice."""
+    """Assert that the resource's status names member, reason and cause, and that each has an advice."""
     status, reason_now, message = progress(world, kind.resource)
     assert (status, reason_now) == ("True", reason), message
     assert f"{kind.member}: {reason}: " in message

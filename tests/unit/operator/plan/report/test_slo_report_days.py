@@ -1,4 +1,4 @@
-"""SLOReports that keep days: the job before the report, the paths of its data, and the message of its failure."""
+"""SLOReports that keep days: the job before the report, its data's paths, and its failure's message."""
 
 import json
 from typing import Any
