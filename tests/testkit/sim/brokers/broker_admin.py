@@ -1,6 +1,6 @@
 """A modelled broker's answers to controllers and people.
 
-They are its HA address (906), its settings (25, 26), its slaves (907).
+They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
 
 `minInSyncReplicas` is the one setting that it has. A file holds it, so it outlives the process; a controller
 stops the writes of a living master with it, and must never leave it behind.
@@ -12,7 +12,12 @@ from typing import Protocol
 
 from controller_core.channel.connection import Connection, refuse
 from controller_core.remoting import headers
-from controller_core.remoting.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
+from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.server.settings import properties
@@ -26,6 +31,9 @@ class Administered(Protocol):
     """What these answers need of a broker."""
 
     address: str
+    cluster: str
+    group: str
+    broker_id: int
     log: BrokerLog
     in_sync_min: int
     view: MasterView | None
@@ -46,8 +54,17 @@ def answer(broker: Administered, connection: Connection, request: RemotingComman
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
         case RequestCode.GET_BROKER_HA_STATUS:
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=_status(broker).encode())
+        case RequestCode.GET_BROKER_EPOCH_CACHE:
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=_epochs(broker).encode())
         case _:
             return refuse(connection, request)
+
+
+def _epochs(broker: Administered) -> EpochEntryCache:
+    epochs = broker.log.epochs
+    entries = tuple(EpochEntry(epochs.end_offset(one.epoch), one.epoch, one.start_offset) for one in epochs)
+    broker_id = broker.broker_id if broker.view is None else 0
+    return EpochEntryCache(broker_id, broker.group, broker.cluster, entries, broker.log.end)
 
 
 def _status(broker: Administered) -> HARuntimeInfo:

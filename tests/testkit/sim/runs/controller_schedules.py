@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
+from testkit.sim.checks.observations import Acknowledged, GroupHistory
 from testkit.sim.runs.nemesis import Fault, Nemesis, Plan
 from testkit.sim.runs.world import Shape, World, make_world
 
@@ -72,6 +73,46 @@ def run_beginning_anew(seed: int) -> Report:
         attacker = Nemesis(world, Random(seed + 7), plan)
         world.loop.run_until_complete(_begin_anew(world, random))
         return _report(seed, world, attacker)
+
+
+def run_with_an_empty_later_epoch(seed: int) -> Report:
+    """Run controllers without a store under brokers with the logs of the example in `groups.member_logs`."""
+    shape = Shape(controller_keys=ANEW_KEYS)
+    with make_world(seed, shape) as world:
+        attacker = Nemesis(world, Random(seed + 7), Plan((), 0.0))
+        (name,) = world.brokers
+        longest, empty, follower = world.brokers[name]
+        common, later = ("m1", "m2", "m3"), ("m4", "m5")
+        for broker_id, broker in enumerate((longest, empty, follower), 1):
+            broker.broker_id = broker_id
+            broker.log.open_epoch(1)
+            for message in common:
+                broker.log.append(message)
+        empty.log.open_epoch(3)
+        for broker in (longest, follower):
+            broker.log.open_epoch(2)
+            broker.log.open_epoch(4)  # refused, as RocketMQ does: epoch 2 starts here
+            for message in later:
+                broker.log.append(message)
+        world.producers[0].attempted.update(common, later)
+        # Of an earlier life, whose elections nobody observed: only the judgement at the end counts.
+        world.observations.groups[name] = GroupHistory(
+            acknowledged=[
+                Acknowledged(0.0, 1 if message in common else 4, 1, offset, message)
+                for offset, message in enumerate((*common, *later))
+            ]
+        )
+        world.loop.run_until_complete(_start_and_judge(world))
+        return _report(seed, world, attacker)
+
+
+async def _start_and_judge(world: World) -> None:
+    await world.start()
+    world.heal()
+    await world.recover()
+    if not world.invariants.violations:
+        await world.settle()
+        world.judge()
 
 
 async def _begin_anew(world: World, random: Random) -> None:
