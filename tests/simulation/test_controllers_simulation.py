@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from testkit.mutants.canaries import CANARIES
-from testkit.sim.controller_schedules import run_beginning_anew, run_schedule
-from testkit.sim.totals import Totals
+from testkit.sim.runs.controller_schedules import run_beginning_anew, run_schedule
+from testkit.sim.runs.totals import Totals
 
 SCHEDULES = 24
 BATCH = 6
@@ -40,7 +40,7 @@ def test_controllers_that_lose_their_stores_lose_no_message_and_no_member(first:
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
-    program = "from testkit.sim.controller_schedules import run_schedule; print(run_schedule(5).trace)"
+    program = "from testkit.sim.runs.controller_schedules import run_schedule; print(run_schedule(5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     ran = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

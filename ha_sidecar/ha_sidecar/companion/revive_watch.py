@@ -16,7 +16,6 @@ to 5.5.0).
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -100,6 +99,7 @@ class ReviveWatch:
         self._is_followed = False
         self._trouble = ""
         self._turn: Final = asyncio.Lock()
+        self._turns: Final[set[asyncio.Future[None]]] = set()
 
     @property
     def refused(self) -> int:
@@ -118,16 +118,29 @@ class ReviveWatch:
                 await self._round()
                 await asyncio.sleep(LOOK_S)
         finally:
+            for turn in self._turns:
+                turn.cancel()
             self._own.close()
 
     async def settle(self) -> None:
-        """Put owed checkpoints back before this process ends; give up after `SETTLE_WITHIN_S`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_WITHIN_S):
-                await self._round()
-                while self._debt.is_open:
-                    await asyncio.sleep(SETTLE_LOOK_S)
-                    await self._round()
+        """Put owed checkpoints back before this process ends; give up after `SETTLE_WITHIN_S`.
+
+        A round that has begun goes on after that. If it were cancelled during a send, the broker might have
+        stored the checkpoint, and the next round would send it again.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + SETTLE_WITHIN_S
+        while True:
+            turn = asyncio.ensure_future(self._round())
+            self._turns.add(turn)
+            turn.add_done_callback(self._turns.discard)
+            done, _ = await asyncio.wait([turn], timeout=max(0.0, until_s - loop.time()))
+            if not done:
+                return
+            turn.result()
+            if not self._debt.is_open or loop.time() >= until_s:
+                return
+            await asyncio.sleep(SETTLE_LOOK_S)
 
     async def _round(self) -> None:
         async with self._turn:

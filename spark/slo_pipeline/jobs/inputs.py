@@ -17,6 +17,7 @@ from pathlib import Path
 from slo_pipeline.mirror.copying import Choice, Choose, Mirror, day_of, everything
 from slo_pipeline.mirror.places import SCHEME, DirectoryPlace, place
 from slo_pipeline.schemas.names import KINDS
+from slo_pipeline.shell.options import PROGRAM
 from slo_pipeline.sources.layout import ignored, ignored_text, refuse
 from slo_pipeline.sources.segments import InputError, check_directory
 
@@ -58,7 +59,7 @@ def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = 
     if not args.input.startswith(SCHEME):
         check_directory(Path(args.input), *kinds)
         if strays := ignored(Path(args.input), kinds):
-            sys.stderr.write(f"slo-pipeline: {ignored_text(strays)}\n")
+            sys.stderr.write(f"{PROGRAM}: {ignored_text(strays)}\n")
         yield Path(args.input)
         return
     if args.scratch is None and not args.master.startswith("local"):

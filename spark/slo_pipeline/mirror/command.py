@@ -5,8 +5,8 @@ Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO 
 told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
 Never: nothing is deleted, on either side.
 
-Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, or some segments are unusable
-and were not copied (the command names them), 2 a place cannot be used, or a file not be copied.
+Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, some segments are unusable and
+were not copied, or a file cannot be copied (the command names them), 2 a place is wrong.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
 from slo_pipeline.mirror.places import SCHEME, TABLES, PlaceError, place
-from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
-from slo_pipeline.shell.options import add_endpoint, day, seconds
+from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED
+from slo_pipeline.shell.options import PROGRAM, add_endpoint, day, seconds
 from slo_pipeline.sources.layout import ignored, ignored_text
 
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.follow is None:
         done = Mirror(source, target, choose).round()
         _say(done, done.apart, done.unusable)
-        return EXIT_UNUSABLE if done.failures else int(bool(done.apart or done.unusable))
+        return EXIT_FAILED if done.failures or done.apart or done.unusable else EXIT_DONE
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -84,4 +84,4 @@ def _say(done: Mirrored, apart: Iterable[str], unusable: Iterable[str]) -> None:
 
 
 def _complain(what: object) -> None:
-    sys.stderr.write(f"slo-pipeline mirror: {what}\n")
+    sys.stderr.write(f"{PROGRAM}: {what}\n")

@@ -174,8 +174,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (
         "SLI replication-lag",
         lambda one: one["metadata"].update(name="cpu"),
-        "document 8 (SLO 'orders-are-replicated'): spec.indicatorRef: 'replication-lag' (expected the name of a document of "
-        "kind SLI in this file)",
+        "document 8 (SLO 'orders-are-replicated'): spec.indicatorRef: 'replication-lag' (expected the name "
+        "of a document of kind SLI in this file)",
     ),
     (
         "SLI fast-sends",
@@ -185,13 +185,14 @@ SPOILED: list[tuple[str, Change, str]] = [
                 "rawType": "failure",
             }
         ),
-        "document 7 (SLO 'orders-are-fast'): indicator: 'fast-sends' measures nothing that slo-pipeline knows (expected "
-        "metricSource.spec.indicator to be one of write_availability,",
+        "document 7 (SLO 'orders-are-fast'): indicator: 'fast-sends' measures nothing "
+        "that slo-pipeline knows (expected metricSource.spec.indicator to be one of write_availability,",
     ),
     (
         "AlertCondition fast-burn",
         lambda one: one["spec"].update(severity="sev1"),
-        "document 5 (AlertCondition 'fast-burn'): condition: severity: 'sev1': Input should be 'page' or 'ticket'",
+        "document 5 (AlertCondition 'fast-burn'): condition: severity: 'sev1': "
+        "Input should be 'page' or 'ticket'",
     ),
     (
         "AlertCondition fast-burn",
@@ -218,7 +219,8 @@ SPOILED: list[tuple[str, Change, str]] = [
                 }
             ]
         ),
-        "document 7 (SLO 'orders-are-fast'): spec.timeWindow[0].calendar: windows are rolling (expected isRolling: true)",
+        "document 7 (SLO 'orders-are-fast'): spec.timeWindow[0].calendar: windows are rolling "
+        "(expected isRolling: true)",
     ),
     (
         "SLO orders-are-fast",
@@ -238,7 +240,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (
         "SLO orders-are-fast",
         lambda one: one["spec"].update(budgetingMethod="Timeslices"),
-        "document 7 (SLO 'orders-are-fast'): spec.objectives[0].timeSliceWindow: missing (expected a duration such as 1m",
+        "document 7 (SLO 'orders-are-fast'): spec.objectives[0].timeSliceWindow: missing "
+        "(expected a duration such as 1m",
     ),
     (
         "SLO orders-are-replicated",

@@ -145,7 +145,7 @@ def test_a_segment_that_cannot_be_read_is_one_line_and_status_1(
     capsys.readouterr()
     assert main(words) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"slo-pipeline {words[0]}: {path}: unusable segment: {how}")
+    assert said.startswith(f"slo-pipeline: {path}: unusable segment: {how}")
     assert said.count("\n") == 1
     assert not (here / "out").exists()
     assert not [*here.glob("tables/late_samples")]
@@ -225,7 +225,7 @@ def test_a_mirror_names_what_it_leaves_alone(tmp_path: Path, capsys: pytest.Capt
     stray = tmp_path / "D" / "probe_ops" / f"day={DAY}" / "README"
     stray.touch()
     assert main(["mirror", str(tmp_path / "D"), str(tmp_path / "there[1]")]) == 0
-    assert capsys.readouterr().err == f"slo-pipeline mirror: ignored, as no segments: {stray}\n"
+    assert capsys.readouterr().err == f"slo-pipeline: ignored, as no segments: {stray}\n"
     assert not list((tmp_path / "there[1]").rglob("README"))
 
 

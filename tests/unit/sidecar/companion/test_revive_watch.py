@@ -1,5 +1,6 @@
 """Checkpoints that a broker refused to revive are sent to the revive log of the current master, once."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,6 +15,8 @@ from ha_sidecar.companion.revive_watch import ReviveWatch
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
 from testkit.fakes.revive_broker import ReviveBroker
 
+PATIENCE_S = 60.0
+"""No settling of these tests reaches it: each ends when nothing is owed, or gives up at a limit of its own."""
 MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
 
 
@@ -58,7 +61,7 @@ def firsts(broker: ReviveBroker) -> list[int]:
 @pytest.fixture
 async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
     monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
-    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.5)
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", PATIENCE_S)
     async with contextlib.AsyncExitStack() as running:
         brokers = ReviveBroker(), ReviveBroker()
         for broker in brokers:
@@ -95,9 +98,24 @@ async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: Watched
 async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(watched: Watched) -> None:
     await watched.refuse(through=8)
     watched.broker.takes_max = 2
-    await watched.watch.settle()
+    settling = asyncio.ensure_future(watched.watch.settle())
+    await watched.broker.refused_send.wait()
     assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4], True)
     watched.broker.takes_max = None
+    await settling
+    assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6, 7, 8], False)
+
+
+async def test_a_settling_that_gives_up_during_a_send_does_not_send_that_checkpoint_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await watched.refuse(through=8)
+    watched.broker.answers.clear()
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.05)
+    await watched.watch.settle()
+    assert watched.watch.is_owed
+    watched.broker.answers.set()
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", PATIENCE_S)
     await watched.watch.settle()
     assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6, 7, 8], False)
 
