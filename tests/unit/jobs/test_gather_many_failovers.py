@@ -19,15 +19,7 @@ PAGE_BYTES_MAX = 1_000_000
 S = 1_000_000
 BETWEEN_US = 200 * S
 BEGIN_US = 1_790_000_000 * S
-PHASES = (
-    "P0 fault",
-    "P1 detection",
-    "P2 election",
-    "P3 promotion",
-    "P4 publication",
-    "P5 first write",
-    "P6 redundancy",
-)
+PHASES = ("P1 detection", "P6 redundancy")
 NOTHING = dict.fromkeys(("fault", "fault_ts", "fault_healed_ts"))
 
 
