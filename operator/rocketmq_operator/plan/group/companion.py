@@ -14,7 +14,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
@@ -69,7 +69,7 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
