@@ -8,6 +8,7 @@ companion 0 of 100 messages came again.
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,13 +111,16 @@ async def taken_and_not_acknowledged(master: Broker) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("version", ["5.4.0", "5.5.0"])
-async def test_messages_that_fall_due_while_writes_are_refused_come_again_when_they_are_taken(
+async def test_messages_due_while_writes_are_refused_come_again_also_after_a_restart_of_the_companion(
     tmp_path: Path, version: str
 ) -> None:
     async with pair(tmp_path, version) as group:
         master, slave, companion = await group.in_order()
         due = await taken_and_not_acknowledged(master)
         await slave.kill()
+        await companion.wait_debt(MESSAGES, WAIT_S)
+        await companion.process.kill()
+        await companion.process.start()
         await companion.wait_metric("pop_revives_refused_total", MESSAGES, WAIT_S)
         await slave.start(BOOT_TIMEOUT_S)
         await group.wait_whole()
@@ -126,6 +130,15 @@ async def test_messages_that_fall_due_while_writes_are_refused_come_again_when_t
     assert {each.body for each in again} == set(due), "acknowledged messages do not come again"
     assert len(again) < 2 * MESSAGES
     assert event["attrs"]["refused"] == str(MESSAGES)
+
+
+async def handed_over_by_command(companion: BrokerCompanion) -> dict[str, Any]:
+    """Run the command `handover` in place of a companion; return its answer."""
+    async with companion.handover_command() as command:
+        assert await command.wait(WAIT_S) == 0, command.tail()
+        printed = command.output()
+    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    return found
 
 
 async def set_least_copies(broker: Broker, copies: int) -> None:
@@ -142,8 +155,9 @@ async def set_least_copies(broker: Broker, copies: int) -> None:
         asker.close()
 
 
+@pytest.mark.parametrize("companion_runs", [True, False], ids=["companion", "command"])
 async def test_what_a_guarded_master_could_not_revive_comes_from_the_one_that_it_hands_over_to(
-    tmp_path: Path,
+    tmp_path: Path, *, companion_runs: bool
 ) -> None:
     async with pair(tmp_path, "5.5.0") as group:
         master, slave, companion = await group.in_order()
@@ -152,8 +166,13 @@ async def test_what_a_guarded_master_could_not_revive_comes_from_the_one_that_it
         await companion.wait_metric("pop_revives_refused_total", MESSAGES, WAIT_S)
         # The successor copies its master's offset at the same time, so it would not read these checkpoints.
         await asyncio.sleep(OFFSETS_COPIED_WITHIN_S)
-        answer = await companion.hand_over()
-        assert answer["reason"] == "done"
+        if companion_runs:
+            answer = await companion.hand_over()
+            assert len(await companion.events("PopRevived")) == 1, "put back before the handover was answered"
+        else:
+            await companion.wait_debt(MESSAGES, WAIT_S)
+            await companion.process.kill()
+            answer = await handed_over_by_command(companion)
+        assert (answer["reason"], answer["pop_revives_owed"]) == ("done", False)
         again = await CONSUMER.take(slave.address, due, WAIT_S)
-        assert len(await companion.events("PopRevived")) == 1, "put back before the handover was answered"
     assert {each.body for each in again} == set(due)

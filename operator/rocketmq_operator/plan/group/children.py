@@ -31,7 +31,7 @@ from rocketmq_operator.plan.common.objects import (
     selector_labels,
 )
 from rocketmq_operator.plan.common.parts import digest, template
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
@@ -175,7 +175,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:

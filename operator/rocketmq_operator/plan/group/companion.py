@@ -14,7 +14,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
@@ -22,6 +22,8 @@ RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
 client has tried three times. With a share of 100m the kernel scheduled it up to 77 ms late."""
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
+_STATE: Final = f"{names.STORE_PATH}/companion"
+"""On the broker's volume, beside its store: the POP checkpoints that a companion owes outlive its pod."""
 _POLL_INTERVAL_MS: Final = 500
 _HOLD_MS: Final = 2_500
 """Below the 3 s after which a client's send times out; the broker's next process waits for its port during this time."""
@@ -64,9 +66,10 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "poll-interval-ms": str(_POLL_INTERVAL_MS),
         "hold-ms": str(_HOLD_MS),
         "hold-port": str(names.BROKER_HOLD_PORT),
+        "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
@@ -82,7 +85,7 @@ def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
         startupProbe=parts.http_probe("/livez", http, failures_max=60, period_s=1),
         livenessProbe=parts.http_probe("/livez", http, period_s=10, failures_max=6),
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
-        volumeMounts=parts.mounts(data=False),
+        volumeMounts=parts.mounts(data=True),
     )
 
 

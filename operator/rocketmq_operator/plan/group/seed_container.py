@@ -12,7 +12,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings
 
 CONTAINER: Final = "seed"
 RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
@@ -32,7 +32,7 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
         "min-in-sync": min_in_sync,
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def seed_start(find_address: str) -> str:

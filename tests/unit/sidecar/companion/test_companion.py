@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,7 @@ from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion import hold_port as hold_port
 from ha_sidecar.companion.companion import Companion
+from ha_sidecar.companion.debt_store import DEBT_FILE
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port
 
@@ -73,6 +75,12 @@ class Beside:
         """Ask for a handover."""
         async with self._session.post(f"{self._base}/v1/handover") as response:
             return response.status, await response.json()
+
+    async def settle(self) -> dict[str, Any]:
+        """Have it put back what it owes."""
+        async with self._session.post(f"{self._base}/v1/settle") as response:
+            found: dict[str, Any] = await response.json()
+            return found
 
     async def leave(self) -> str:
         """Ask how to end; return the answer as it is written."""
@@ -291,6 +299,21 @@ async def test_a_handover_is_asked_for_over_http_and_answered_when_done(answerin
         assert slave.is_master
         status, answer = await made.hand_over()
         assert (status, answer["handed_over"]) == (200, False)
+
+
+async def test_a_companion_that_watches_no_revives_does_not_know_of_a_debt(answering_group: Any) -> None:
+    async with beside(answering_group, await answering_group.add()) as made:
+        assert await made.settle() == {"pop_revives_owed": None}
+
+
+async def test_a_companion_settles_on_request_and_says_whether_it_still_owes(
+    answering_group: Any, tmp_path: Path
+) -> None:
+    master = await answering_group.add()
+    page = ("127.0.0.1", free_port())
+    async with beside(answering_group, master, broker_metrics=page, state=tmp_path / "state") as made:
+        assert await made.settle() == {"pop_revives_owed": False}
+    assert not (tmp_path / "state" / DEBT_FILE).exists()
 
 
 async def test_a_handover_that_gives_up_is_an_error_over_http(answering_group: Any) -> None:
