@@ -16,18 +16,23 @@ from rocketmq_operator.clients.api import RefusedError, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
-from rocketmq_operator.plan.cluster.trouble import cluster_members, proxies_lack
+from rocketmq_operator.plan.cluster.trouble import cluster_members, proxies_lack_pods
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import ObjectKey
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import Lacking, ObservedGroup, lacking_seen, refusal_seen
+from rocketmq_operator.plan.group.observed import (
+    MissingMetadata,
+    ObservedGroup,
+    parse_missing_metadata,
+    parse_refusal,
+)
 from rocketmq_operator.plan.group.trouble import group_members
-from rocketmq_operator.plan.pods.events import EventSeen, events_seen
-from rocketmq_operator.plan.pods.member_trouble import NeededMembers, questions
-from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.pods.events import ObservedEvent, parse_events
+from rocketmq_operator.plan.pods.member_trouble import NeededMembers, event_queries
+from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 
 _LOG: Final = logging.getLogger(__name__)
-_Told = tuple[Lacking | None, str]
+_Told = tuple[MissingMetadata | None, str]
 
 
 async def cluster_with_causes(world: World, observed: ObservedCluster) -> ObservedCluster:
@@ -37,7 +42,7 @@ async def cluster_with_causes(world: World, observed: ObservedCluster) -> Observ
         UnavailableError: the API server does not answer.
     """
     events = await _events(world, observed, cluster_members(observed))
-    pods = await _proxy_pods(world, observed) if proxies_lack(observed) else {}
+    pods = await _proxy_pods(world, observed) if proxies_lack_pods(observed) else {}
     return replace(observed, events=events, proxy_pods=pods)
 
 
@@ -57,7 +62,7 @@ async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGr
     return replace(
         observed,
         events=await _events(world, observed, group_members(observed)),
-        lacking={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
+        missing_metadata={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
         refusals={name: refusal for name, (_, refusal) in by_name.items() if refusal},
     )
 
@@ -65,29 +70,29 @@ async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGr
 async def _told(world: World, ip: str) -> _Told | None:
     try:
         status = await world.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
-        return lacking_seen(status), refusal_seen(status)
+        return parse_missing_metadata(status), parse_refusal(status)
     except (UnavailableError, ObservationError) as error:
         _LOG.debug("%s", error)
         return None
 
 
-async def _proxy_pods(world: World, observed: ObservedCluster) -> dict[str, PodSeen]:
+async def _proxy_pods(world: World, observed: ObservedCluster) -> dict[str, ObservedPod]:
     labels = {CLUSTER_LABEL: observed.owner.name, COMPONENT_LABEL: PROXY}
     found = await world.kube.find("Pod", observed.owner.namespace, labels)
-    return {pod.name: pod for pod in map(pod_seen, found)}
+    return {pod.name: pod for pod in map(parse_pod, found)}
 
 
 async def _events(
     world: World, observed: ObservedCluster | ObservedGroup, members: NeededMembers
-) -> dict[ObjectKey, tuple[EventSeen, ...]]:
-    asked = questions(members, _progressing_since(observed.status.conditions))
+) -> dict[ObjectKey, tuple[ObservedEvent, ...]]:
+    asked = event_queries(members, _progressing_since(observed.status.conditions))
     found = await asyncio.gather(*(_events_about(world, observed.owner.namespace, key) for key in asked))
     return dict(zip(asked, found, strict=True))
 
 
-async def _events_about(world: World, namespace: str, key: ObjectKey) -> tuple[EventSeen, ...]:
+async def _events_about(world: World, namespace: str, key: ObjectKey) -> tuple[ObservedEvent, ...]:
     try:
-        return events_seen(await world.kube.events(key.kind, namespace, key.name))
+        return parse_events(await world.kube.events(key.kind, namespace, key.name))
     except RefusedError as error:
         # Why not an error: roles of an older chart do not allow it, and all else can be told.
         _LOG.info("events about %s %s/%s: %s", key.kind, namespace, key.name, error)

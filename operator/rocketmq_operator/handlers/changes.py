@@ -30,7 +30,7 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.clients.reflection import OURS
 from rocketmq_operator.handlers.takeover import Takeover
 from rocketmq_operator.handlers.work import Resource, Work
-from rocketmq_operator.plan.pods.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import parse_pod
 
 
 class ClusterWatch(Protocol):
@@ -107,7 +107,7 @@ class Changes:
     def _note_pod(self, body: Mapping[str, Any], *, gone: bool) -> None:
         metadata = body["metadata"]
         if group := (metadata.get("labels") or {}).get(GROUP_LABEL):
-            self._watched.takeover.note_pod(metadata["namespace"], group, pod_seen(body), gone=gone)
+            self._watched.takeover.note_pod(metadata["namespace"], group, parse_pod(body), gone=gone)
 
     def _wake_owner(self, body: Mapping[str, Any]) -> None:
         """Wake the owner of a child, if it exists: the first list of a kind may come before that of its owners."""

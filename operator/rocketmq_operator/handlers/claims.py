@@ -32,7 +32,7 @@ class Claims:
         """Begin without any."""
         self._kept: Final[dict[tuple[str, str], tuple[datetime, tuple[Claim, ...]]]] = {}
 
-    async def rival(self, kube: Kube, kind: str, resource: Json, now: datetime) -> str:
+    async def older_owner(self, kube: Kube, kind: str, resource: Json, now: datetime) -> str:
         """Return the older object that claims the same name in the same cluster, empty if none exists.
 
         Raises:

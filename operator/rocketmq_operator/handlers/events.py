@@ -12,7 +12,14 @@ from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.common.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.common.actions import (
+    ChangeMembers,
+    Delete,
+    Designate,
+    ResourcePlan,
+    Step,
+    WriteMetadata,
+)
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
@@ -20,7 +27,7 @@ from rocketmq_operator.plan.metadata.status import correction
 from rocketmq_operator.plan.metadata.steps import left_behind
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, with_cause
 from rocketmq_operator.plan.report.observed import ObservedReport
-from rocketmq_operator.plan.report.status import is_news
+from rocketmq_operator.plan.report.status import is_newer_run
 
 REFUSALS: Final = frozenset(
     {
@@ -44,14 +51,19 @@ NOTE_LENGTH_MAX: Final = 1_000
 
 
 async def announce(
-    world: World, observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    world: World,
+    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata,
+    plan: ResourcePlan,
 ) -> None:
     """Write Events for the changes in a plan; a failed write of an Event is ignored."""
     await _tell(world, observed.owner, _new(observed, plan))
 
 
 async def announce_trouble(
-    world: World, observed: ObservedCluster | ObservedGroup, plan: Plan, troubles: Sequence[MemberTrouble]
+    world: World,
+    observed: ObservedCluster | ObservedGroup,
+    plan: ResourcePlan,
+    troubles: Sequence[MemberTrouble],
 ) -> None:
     """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
     before = [text for one in observed.status.conditions for text in (one.reason, one.message)]
@@ -71,7 +83,7 @@ async def announce_trouble(
 
 async def announce_run(world: World, observed: ObservedReport, status: SLOReportStatus) -> None:
     """Tell of a run that failed, or that found a budget overspent, once."""
-    if is_news(observed):
+    if is_newer_run(observed):
         await _tell(world, observed.owner, _new_run(status))
 
 
@@ -110,7 +122,7 @@ def _new_run(status: SLOReportStatus) -> tuple[str, str, str] | None:
 
 
 def _new(
-    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: ResourcePlan
 ) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
     if plan.wait is not None and plan.wait.reason in {"ControllersBusy", "StepRefused"}:

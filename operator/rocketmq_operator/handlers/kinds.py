@@ -27,7 +27,14 @@ from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.status import cluster_status
 from rocketmq_operator.plan.cluster.steps import cluster_plan
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
-from rocketmq_operator.plan.common.actions import Apply, ApplyStatus, ChangeMembers, Delete, Plan, Step
+from rocketmq_operator.plan.common.actions import (
+    Apply,
+    ApplyStatus,
+    ChangeMembers,
+    Delete,
+    ResourcePlan,
+    Step,
+)
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.group.status import group_status
 from rocketmq_operator.plan.group.steps import group_plan
@@ -59,7 +66,7 @@ async def _unchanged(_: World, observed: Looked) -> Looked:
     return observed
 
 
-async def _silent(_world: World, _observed: Looked, _plan: Plan, _status: BaseModel) -> None:
+async def _silent(_world: World, _observed: Looked, _plan: ResourcePlan, _status: BaseModel) -> None:
     return
 
 
@@ -84,17 +91,17 @@ class Kind(Generic[Looked]):
     """
 
     observe: Callable[[World, str, str], Awaitable[Looked | None]]
-    plan: Callable[[Looked], Plan]
-    status: Callable[[Looked, Plan], BaseModel]
-    next_pass_s: Callable[[Plan], float]
+    plan: Callable[[Looked], ResourcePlan]
+    status: Callable[[Looked, ResourcePlan], BaseModel]
+    next_pass_s: Callable[[ResourcePlan], float]
     can_be_quiet: Callable[[Looked], bool] | None
     with_causes: Callable[[World, Looked], Awaitable[Looked]] = _unchanged
-    announce: Callable[[World, Looked, Plan, Any], Awaitable[None]] = _silent
+    announce: Callable[[World, Looked, ResourcePlan, Any], Awaitable[None]] = _silent
     measure: Callable[[World, Looked], Awaitable[tuple[ApplyStatus, ...]]] = _no_steps
     takes_time: Callable[[Step], bool] = lambda _: False
 
 
-def _soon_or_later(plan: Plan) -> float:
+def _soon_or_later(plan: ResourcePlan) -> float:
     """Return the delay for what clients depend on: short while there is work or a wait that ends by itself."""
     if plan.wait is not None and plan.wait.reason in _ENDED_BY_PEOPLE:
         return RESYNC_S
@@ -102,20 +109,20 @@ def _soon_or_later(plan: Plan) -> float:
     return RECHECK_S if plan.steps or waits else RESYNC_S
 
 
-def _later(settled_s: float, plan: Plan) -> float:
+def _later(settled_s: float, plan: ResourcePlan) -> float:
     """Return the delay for what clients do not depend on: never short, so that a peer that refuses is not asked every second."""
     return RESYNC_S if plan.steps or plan.wait is not None else settled_s
 
 
-async def _announce_cluster(world: World, observed: ObservedCluster, plan: Plan, _: object) -> None:
+async def _announce_cluster(world: World, observed: ObservedCluster, plan: ResourcePlan, _: object) -> None:
     await announce_trouble(world, observed, plan, cluster_troubles(observed))
 
 
-async def _announce_group(world: World, observed: ObservedGroup, plan: Plan, _: object) -> None:
+async def _announce_group(world: World, observed: ObservedGroup, plan: ResourcePlan, _: object) -> None:
     await announce_trouble(world, observed, plan, group_troubles(observed))
 
 
-async def _announce_report(world: World, observed: ObservedReport, _: Plan, status: Any) -> None:  # noqa: ANN401 - its own status
+async def _announce_report(world: World, observed: ObservedReport, _: ResourcePlan, status: Any) -> None:  # noqa: ANN401 - its own status
     await announce_run(world, observed, status)
 
 

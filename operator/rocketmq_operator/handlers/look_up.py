@@ -14,17 +14,17 @@ from rocketmq_operator.clients.api import Json, Kube
 from rocketmq_operator.handlers.observe import InvalidSpecError, validated
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import Plan
-from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim, report_claim
+from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group, names_of_report
 from rocketmq_operator.plan.common.objects import ObjectKey, Owner, key_of
-from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, Claim, LookedUp, unknown_names
+from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, ClaimedNames, NameLookup, unknown_names
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.report.observed import ObservedReport
 
 Observed = ObservedCluster | ObservedGroup | ObservedReport
 
 
-async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp | None:
+async def look_up_names(kube: Kube, observed: Observed, plan: ResourcePlan) -> NameLookup | None:
     """Return the known objects plus those that already have the names the plan will write first; None if it writes no new name.
 
     Raises:
@@ -41,25 +41,25 @@ async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp 
     live = {
         key: {"kind": key.kind} | one for key, one in zip(sorted(keys), found, strict=True) if one is not None
     }
-    before = observed.looked_up
-    return LookedUp(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
+    before = observed.name_lookup
+    return NameLookup(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
 
 
-def _unknown(observed: Observed, plan: Plan) -> frozenset[ObjectKey]:
+def _unknown(observed: Observed, plan: ResourcePlan) -> frozenset[ObjectKey]:
     owner = observed.owner
     known = dict(observed.children)
     match observed:
         case ObservedGroup():
-            claim = group_claim(owner.name, observed.spec)
+            claim = names_of_group(owner.name, observed.spec)
             known |= _running(observed.pods)
             known |= {ObjectKey(FAILOVER_KIND.kind, name): {} for name in observed.records}
         case ObservedCluster():
-            claim = cluster_claim(owner.name, observed.spec)
+            claim = names_of_cluster(owner.name, observed.spec)
             known |= _running(observed.pods)
             known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
         case ObservedReport():
-            claim = report_claim(owner.name)
-    return unknown_names(claim, plan, known, observed.looked_up)
+            claim = names_of_report(owner.name)
+    return unknown_names(claim, plan, known, observed.name_lookup)
 
 
 def _running(pods: Iterable[str]) -> dict[ObjectKey, Json]:
@@ -95,14 +95,14 @@ def _age(resource: Json) -> tuple[str, str]:
     return metadata.get("creationTimestamp") or "", metadata["uid"]
 
 
-def _claim_of(resource: Json) -> Claim:
+def _claim_of(resource: Json) -> ClaimedNames:
     """Return what a resource claims; nothing where its spec is invalid, as nothing is made for it."""
     name = resource["metadata"]["name"]
     try:
         if resource["kind"] == CLUSTER_KIND.kind:
-            return cluster_claim(name, validated(RocketMQClusterSpec, resource))
+            return names_of_cluster(name, validated(RocketMQClusterSpec, resource))
         if resource["kind"] == GROUP_KIND.kind:
-            return group_claim(name, validated(BrokerGroupSpec, resource))
+            return names_of_group(name, validated(BrokerGroupSpec, resource))
     except InvalidSpecError:
-        return Claim(frozenset(), {})
-    return report_claim(name)
+        return ClaimedNames(frozenset(), {})
+    return names_of_report(name)

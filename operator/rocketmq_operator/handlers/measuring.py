@@ -16,7 +16,7 @@ from rocketmq_operator.handlers.observe import World
 from rocketmq_operator.plan.common.actions import ApplyStatus
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup
-from rocketmq_operator.plan.group.write_gaps import CanarySeen, canary_seen, measured_steps, unmeasured
+from rocketmq_operator.plan.group.write_gaps import CanaryGaps, measured_steps, parse_canary_gaps, unmeasured
 
 ASK_S_MAX: Final = 1.0
 CANARIES_MAX: Final = 4
@@ -37,7 +37,7 @@ async def steps_of_measuring(world: World, observed: ObservedGroup) -> tuple[App
     return tuple(measured_steps(observed, canaries))
 
 
-async def _ask(world: World, observed: ObservedGroup) -> list[CanarySeen]:
+async def _ask(world: World, observed: ObservedGroup) -> list[CanaryGaps]:
     namespace, group = observed.owner.namespace, observed.owner.name
     labels = {CLUSTER_LABEL: observed.spec.cluster, CANARY_LABEL: group}
     services = await world.kube.find("Service", namespace, labels)
@@ -46,9 +46,9 @@ async def _ask(world: World, observed: ObservedGroup) -> list[CanarySeen]:
     return [one for one in told if one is not None]
 
 
-async def _ask_one(world: World, host: str, group: str) -> CanarySeen | None:
+async def _ask_one(world: World, host: str, group: str) -> CanaryGaps | None:
     try:
-        return canary_seen(await world.canaries.gaps(host), group)
+        return parse_canary_gaps(await world.canaries.gaps(host), group)
     except (UnavailableError, ObservationError) as error:
         _LOG.info("%s", error)
         return None

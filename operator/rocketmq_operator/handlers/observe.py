@@ -40,20 +40,24 @@ from rocketmq_operator.clients.api import (
 )
 from rocketmq_operator.handlers.claims import Claims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
-from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, controllers_seen, leading
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_controllers import (
+    ObservedControllers,
+    leader_ordinal,
+    parse_controllers,
+)
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.common.report_servers import servers_seen
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import (
-    FailoverSeen,
-    GroupSeen,
     ObservedGroup,
-    failover_seen,
-    group_seen,
+    ReportedFailover,
+    ReportedGroup,
+    parse_failover,
+    parse_group,
 )
-from rocketmq_operator.plan.pods.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import parse_pod
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -146,8 +150,8 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
         children=children,
         token=token,
         controllers=await _controllers_seen(world.controllers_of(namespace, name, token)),
-        pods={pod.name: pod for pod in map(pod_seen, pods)},
-        name_server_pods={pod.name: pod for pod in map(pod_seen, name_server_pods)},
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
             item.get("status", {}).get("readyReplicas", 0)
@@ -201,13 +205,13 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         cluster=cluster_,
         cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
         children=by_key(item for items in children for item in items),
-        pods={pod.name: pod for pod in map(pod_seen, pods)},
-        controllers_heard=heard,
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        controllers_answered=heard,
         group=group,
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
-        report_servers=servers_seen(report_servers),
+        report_servers=parse_report_servers(report_servers),
     )
 
 
@@ -257,17 +261,17 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
     return base64.b64decode(encoded).decode()
 
 
-async def _controllers_seen(controllers: Controllers) -> ControllersSeen | None:
+async def _controllers_seen(controllers: Controllers) -> ObservedControllers | None:
     try:
         nodes = await controllers.nodes()
-        leader = leading(nodes)
-        return controllers_seen(nodes, None if leader is None else await controllers.members(leader))
+        leader = leader_ordinal(nodes)
+        return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
     except (UnavailableError, KeyError, TypeError, ValueError) as error:
         _LOG.debug("controllers: %r", error)
         return None
 
 
-HeardOfGroup = tuple[bool, GroupSeen | None, tuple[FailoverSeen, ...]]
+HeardOfGroup = tuple[bool, ReportedGroup | None, tuple[ReportedFailover, ...]]
 
 
 async def _of_controllers(
@@ -282,10 +286,10 @@ async def _of_controllers(
         group, failovers = await asyncio.gather(
             controllers.group(cluster, name), controllers.failovers(cluster, name)
         )
-        return True, None if group is None else group_seen(group), _failovers(failovers)
+        return True, None if group is None else parse_group(group), _failovers(failovers)
     except (UnavailableError, ObservationError):
         return False, None, ()
 
 
-def _failovers(values: Sequence[Json]) -> tuple[FailoverSeen, ...]:
-    return tuple(sorted(map(failover_seen, values), key=lambda one: -one.new_epoch))
+def _failovers(values: Sequence[Json]) -> tuple[ReportedFailover, ...]:
+    return tuple(sorted(map(parse_failover, values), key=lambda one: -one.new_epoch))

@@ -33,7 +33,7 @@ from rocketmq_operator.plan.cluster.children import NAME_SERVER
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import group_seen
+from rocketmq_operator.plan.group.observed import parse_group
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
 from rocketmq_operator.plan.metadata.settings import MetadataSpec
 
@@ -59,7 +59,7 @@ async def observe_metadata(world: World, kind: str, namespace: str, name: str) -
     spec = _spec(kind, resource, going=deleting is not None)
     name_in_brokers = spec.name_in_brokers(name)
     rival, cluster = await asyncio.gather(
-        world.claims.rival(world.kube, kind, resource, world.now()),
+        world.claims.older_owner(world.kube, kind, resource, world.now()),
         staying(world, CLUSTER_KIND.kind, namespace, spec.cluster),
     )
     groups: tuple[GroupMetadata, ...] = ()
@@ -75,9 +75,9 @@ async def observe_metadata(world: World, kind: str, namespace: str, name: str) -
         spec=spec,
         status=MetadataStatus.model_validate(resource.get("status") or {}),
         name=name_in_brokers,
-        held=held,
+        has_finalizer=held,
         deleting_since=None if deleting is None else datetime.fromisoformat(deleting),
-        rival=rival,
+        older_owner=rival,
         cluster_found=cluster is not None,
         groups=groups,
         name_servers=name_servers,
@@ -130,7 +130,7 @@ async def _master(controllers: Controllers, cluster: str, group: str) -> tuple[s
     """Return the address of a group's master, or else why it is not known."""
     try:
         value = await controllers.group(cluster, group)
-        seen = None if value is None else group_seen(value)
+        seen = None if value is None else parse_group(value)
     except (UnavailableError, ObservationError) as error:
         return "", str(error)
     if seen is None or seen.master_id is None:

@@ -11,8 +11,8 @@ from rocketmq_operator.api.slo_report import SLOReportSpec, SLOReportStatus
 from rocketmq_operator.handlers.observe import World, owner_of, staying, validated
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import by_key
-from rocketmq_operator.plan.common.report_servers import servers_seen
-from rocketmq_operator.plan.report.observed import ObservedReport, runs_seen
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
+from rocketmq_operator.plan.report.observed import ObservedReport, parse_runs
 
 _CLAIM: Final = "PersistentVolumeClaim"
 
@@ -35,10 +35,10 @@ async def observe_report(world: World, namespace: str, name: str) -> ObservedRep
         world.kube.find("Pod", namespace, {REPORT_LABEL: name}),
         world.kube.find("Service", namespace, {COMPONENT_LABEL: REPORT_SERVER}),
     )
-    servers = servers_seen(services)
+    servers = parse_report_servers(services)
     meant = [spec.source.claim_name] if spec.source.claim_name else [one.claim for one in servers]
     claims = await asyncio.gather(*(world.kube.get(_CLAIM, namespace, claim) for claim in meant))
-    newest, running = runs_seen(jobs, pods)
+    newest, running = parse_runs(jobs, pods)
     return ObservedReport(
         now=world.now(),
         owner=owner_of(resource, REPORT_KIND.kind),

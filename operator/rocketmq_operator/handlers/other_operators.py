@@ -8,7 +8,7 @@ from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
-    operators_inside,
+    operators_in_watched_namespaces,
 )
 
 CHECK_S: Final = 15.0
@@ -48,7 +48,7 @@ class OtherOperators:
             _LOG.warning("other operators: %s", error)
             return
         self._note(earlier_operator(found, self._own_namespace))
-        inside = operators_inside(found, self._own_namespace)
+        inside = operators_in_watched_namespaces(found, self._own_namespace)
         if inside != self._inside and inside:
             _LOG.error(
                 "operator %s watches namespaces that this one watches too: both write the same objects; "

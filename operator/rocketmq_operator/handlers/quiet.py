@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from rocketmq_operator.clients.api import Json, UnavailableError
 from rocketmq_operator.handlers.kinds import KINDS
 from rocketmq_operator.handlers.observe import InvalidSpecError, World
-from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.common.actions import ResourcePlan
 
 
 async def quiet(kept: World, kind: str, namespace: str, name: str) -> float | None:
@@ -20,7 +20,7 @@ async def quiet(kept: World, kind: str, namespace: str, name: str) -> float | No
     return None if plan is None else KINDS[kind].next_pass_s(plan)
 
 
-async def nothing_to_do(kept: World, kind: str, namespace: str, name: str) -> Plan | None:
+async def nothing_to_do(kept: World, kind: str, namespace: str, name: str) -> ResourcePlan | None:
     """Return the plan if it has no steps (it may wait); None if there may be work or the reflections are stale."""
     record = KINDS[kind]
     if record.can_be_quiet is None:
@@ -29,7 +29,7 @@ async def nothing_to_do(kept: World, kind: str, namespace: str, name: str) -> Pl
         observed = await record.observe(kept, namespace, name)
         if observed is None or not record.can_be_quiet(observed):
             return None
-        plan: Plan = record.plan(observed)
+        plan: ResourcePlan = record.plan(observed)
         if plan.steps or await record.measure(kept, observed):
             return None
         observed = await record.with_causes(kept, observed)

@@ -7,7 +7,7 @@ finds the remaining work. The status is written at the end, and only if it chang
 from dataclasses import replace
 from typing import Any, Final
 
-from rocketmq_operator.api.conditions import Condition, found, merge
+from rocketmq_operator.api.conditions import Condition, make_finding, merge_findings
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.handlers.carry_out import Shell, apply_status, carry_out, write_status
 from rocketmq_operator.handlers.events import announce, announce_correction, announce_left_behind
@@ -18,14 +18,14 @@ from rocketmq_operator.plan.common.actions import (
     Apply,
     DeleteMetadata,
     DeleteRoute,
-    Plan,
+    ResourcePlan,
     Step,
     Wait,
     WriteMetadata,
     field_rewritten,
 )
-from rocketmq_operator.plan.common.objects import by_key_added, key_of
-from rocketmq_operator.plan.common.rewritten import first_difference
+from rocketmq_operator.plan.common.objects import key_of, replaced_by_key
+from rocketmq_operator.plan.common.rewritten_fields import first_difference
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
 from rocketmq_operator.plan.metadata.status import metadata_status
@@ -74,7 +74,9 @@ async def _look(shell: Shell, kind: Kind[Any], namespace: str, name: str) -> Any
     return observed
 
 
-async def _worked_off(shell: Shell, kind: Kind[Any], namespace: str, name: str) -> tuple[Any, Plan] | None:
+async def _worked_off(
+    shell: Shell, kind: Kind[Any], namespace: str, name: str
+) -> tuple[Any, ResourcePlan] | None:
     """Look, carry out the first step, and look again, until nothing is left to do now.
 
     After a child was written that moves nothing else, the answer is laid over the look instead, for at most `LOOK_STEPS_MAX` steps: a
@@ -93,9 +95,9 @@ async def _worked_off(shell: Shell, kind: Kind[Any], namespace: str, name: str) 
     done: Step | None = None
     observed = await _look(shell, kind, namespace, name)
     while observed is not None:
-        plan: Plan = kind.plan(observed)
+        plan: ResourcePlan = kind.plan(observed)
         if (names := await look_up_names(shell.world.kube, observed, plan)) is not None:
-            observed = replace(observed, looked_up=names)
+            observed = replace(observed, name_lookup=names)
             plan = kind.plan(observed)
         if not steps_left or not (plan.steps or since_look):
             return observed, plan
@@ -115,7 +117,7 @@ async def _worked_off(shell: Shell, kind: Kind[Any], namespace: str, name: str) 
         if written is None:
             observed, since_look = await _look(shell, kind, namespace, name), 0
         else:
-            observed = replace(observed, children=by_key_added(observed.children, [written]))
+            observed = replace(observed, children=replaced_by_key(observed.children, [written]))
             since_look += 1
     return None
 
@@ -144,19 +146,19 @@ async def _metadata_pass(
         problem = await _tried(shell, observed, step)
         (done if problem is None else failed).append(step)
         refused = refused or problem
-        if problem is not None and observed.deleting_since is not None and not observed.impatient:
+        if problem is not None and observed.deleting_since is not None and not observed.is_overdue:
             # Let go of it last, and only when all else is done.
             break
     corrected = [step for step in done if isinstance(step, WriteMetadata) and step.drifted]
     await announce_correction(shell.world, observed, corrected)
-    if observed.impatient:
+    if observed.is_overdue:
         await announce_left_behind(shell.world, observed, failed)
     if done:
         if (observed := await kind.observe(shell.world, namespace, name)) is None:
             return None
         plan = kind.plan(observed)
     if refused is not None:
-        plan = Plan(plan.steps, refused)
+        plan = ResourcePlan(plan.steps, refused)
     await announce(shell.world, observed, plan)
     status = metadata_status(observed, plan, corrected)
     await write_status(shell, observed, status)
@@ -169,7 +171,7 @@ async def _tried(shell: Shell, observed: ObservedMetadata, step: Step) -> Wait |
     try:
         return (await carry_out(shell, observed, step))[1]
     except UnavailableError as error:
-        if not (observed.impatient and isinstance(step, DeleteMetadata | DeleteRoute)):
+        if not (observed.is_overdue and isinstance(step, DeleteMetadata | DeleteRoute)):
             raise
         return Wait("StepRefused", f"{step}: {error}")
 
@@ -181,9 +183,9 @@ async def _write_invalid(shell: Shell, kind: str, namespace: str, name: str, err
         return
     status = dict(resource.get("status") or {})
     before = tuple(Condition.model_validate(one) for one in status.get("conditions", []))
-    finding = found("Ready", holds=False, reason=error.reason, message=str(error))
+    finding = make_finding("Ready", holds=False, reason=error.reason, message=str(error))
     generation = resource["metadata"].get("generation", 0)
-    (ready,) = merge(before, [finding], generation=generation, now=shell.world.now())
+    (ready,) = merge_findings(before, [finding], generation=generation, now=shell.world.now())
     others = [one for one in status.get("conditions", []) if one["type"] != "Ready"]
     wanted = {"reason": error.reason, "conditions": [ready.model_dump(mode="json", by_alias=True), *others]}
     if any(status.get(key) != value for key, value in wanted.items()):

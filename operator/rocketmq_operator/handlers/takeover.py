@@ -30,12 +30,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.common.objects import by_key_added, controller_of
+from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import FailoverSeen, GroupSeen, ObservedGroup
-from rocketmq_operator.plan.group.steps import moves
-from rocketmq_operator.plan.group.takeover import decided_by, server_of, slice_is_current
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
+from rocketmq_operator.plan.group.steps import endpoint_slice_moves
+from rocketmq_operator.plan.group.takeover import deciding_epoch, server_of, slice_is_current
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
@@ -118,7 +118,7 @@ def overlaid(observed: ObservedGroup, news: Elected) -> ObservedGroup | None:
     if group is not None and news.epoch <= group.master_epoch:
         return None
     members = group.members if group is not None else ()
-    failover = FailoverSeen(
+    failover = ReportedFailover(
         cluster=observed.spec.cluster,
         group=news.group,
         cause=news.cause,
@@ -135,7 +135,7 @@ def overlaid(observed: ObservedGroup, news: Elected) -> ObservedGroup | None:
     return replace(
         observed,
         now=max(observed.now, news.at),
-        group=GroupSeen(news.master_id, news.master_address, news.epoch, "", members),
+        group=ReportedGroup(news.master_id, news.master_address, news.epoch, "", members),
         failovers=(failover, *observed.failovers),
     )
 
@@ -185,7 +185,7 @@ class Takeover:
             observed = replace(observed, group=kept.group, failovers=kept.failovers)
         self._seen[key] = observed
 
-    def note_pod(self, namespace: str, group: str, pod: PodSeen, *, gone: bool) -> None:
+    def note_pod(self, namespace: str, group: str, pod: ObservedPod, *, gone: bool) -> None:
         """Store a pod from a watch; when the master's deletion begins, passes and new connections wait for its successor."""
         key = (namespace, group)
         if (kept := self._seen.get(key)) is None:
@@ -238,14 +238,19 @@ class Takeover:
         self, key: tuple[str, str], after: ObservedGroup, write: Callable[[Json], Awaitable[Json | None]]
     ) -> int:
         """Write the slices that follow from a look; return how many."""
-        done = await asyncio.gather(*(write(step.body) for step in moves(after)))
+        done = await asyncio.gather(*(write(step.body) for step in endpoint_slice_moves(after)))
         written = [body for body in done if body is not None]
         if (kept := self._seen.get(key)) is not None:
-            self._seen[key] = replace(kept, children=by_key_added(kept.children, written))
+            self._seen[key] = replace(kept, children=replaced_by_key(kept.children, written))
         for body in written:
             name, ports = body["metadata"]["name"], {one["name"]: one["port"] for one in body["ports"]}
             _LOG.info(
-                "%s/%s epoch %d: %s is served by %s %s", *key, decided_by(body), name, server_of(body), ports
+                "%s/%s epoch %d: %s is served by %s %s",
+                *key,
+                deciding_epoch(body),
+                name,
+                server_of(body),
+                ports,
             )
         return len(written)
 
@@ -270,7 +275,7 @@ class Takeover:
         metadata = body["metadata"]
         try:
             live = await self._kube.get(body["kind"], metadata["namespace"], metadata["name"])
-            if live is None or slice_is_current(live, body) or decided_by(live) > decided_by(body):
+            if live is None or slice_is_current(live, body) or deciding_epoch(live) > deciding_epoch(body):
                 return None
             if controller_of(live) != controller_of(body):
                 return None

@@ -19,7 +19,7 @@ from rocketmq_operator.api.names import (
     SWITCHOVER_ANNOTATION,
 )
 from rocketmq_operator.clients.api import Json, RefusedError
-from rocketmq_operator.plan.group.switchover import Asked
+from rocketmq_operator.plan.group.switchover import SwitchoverRequest
 from rocketmq_operator.plugin.pictures import GroupView, is_reelection, newest_first
 
 POLL_S: Final = 0.2
@@ -140,7 +140,7 @@ async def switch_over(
     if to and to == before.name:
         return None
     _check(group, status, to)
-    wish = {SWITCHOVER_ANNOTATION: str(Asked(before.epoch, to))}
+    wish = {SWITCHOVER_ANNOTATION: str(SwitchoverRequest(before.epoch, to))}
     started_s = time.monotonic()
     await server.annotate(GROUP_KIND.kind, namespace, name, wish)
     while time.monotonic() - started_s < timeout_s:

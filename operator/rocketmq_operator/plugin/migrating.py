@@ -16,18 +16,18 @@ from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
-    Note,
+    BrokerRecord,
+    BrokerReport,
+    MigrationRequest,
     ObservedMigration,
     OldMember,
-    Said,
-    Spot,
-    Wish,
-    set_of,
-    spot_of,
+    StoreLocation,
+    locate_store,
+    stateful_set_of,
 )
 from rocketmq_operator.plan.migration.steps import MigrationPlan, migration_plan
 from rocketmq_operator.plan.migration.undo import undo_plan
-from rocketmq_operator.plan.migration.writes import Create, Patch, Remove, Task, Write
+from rocketmq_operator.plan.migration.writes import CreateObject, DeleteObject, PatchObject, RunPod, Write
 from rocketmq_operator.plugin.asking import RequestError
 
 POLL_S: Final = 2.0
@@ -83,7 +83,7 @@ class Manner:
 class Migration:
     """One call of the command."""
 
-    def __init__(self, server: MigrationServer, wish: Wish, manner: Manner) -> None:
+    def __init__(self, server: MigrationServer, wish: MigrationRequest, manner: Manner) -> None:
         """Store the API server, the request, and the options."""
         self._server: Final = server
         self._wish: Final = wish
@@ -114,17 +114,17 @@ class Migration:
                 step, writes, waited_for, since_s = plan.step, 0, "", time.monotonic()
             if not plan.step or self._manner.dry_run:
                 return self._dry(plan)
-            if plan.turn.way:
-                raise RequestError(plan.turn.way)
-            if plan.turn.writes:
+            if plan.action.obstacle:
+                raise RequestError(plan.action.obstacle)
+            if plan.action.writes:
                 confirmed = await self._confirmed(plan, confirmed)
-                for write in plan.turn.writes:
+                for write in plan.action.writes:
                     await self._write(write)
-                writes += len(plan.turn.writes)
-            if writes > WRITES_MAX or not (plan.turn.writes or plan.turn.wait):
+                writes += len(plan.action.writes)
+            if writes > WRITES_MAX or not (plan.action.writes or plan.action.wait):
                 raise RequestError(f"{plan.title}: {writes} writes did not bring it about")
-            if plan.turn.wait:
-                waited_for = await self._waited(plan.turn.wait, waited_for, since_s)
+            if plan.action.wait:
+                waited_for = await self._waited(plan.action.wait, waited_for, since_s)
 
     async def _waited(self, wait: str, before: str, since_s: float) -> str:
         """Wait a moment for something, and say so when it is another thing than before; return what it is."""
@@ -144,9 +144,9 @@ class Migration:
         if not plan.step:
             return plan
         self._manner.say(f"next: {plan.title}")
-        if plan.turn.way or plan.turn.wait:
-            self._manner.say(f"  in the way: {plan.turn.way or plan.turn.wait}")
-        for write in plan.turn.writes:
+        if plan.action.obstacle or plan.action.wait:
+            self._manner.say(f"  in the way: {plan.action.obstacle or plan.action.wait}")
+        for write in plan.action.writes:
             self._manner.say(f"  {write}")
         return plan
 
@@ -155,7 +155,7 @@ class Migration:
         if plan.step == before:
             return before
         self._manner.say(f"next: {plan.title}")
-        for write in plan.turn.writes:
+        for write in plan.action.writes:
             self._manner.say(f"  {write}")
         if self._manner.confirm is not None and not await self._manner.confirm(f"{plan.step}?"):
             raise RequestError(f"{plan.title}: not confirmed, nothing of it was done")
@@ -176,18 +176,18 @@ class Migration:
         )
         members = [await self._member(number, pod) for number, pod in enumerate(wish.pods)]
         observed = ObservedMigration(
-            wish=wish,
+            request=wish,
             cluster=cluster,
             group=group,
-            taken=() if group is not None else taken,
+            colliding_objects=() if group is not None else taken,
             members=tuple(members),
         )
         if cluster is None or observed.is_migrated:
             return observed
-        if any(one.address for one in observed.asked):
+        if any(one.address for one in observed.surveyed):
             observed = await self._surveyed(observed)
         elif migration_plan(observed).step == "prove":
-            observed = replace(observed, new_said=await self._new_master(observed))
+            observed = replace(observed, new_master_report=await self._new_master(observed))
         return await self._with_volumes(observed)
 
     async def _taken(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class Migration:
         namespace = self._wish.namespace
         member = names.member(self._wish.group, number)
         stateful_set, live, new_claim = await asyncio.gather(
-            self._server.get("StatefulSet", namespace, set_of(pod)),
+            self._server.get("StatefulSet", namespace, stateful_set_of(pod)),
             self._server.get("Pod", namespace, pod),
             self._server.get("PersistentVolumeClaim", namespace, names.claim(member)),
         )
@@ -217,31 +217,35 @@ class Migration:
         """Find the volumes of those who said where their stores lie; one that is not asked has its master's paths."""
         members = []
         for one in observed.members:
-            said = one.said or observed.first.said
+            said = one.report or observed.first.report
             if said is not None and one.stateful_set is not None:
-                spot = spot_of(one.stateful_set, one.pod, said.store, said.commit_log)
-                members.append(await self._with_volume(replace(one, spot=spot)))
+                spot = locate_store(one.stateful_set, one.pod, said.store, said.commit_log)
+                members.append(await self._with_volume(replace(one, store_location=spot)))
             else:
                 members.append(one)
         return replace(observed, members=tuple(members))
 
     async def _with_volume(self, member: OldMember) -> OldMember:
         """Find the volume by the note, else by the broker's report."""
-        where: Note | Spot | str | None = member.note or member.spot
+        where: BrokerRecord | StoreLocation | str | None = member.record or member.store_location
         if where is None or isinstance(where, str):
             return member
         claim = await self._server.get("PersistentVolumeClaim", member.namespace, where.claim)
         name = (
-            where.volume if isinstance(where, Note) else (claim or {}).get("spec", {}).get("volumeName", "")
+            where.volume
+            if isinstance(where, BrokerRecord)
+            else (claim or {}).get("spec", {}).get("volumeName", "")
         )
         volume = await self._server.get("PersistentVolume", "", name) if name else None
         return replace(member, old_claim=claim, volume=volume)
 
     async def _surveyed(self, observed: ObservedMigration) -> ObservedMigration:
         """Ask the old brokers that run."""
-        running = {f"{one.address}:{self._wish.port}": one for one in observed.asked if one.address}
-        by_dledger = self._wish.course.value == "dledger"
-        body = migration_pods.survey(observed, tuple(running), unread=by_dledger and not self._manner.undo)
+        running = {f"{one.address}:{self._wish.port}": one for one in observed.surveyed if one.address}
+        by_dledger = self._wish.old_kind.value == "dledger"
+        body = migration_pods.survey_pod(
+            observed, tuple(running), unread=by_dledger and not self._manner.undo
+        )
         told = _read(body, await self._ended(body, (0,)))
         said, silence = {}, {}
         for one in told["brokers"]:
@@ -249,32 +253,33 @@ class Migration:
             if "problem" in one:
                 silence[pod] = one["problem"]
             else:
-                said[pod] = Said.of(one)
+                said[pod] = BrokerReport.of(one)
         ends = {pod: one.max_offset for pod, one in said.items()}
         if ends != self._ends:
             self._ends, self._ends_since_s = ends, time.monotonic()
         members = tuple(
-            replace(one, said=said.get(one.pod), silence=silence.get(one.pod, "")) for one in observed.members
+            replace(one, report=said.get(one.pod), no_report_reason=silence.get(one.pod, ""))
+            for one in observed.members
         )
         unread = tuple(map(_unread_words, told["unread"])) if "unread" in told else None
         still_s = time.monotonic() - self._ends_since_s
-        return replace(observed, members=members, unread=unread, still_s=still_s)
+        return replace(observed, members=members, unread=unread, unchanged_s=still_s)
 
-    async def _new_master(self, observed: ObservedMigration) -> Said | None:
+    async def _new_master(self, observed: ObservedMigration) -> BrokerReport | None:
         host = names.pod_host(self._wish.group, 0, self._wish.namespace)
-        body = migration_pods.survey(observed, [f"{host}:{names.BROKER_PORT}"])
+        body = migration_pods.survey_pod(observed, [f"{host}:{names.BROKER_PORT}"])
         (told,) = _read(body, await self._ended(body, (0,)))["brokers"]
-        return None if "problem" in told else Said.of(told)
+        return None if "problem" in told else BrokerReport.of(told)
 
     async def _write(self, write: Write) -> None:
         match write:
-            case Patch():
+            case PatchObject():
                 await self._server.patch(write.kind, write.namespace, write.name, write.body)
-            case Create():
+            case CreateObject():
                 await self._server.create(write.body)
-            case Remove():
+            case DeleteObject():
                 await self._server.delete(write.kind, write.namespace, write.name, write.uid)
-            case Task():
+            case RunPod():
                 told = _read(write.body, await self._ended(write.body, write.statuses))
                 if write.volume:
                     text = json.dumps(told, separators=(",", ":"))

@@ -56,7 +56,7 @@ async def _of_migrations(monkeypatch: pytest.MonkeyPatch) -> list[Json]:
 
     monkeypatch.setattr(world.kube, "create", noted)
     manner = Manner(say=lambda _: None, poll_s=0.0, timeout_s=0.3)
-    await Migration(world.kube, world.wish(), manner).run()
+    await Migration(world.kube, world.request(), manner).run()
     return found
 
 

@@ -13,7 +13,7 @@ from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup
-from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 from testkit.memory.kubernetes import MemoryKube
 from testkit.worlds.operator import OperatorWorld
 
@@ -215,7 +215,7 @@ async def test_a_paused_group_keeps_its_addresses() -> None:
 
 async def test_no_address_moves_to_a_master_that_a_watch_saw_go() -> None:
     world, takeover, _ = await _world()
-    takeover.note_pod("shop", "orders", pod_seen(world.get("Pod", "orders-1")), gone=True)
+    takeover.note_pod("shop", "orders", parse_pod(world.get("Pod", "orders-1")), gone=True)
     await _fail_over(takeover, _event(world, "orders-1", 2))
     assert world.server_of("orders-0") == "orders-0"
 
@@ -283,8 +283,8 @@ async def test_only_the_operator_that_acts_leads_those_who_dial_to_the_companion
     assert not takeover.moving
 
 
-def _ending(world: OperatorWorld, name: str) -> PodSeen:
-    return replace(pod_seen(world.get("Pod", name)), deleting=True)
+def _ending(world: OperatorWorld, name: str) -> ObservedPod:
+    return replace(parse_pod(world.get("Pod", name)), deleting=True)
 
 
 async def test_the_pass_after_a_takeover_finds_nothing_to_correct() -> None:

@@ -10,7 +10,10 @@ import pytest
 from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.other_operators import OtherOperators
-from rocketmq_operator.plan.leadership.other_operators import earlier_operator, operators_inside
+from rocketmq_operator.plan.leadership.other_operators import (
+    earlier_operator,
+    operators_in_watched_namespaces,
+)
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -72,7 +75,7 @@ def test_an_operator_that_no_deployment_made_is_the_last() -> None:
 def test_an_operator_of_some_namespaces_or_without_pods_is_not_in_the_way() -> None:
     found = [_operator("one", 1, "shop"), _operator("three", 1, replicas=0), _operator("two", 2)]
     assert earlier_operator(found, "two") == ""
-    assert operators_inside(found, "two") == ("one/rocketmq-ha-operator",)
+    assert operators_in_watched_namespaces(found, "two") == ("one/rocketmq-ha-operator",)
 
 
 async def test_nothing_is_done_before_others_were_looked_for() -> None:

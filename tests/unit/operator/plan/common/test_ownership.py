@@ -11,7 +11,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.handlers.kinds import RESYNC_S
 from rocketmq_operator.handlers.reconcile import reconcile
-from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group
 from rocketmq_operator.plan.common.objects import ObjectKey
 from testkit.memory.kubernetes import MemoryKube
 from testkit.memory.membership import NAMESPACE
@@ -54,8 +54,10 @@ def _writes(kube: MemoryKube) -> list[str]:
     return [write for write in kube.writes if not write.startswith("status ") and " Event " not in write]
 
 
-GROUP_KEYS = sorted(group_claim(GROUP, _spec()).keys)
-CLUSTER_KEYS = sorted(cluster_claim("main", _cluster_spec()).keys - {ObjectKey("Pod", "main-nameserver-0")})
+GROUP_KEYS = sorted(names_of_group(GROUP, _spec()).keys)
+CLUSTER_KEYS = sorted(
+    names_of_cluster("main", _cluster_spec()).keys - {ObjectKey("Pod", "main-nameserver-0")}
+)
 
 
 @pytest.mark.parametrize("key", GROUP_KEYS, ids=lambda key: "-".join(key))
@@ -143,7 +145,7 @@ async def test_what_is_claimed_is_what_is_made() -> None:
     await world.settle()  # proxies come after brokers
     apart = {"BrokerGroup", "RocketMQCluster", "Event", "Failover"}
     made = {ObjectKey(kind, name) for kind, _, name in world.kube.objects if kind not in apart}
-    claimed = group_claim(GROUP, _spec()).keys | cluster_claim("main", _cluster_spec()).keys
+    claimed = names_of_group(GROUP, _spec()).keys | names_of_cluster("main", _cluster_spec()).keys
     assert made == claimed
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
 from rocketmq_operator.handlers.observe import observe_group
-from rocketmq_operator.plan.group.switchover import Asked, read_asked, switchover
+from rocketmq_operator.plan.group.switchover import SwitchoverRequest, parse_switchover_request, switchover
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
 
@@ -35,16 +35,18 @@ def _epoch(world: OperatorWorld) -> int:
     return epoch
 
 
-@pytest.mark.parametrize("asked", [Asked(0), Asked(7), Asked(7, "orders-1")])
-def test_what_is_asked_for_is_written_and_read_alike(asked: Asked) -> None:
-    assert read_asked(str(asked)) == asked
+@pytest.mark.parametrize(
+    "asked", [SwitchoverRequest(0), SwitchoverRequest(7), SwitchoverRequest(7, "orders-1")]
+)
+def test_what_is_asked_for_is_written_and_read_alike(asked: SwitchoverRequest) -> None:
+    assert parse_switchover_request(str(asked)) == asked
 
 
 @pytest.mark.parametrize(
     "value", ["", "now", "-1", "7:", ":orders-1", "7:Orders", "7:orders-1:x", "7 ", "1" * 10]
 )
 def test_anything_else_is_not_guessed_at(value: str) -> None:
-    assert read_asked(value) is None
+    assert parse_switchover_request(value) is None
 
 
 async def test_the_old_master_is_restarted_and_another_broker_becomes_master_once() -> None:
