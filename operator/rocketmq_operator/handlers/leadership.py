@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.leadership.lease import (
     LEASE_NAME,
     RETRY_S,
@@ -33,12 +33,12 @@ class NotLeadingError(Exception):
     """This operator does not hold the Lease any more: it must stop before the next write."""
 
 
-class Leadership:
+class LeaseHolder:
     """One operator's hold on the Lease."""
 
     def __init__(
         self,
-        kube: Kube,
+        kube: KubeApi,
         namespace: str,
         identity: str,
         now: Callable[[], datetime],

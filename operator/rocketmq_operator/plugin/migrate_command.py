@@ -27,9 +27,9 @@ from rocketmq_operator.plan.migration.observed import (
     annotation,
     recorded_pods,
 )
-from rocketmq_operator.plugin.answers import Answer
-from rocketmq_operator.plugin.asking import RequestError
-from rocketmq_operator.plugin.migrating import Manner, Migration, MigrationServer
+from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun, MigrationServer
+from rocketmq_operator.plugin.queries import RequestError
+from rocketmq_operator.plugin.result import CommandResult
 
 TIMEOUT_DEFAULT_S: Final = 600.0
 
@@ -72,7 +72,7 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
     migrate_.add_argument("--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS")
 
 
-async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Answer:
+async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     """Carry out the command.
 
     Raises:
@@ -82,9 +82,9 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
     live = await server.get(GROUP_KIND.kind, namespace, options.group)
     if annotation(live, MIGRATED_ANNOTATION):
         line = f"{options.group} is migrated: {annotation(live, MIGRATED_ANNOTATION)}"
-        return Answer([line], {"group": options.group, "step": ""})
-    wish = await wish_of(server, namespace, options)
-    manner = Manner(
+        return CommandResult([line], {"group": options.group, "step": ""})
+    request = await read_request(server, namespace, options)
+    run_options = MigrationOptions(
         say=say,
         confirm=None if options.yes else _confirm,
         dry_run=options.dry_run,
@@ -92,14 +92,16 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
         undo=options.undo,
         timeout_s=options.timeout,
     )
-    plan = await Migration(server, wish, manner).run()
+    plan = await MigrationRun(server, request, run_options).run()
     word = "is as it was" if options.undo else "is migrated"
     line = f"{options.group}: next {plan.title}" if plan.step else f"{options.group} {word}"
     steps = [{"name": name, "title": title, "done": is_done} for name, title, is_done in plan.steps]
-    return Answer([line], {"group": options.group, "step": plan.step, "steps": steps})
+    return CommandResult([line], {"group": options.group, "step": plan.step, "steps": steps})
 
 
-async def wish_of(server: MigrationServer, namespace: str, options: argparse.Namespace) -> MigrationRequest:
+async def read_request(
+    server: MigrationServer, namespace: str, options: argparse.Namespace
+) -> MigrationRequest:
     """Read the request.
 
     Raises:

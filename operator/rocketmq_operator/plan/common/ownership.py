@@ -11,7 +11,7 @@ The third row is what `kubectl delete --cascade=orphan` leaves. Pods and Persist
 outlives it: their labels alone decide.
 
 Labels find our children, and a foreign object has other labels. So the operator looks up each name once, by itself, before it writes the
-first object of that name (`handlers.look_up`). Server-side apply would take a foreign object over: its new fields conflict with nothing.
+first object of that name (`handlers.observing.name_lookup`). Server-side apply would take a foreign object over: its new fields conflict with nothing.
 """
 
 from collections.abc import Mapping

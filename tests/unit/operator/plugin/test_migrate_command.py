@@ -19,7 +19,7 @@ from rocketmq_operator.plan.migration.observed import (
     locate_store,
 )
 from rocketmq_operator.plugin import cli, migrate_command
-from rocketmq_operator.plugin.asking import RequestError
+from rocketmq_operator.plugin.queries import RequestError
 from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ def _options(words: str, path: Path) -> argparse.Namespace:
 
 
 async def _wish(world: MigrationWorld, words: str, path: Path) -> MigrationRequest:
-    return await migrate_command.wish_of(world.kube, NAMESPACE, _options(words, path))
+    return await migrate_command.read_request(world.kube, NAMESPACE, _options(words, path))
 
 
 async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path: Path) -> None:

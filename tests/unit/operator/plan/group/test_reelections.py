@@ -9,8 +9,8 @@ from typing import Any
 
 from rocketmq_operator.plan.group.observed import parse_failover
 from rocketmq_operator.plan.group.takeover import HOLD, recently_replaced
-from rocketmq_operator.plugin import pictures
-from rocketmq_operator.plugin.asking import view_of
+from rocketmq_operator.plugin import rendering
+from rocketmq_operator.plugin.queries import observe_group
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
 
@@ -62,11 +62,11 @@ async def test_the_plugin_shows_a_reelection_as_one() -> None:
     world = await _failed_over()
     _elected_again(world)
     await world.settle()
-    view = await view_of(world.kube, NAMESPACE, GROUP)
+    view = await observe_group(world.kube, NAMESPACE, GROUP)
     assert view.failover is not None
     assert view.failover["metadata"]["name"] == "orders-2"
     records = await world.kube.find("Failover", NAMESPACE, {})
-    lines = pictures.failover_lines(records, NOW)
+    lines = rendering.failover_lines(records, NOW)
     assert "orders-1 again" in next(line for line in lines if line.startswith("orders-3"))
     assert "again" not in next(line for line in lines if line.startswith("orders-2"))
 

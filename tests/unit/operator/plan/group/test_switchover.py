@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
-from rocketmq_operator.handlers.observe import observe_group
+from rocketmq_operator.handlers.observing.clusters_and_groups import observe_group
 from rocketmq_operator.plan.group.switchover import SwitchoverRequest, parse_switchover_request, switchover
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
@@ -75,7 +75,7 @@ async def test_one_of_several_brokers_is_designated_and_the_old_master_goes_on()
 
 async def test_a_master_that_is_ending_is_not_ended_twice() -> None:
     world = await _settled()
-    observed = await observe_group(world.shell().world, NAMESPACE, GROUP)
+    observed = await observe_group(world.pass_context().environment, NAMESPACE, GROUP)
     assert observed is not None
     asked = replace(observed, annotations={SWITCHOVER_ANNOTATION: str(_epoch(world))})
     assert [str(step) for step in switchover(asked).steps] == [

@@ -8,8 +8,8 @@ import pytest
 from rocketmq_operator.plan.migration import checks as migration_checks
 from rocketmq_operator.plan.migration.observed import OldBrokerKind
 from rocketmq_operator.plan.migration.steps import MigrationPlan
-from rocketmq_operator.plugin.asking import RequestError
-from rocketmq_operator.plugin.migrating import Manner, Migration
+from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
+from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.kubernetes import CrashError
 from testkit.worlds.migration import GROUP, MESSAGES, NAMESPACE, MigrationWorld, stateful_set
 
@@ -26,7 +26,7 @@ def _no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _migrate(world: MigrationWorld, **manner: Any) -> MigrationPlan:
     said: list[str] = []
     given: Json = {"say": said.append, "poll_s": 0.0, "timeout_s": 0.3} | manner
-    return await Migration(world.kube, world.request(), Manner(**given)).run()
+    return await MigrationRun(world.kube, world.request(), MigrationOptions(**given)).run()
 
 
 def _has_moved(world: MigrationWorld) -> None:

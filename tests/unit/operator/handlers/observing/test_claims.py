@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rocketmq_operator.handlers.claims import CLAIMS_KEPT, Claims
+from rocketmq_operator.handlers.observing.claims import CLAIMS_CACHED, BrokerNameClaims
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -27,17 +27,17 @@ def _put(kube: MemoryKube, name: str, second: int, **spec: str) -> Json:
 
 
 async def test_many_passes_share_one_list_for_some_seconds() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     topics = [_put(kube, f"t{number}", number) for number in range(20)]
     for topic in topics:
         assert await claims.older_owner(kube, "Topic", topic, NOW) == ""
     assert kube.lists == 1
-    await claims.older_owner(kube, "Topic", topics[0], NOW + CLAIMS_KEPT)
+    await claims.older_owner(kube, "Topic", topics[0], NOW + CLAIMS_CACHED)
     assert kube.lists == 2
 
 
 async def test_one_that_came_after_the_list_sees_every_older_one() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     await claims.older_owner(kube, "Topic", _put(kube, "first", 0), NOW)
     _put(kube, "b", 1, topicName="prices")
     later = _put(kube, "a", 2, topicName="prices")
@@ -45,7 +45,7 @@ async def test_one_that_came_after_the_list_sees_every_older_one() -> None:
 
 
 async def test_of_two_of_the_same_second_the_name_decides_for_both() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     one = _put(kube, "a", 1, topicName="prices")
     other = _put(kube, "prices", 1)
     assert await claims.older_owner(kube, "Topic", one, NOW) == ""
@@ -53,9 +53,9 @@ async def test_of_two_of_the_same_second_the_name_decides_for_both() -> None:
 
 
 async def test_an_older_one_that_is_gone_is_no_rival_once_the_list_is_old() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     _put(kube, "a", 1, topicName="prices")
     later = _put(kube, "prices", 2)
     assert await claims.older_owner(kube, "Topic", later, NOW) == "a"
     kube.remove("Topic", "shop", "a")
-    assert await claims.older_owner(kube, "Topic", later, NOW + CLAIMS_KEPT) == ""
+    assert await claims.older_owner(kube, "Topic", later, NOW + CLAIMS_CACHED) == ""

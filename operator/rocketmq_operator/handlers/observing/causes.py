@@ -12,8 +12,8 @@ from typing import Final
 
 from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
-from rocketmq_operator.clients.api import RefusedError, UnavailableError
-from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.clients.api import RequestRefusedError, UnavailableError
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
 from rocketmq_operator.plan.cluster.trouble import cluster_members, proxies_lack_pods
@@ -35,18 +35,18 @@ _LOG: Final = logging.getLogger(__name__)
 _Told = tuple[MissingMetadata | None, str]
 
 
-async def cluster_with_causes(world: World, observed: ObservedCluster) -> ObservedCluster:
+async def cluster_with_causes(environment: Environment, observed: ObservedCluster) -> ObservedCluster:
     """Return the look with what tells why pods are missing or not ready.
 
     Raises:
         UnavailableError: the API server does not answer.
     """
-    events = await _events(world, observed, cluster_members(observed))
-    pods = await _proxy_pods(world, observed) if proxies_lack_pods(observed) else {}
+    events = await _events(environment, observed, cluster_members(observed))
+    pods = await _proxy_pods(environment, observed) if proxies_lack_pods(observed) else {}
     return replace(observed, events=events, proxy_pods=pods)
 
 
-async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGroup:
+async def group_with_causes(environment: Environment, observed: ObservedGroup) -> ObservedGroup:
     """Return the look with what tells why pods are missing or not ready, and what companions say of their brokers.
 
     The operator asks all companions at the same time and omits those that do not answer.
@@ -57,43 +57,47 @@ async def group_with_causes(world: World, observed: ObservedGroup) -> ObservedGr
     logs = f"{names.log_set(observed.owner.name)}-"
     pods = observed.pods.values()
     brokers = [pod for pod in pods if pod.ip and not pod.deleting and not pod.name.startswith(logs)]
-    told = await asyncio.gather(*(_told(world, pod.ip) for pod in brokers))
-    by_name = {pod.name: one for pod, one in zip(brokers, told, strict=True) if one is not None}
+    statuses = await asyncio.gather(*(_companion_status(environment, pod.ip) for pod in brokers))
+    by_name = {pod.name: one for pod, one in zip(brokers, statuses, strict=True) if one is not None}
     return replace(
         observed,
-        events=await _events(world, observed, group_members(observed)),
+        events=await _events(environment, observed, group_members(observed)),
         missing_metadata={name: lacking for name, (lacking, _) in by_name.items() if lacking is not None},
         refusals={name: refusal for name, (_, refusal) in by_name.items() if refusal},
     )
 
 
-async def _told(world: World, ip: str) -> _Told | None:
+async def _companion_status(environment: Environment, ip: str) -> _Told | None:
     try:
-        status = await world.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
+        status = await environment.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
         return parse_missing_metadata(status), parse_refusal(status)
     except (UnavailableError, ObservationError) as error:
         _LOG.debug("%s", error)
         return None
 
 
-async def _proxy_pods(world: World, observed: ObservedCluster) -> dict[str, ObservedPod]:
+async def _proxy_pods(environment: Environment, observed: ObservedCluster) -> dict[str, ObservedPod]:
     labels = {CLUSTER_LABEL: observed.owner.name, COMPONENT_LABEL: PROXY}
-    found = await world.kube.find("Pod", observed.owner.namespace, labels)
+    found = await environment.kube.find("Pod", observed.owner.namespace, labels)
     return {pod.name: pod for pod in map(parse_pod, found)}
 
 
 async def _events(
-    world: World, observed: ObservedCluster | ObservedGroup, members: NeededMembers
+    environment: Environment, observed: ObservedCluster | ObservedGroup, members: NeededMembers
 ) -> dict[ObjectKey, tuple[ObservedEvent, ...]]:
-    asked = event_queries(members, _progressing_since(observed.status.conditions))
-    found = await asyncio.gather(*(_events_about(world, observed.owner.namespace, key) for key in asked))
-    return dict(zip(asked, found, strict=True))
+    queries = event_queries(members, _progressing_since(observed.status.conditions))
+    found = await asyncio.gather(
+        *(_events_about(environment, observed.owner.namespace, key) for key in queries)
+    )
+    return dict(zip(queries, found, strict=True))
 
 
-async def _events_about(world: World, namespace: str, key: ObjectKey) -> tuple[ObservedEvent, ...]:
+async def _events_about(
+    environment: Environment, namespace: str, key: ObjectKey
+) -> tuple[ObservedEvent, ...]:
     try:
-        return parse_events(await world.kube.events(key.kind, namespace, key.name))
-    except RefusedError as error:
+        return parse_events(await environment.kube.events(key.kind, namespace, key.name))
+    except RequestRefusedError as error:
         # Why not an error: roles of an older chart do not allow it, and all else can be told.
         _LOG.info("events about %s %s/%s: %s", key.kind, namespace, key.name, error)
         return ()
