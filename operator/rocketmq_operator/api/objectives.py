@@ -45,22 +45,22 @@ class IndicatorName(StrEnum):
     ELECTION_HEALTH = "election_health"
 
 
-class Indicator(NamedTuple):
+class ObjectiveIndicator(NamedTuple):
     """The comparison of an indicator; `op` is None for one without a threshold."""
 
     method: BudgetingMethod
     op: Comparison | None = None
 
 
-INDICATORS: Final[dict[IndicatorName, Indicator]] = {
-    IndicatorName.WRITE_AVAILABILITY: Indicator(BudgetingMethod.TIMESLICES),
-    IndicatorName.SEND_LATENCY: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
-    IndicatorName.REPLICATION_LAG: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
-    IndicatorName.IN_SYNC_RATIO: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
-    IndicatorName.CONTROLLER_LEADER: Indicator(BudgetingMethod.TIMESLICES),
-    IndicatorName.FAILOVER_DURATION: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
-    IndicatorName.DURABILITY: Indicator(BudgetingMethod.OCCURRENCES),
-    IndicatorName.ELECTION_HEALTH: Indicator(BudgetingMethod.OCCURRENCES),
+INDICATORS: Final[dict[IndicatorName, ObjectiveIndicator]] = {
+    IndicatorName.WRITE_AVAILABILITY: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.SEND_LATENCY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.REPLICATION_LAG: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
+    IndicatorName.IN_SYNC_RATIO: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
+    IndicatorName.CONTROLLER_LEADER: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.FAILOVER_DURATION: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.DURABILITY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
+    IndicatorName.ELECTION_HEALTH: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
 }
 
 

@@ -1,6 +1,6 @@
 """What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
 
-Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again. `UnavailableError` means
+Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again. `PeerUnavailableError` means
 that the peer did not answer or not as it should: try later. A missing object is None, not an error.
 """
 
@@ -12,11 +12,11 @@ EVENTS_MAX = 200
 """About one object. Kubernetes counts equal ones up and keeps each for an hour, so one has few."""
 
 
-class UnavailableError(Exception):
+class PeerUnavailableError(Exception):
     """A peer did not answer, or sent an invalid answer; the text names the peer and the problem."""
 
 
-class BusyError(UnavailableError):
+class BusyError(PeerUnavailableError):
     """A peer asks to be left alone for `retry_after_s` seconds."""
 
     def __init__(self, problem: str, retry_after_s: float) -> None:
@@ -24,20 +24,20 @@ class BusyError(UnavailableError):
         self.retry_after_s = retry_after_s
 
 
-class KubeConflictError(UnavailableError):
+class KubeConflictError(PeerUnavailableError):
     """Somebody else wrote the object first."""
 
 
-class RequestRefusedError(UnavailableError):
+class RequestRefusedError(PeerUnavailableError):
     """A peer understood and refused; trying the same again is of no use until something changes."""
 
 
-class RetryLaterError(UnavailableError):
+class RetryLaterError(PeerUnavailableError):
     """A peer understood, and cannot do it now; what hinders it may pass by itself."""
 
 
 class KubeApi(Protocol):
-    """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
+    """The Kubernetes API, as far as the operator uses it. Every call raises `PeerUnavailableError`."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist."""
@@ -79,7 +79,7 @@ class CanaryApi(Protocol):
     """The canaries of the measuring part, by HTTP."""
 
     async def gaps(self, host: str) -> Json:
-        """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
+        """Return what the canary at host:port knows of gaps and losses; raise `PeerUnavailableError`."""
         ...
 
 
@@ -87,12 +87,12 @@ class CompanionApi(Protocol):
     """The companions in the brokers' pods, by HTTP."""
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
+        """Return what the companion at host:port knows of its broker; raise `PeerUnavailableError`."""
         ...
 
 
 class BrokerApi(Protocol):
-    """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RequestRefusedError` where there is an answer."""
+    """Masters of broker groups, and name servers. Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
         """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if the broker does not have it."""
@@ -112,7 +112,7 @@ class BrokerApi(Protocol):
 
 
 class ControllerApi(Protocol):
-    """The controllers of one cluster. Every call raises `UnavailableError`."""
+    """The controllers of one cluster. Every call raises `PeerUnavailableError`."""
 
     async def nodes(self) -> list[Json | None]:
         """Return what each controller that there can be says of itself, in their order; None for one that does not answer."""

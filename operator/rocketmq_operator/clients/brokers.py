@@ -24,7 +24,7 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from rocketmq_operator.api.names import TOPIC_KIND
-from rocketmq_operator.clients.api import Json, RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
 
 _TABLE: Final = "subscriptionGroupTable"
 
@@ -80,7 +80,7 @@ async def _answer(address: str, code: RequestCode, header: Header | None = None,
     except AskError as error:
         problem = f"{address}: {error}"
         if error.code is None:
-            raise UnavailableError(problem) from error
+            raise PeerUnavailableError(problem) from error
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise _MissingError(problem) from error
         raise RequestRefusedError(problem) from error
@@ -92,10 +92,10 @@ def _decoded(address: str, body: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return lenient_json.decode(body)
     except RemotingProtocolError as error:
-        raise UnavailableError(f"{address}: {error}") from error
+        raise PeerUnavailableError(f"{address}: {error}") from error
 
 
 def _object(address: str, value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError(f"the answer of {address} lacks the expected JSON object")
+        raise PeerUnavailableError(f"the answer of {address} lacks the expected JSON object")
     return value

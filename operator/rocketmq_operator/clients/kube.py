@@ -25,8 +25,8 @@ from rocketmq_operator.clients.api import (
     BusyError,
     Json,
     KubeConflictError,
+    PeerUnavailableError,
     RequestRefusedError,
-    UnavailableError,
 )
 from rocketmq_operator.plan.common.objects import API_VERSIONS
 
@@ -67,7 +67,7 @@ def connect() -> DynamicClient:
     """Return a client for the cluster that we run in, or else for the current kubeconfig. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or the API server does not answer.
+        PeerUnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_incluster_config()
@@ -80,12 +80,12 @@ def connect_as_person(kubeconfig: str | None, context: str | None) -> DynamicCli
     """Return a client for a kubeconfig, as kubectl finds it when None, and one of its contexts. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or the API server does not answer.
+        PeerUnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_kube_config(kubeconfig, context)
     except _UNREADABLE as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
+        raise PeerUnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     return _client()
 
 
@@ -93,17 +93,17 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     """Return the namespace that kubectl would use. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or it lacks the context.
+        PeerUnavailableError: no configuration exists, or it lacks the context.
     """
     try:
         found: Any = config.list_kube_config_contexts(kubeconfig)
     except _UNREADABLE as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
+        raise PeerUnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     contexts, current = found
     wanted = context or current["name"]
     chosen = next((one for one in contexts if one["name"] == wanted), None)
     if chosen is None:
-        raise UnavailableError(f"no configuration for Kubernetes: context {wanted} does not exist")
+        raise PeerUnavailableError(f"no configuration for Kubernetes: context {wanted} does not exist")
     return str(chosen["context"].get("namespace") or "default")
 
 
@@ -122,11 +122,11 @@ def _client() -> DynamicClient:
     try:
         return DynamicClient(_TimedApiClient(settings), cache_file=_NO_CACHE)
     except ApiException as error:
-        raise UnavailableError(
+        raise PeerUnavailableError(
             f"the API server {settings.host} refused: {error.status} {_text(error)}"
         ) from error
     except _NO_ANSWER as error:
-        raise UnavailableError(
+        raise PeerUnavailableError(
             f"the API server {settings.host} does not answer: {error_cause(error)}"
         ) from error
 
@@ -135,7 +135,7 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
     """Return the kinds that we use and this Kubernetes has not, such as ours before their definitions are installed. Blocks.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
 
     def is_missing(kind: str) -> bool:
@@ -144,9 +144,9 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
         except ResourceNotFoundError:
             return True
         except ApiException as error:
-            raise UnavailableError(f"the API server refused: {error.status} {_text(error)}") from error
+            raise PeerUnavailableError(f"the API server refused: {error.status} {_text(error)}") from error
         except _NO_ANSWER as error:
-            raise UnavailableError(f"the API server does not answer: {error_cause(error)}") from error
+            raise PeerUnavailableError(f"the API server does not answer: {error_cause(error)}") from error
         return False
 
     return [kind for kind in VERSIONS if is_missing(kind)]
@@ -264,7 +264,7 @@ class KubeClient:
             api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
             value: Json = call(api).to_dict()
         except ResourceNotFoundError as error:
-            raise UnavailableError(
+            raise PeerUnavailableError(
                 f"this Kubernetes does not know kind {kind} of {VERSIONS[kind]}"
             ) from error
         except NotFoundError as error:
@@ -275,14 +275,16 @@ class KubeClient:
             if error.status in BUSY:
                 problem = f"{kind}: {error.status} {error.reason}: {_text(error)}"
                 raise BusyError(problem, retry_after_s(error.headers or {})) from error
-            kind_of_error = RequestRefusedError if error.status in _REFUSED else UnavailableError
+            kind_of_error = RequestRefusedError if error.status in _REFUSED else PeerUnavailableError
             raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
         except _NO_ANSWER as error:
-            raise UnavailableError(f"{kind}: the API server does not answer: {error_cause(error)}") from error
+            raise PeerUnavailableError(
+                f"{kind}: the API server does not answer: {error_cause(error)}"
+            ) from error
         return value
 
 
-class _MissingError(UnavailableError):
+class _MissingError(PeerUnavailableError):
     """The object does not exist."""
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
-from rocketmq_operator.clients.api import BusyError, Json, KubeApi, UnavailableError
+from rocketmq_operator.clients.api import BusyError, Json, KubeApi, PeerUnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
 from rocketmq_operator.clients.stream import (
     WATCH_S,
@@ -59,7 +59,7 @@ class ReadOnlyError(Exception):
     """A caller tried to write on the basis of the cache; writes require an observation of the API server itself."""
 
 
-class StaleError(UnavailableError):
+class StaleError(PeerUnavailableError):
     """The cache may be old: ask the API server."""
 
 
@@ -132,7 +132,7 @@ class Reflection:
             except BusyError as error:
                 wait_s = error.retry_after_s
                 _LOG.warning("%s", error)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 wait_s = 0.0
                 _LOG.warning("%s", error)
             # Why here: from now on the cache receives no changes.
@@ -219,7 +219,7 @@ class Reflection:
 
 
 class Reflections:
-    """A read-only `Kube`: the cache may be a moment old, and the operator must not delete on the basis of old data."""
+    """A read-only `KubeApi`: the cache may be a moment old, and the operator must not delete on the basis of old data."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rocketmq_operator.clients.api import Json, KubeApi, UnavailableError
+from rocketmq_operator.clients.api import Json, KubeApi, PeerUnavailableError
 
 ASK_TIMEOUT_S: Final = 0.5
 """Of the second that a connection to a controller may take."""
@@ -71,7 +71,7 @@ class ServiceResolver(AbstractResolver):
                 service = await self._cached_service(namespace, name) or await self._kube.get(
                     "Service", namespace, name
                 )
-        except (UnavailableError, TimeoutError):
+        except (PeerUnavailableError, TimeoutError):
             return self._known.get(host)
         address = "" if service is None else str(service["spec"].get("clusterIP", ""))
         if address in _NO_ADDRESS:
@@ -83,6 +83,6 @@ class ServiceResolver(AbstractResolver):
     async def _cached_service(self, namespace: str, name: str) -> Json | None:
         if self._kept is None:
             return None
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(PeerUnavailableError):
             return await self._kept.get("Service", namespace, name)
         return None

@@ -9,7 +9,7 @@
     any other child                         a pass over its group or cluster
     Failover                                none: the operator itself writes it
 
-A reflection calls `ChangeRouter.note` in the same step of the event loop in which the event arrives. No queue and no delay stands between a
+A reflection calls `ChangeRouter.route` in the same step of the event loop in which the event arrives. No queue and no delay stands between a
 pod's event and the takeover. The work queue only remembers that a pass is needed. The regular pass finds changes that a watch missed.
 """
 

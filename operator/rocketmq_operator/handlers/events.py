@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common.actions import (
@@ -110,7 +110,7 @@ async def _write_once(environment: Environment, owner: Owner, event: tuple[str, 
     reason, note, type_ = event
     try:
         await environment.kube.create(_event(environment, owner, reason, note, type_))
-    except UnavailableError:
+    except PeerUnavailableError:
         return
 
 

@@ -1,6 +1,6 @@
 """Each kind of resource that the operator works on, as one record: how it is observed, planned, reported and timed.
 
-A pass (`reconcile`) and the check that saves one (`quiet`) read the same record, so that they cannot disagree.
+A pass (`reconcile`) and the check that saves one (`quiet_delay_s`) read the same record, so that they cannot disagree.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.clients.api import KubeApi, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, KubeConflictError, PeerUnavailableError
 from rocketmq_operator.plan.leadership.lease import (
     LEASE_NAME,
     RETRY_S,
@@ -74,7 +74,7 @@ class LeaseHolder:
         while True:
             try:
                 await self.once()
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("Lease: %s", error)
             await asyncio.sleep(STANDBY_S if self._renewed_s is None else RETRY_S)
 
@@ -82,7 +82,7 @@ class LeaseHolder:
         """Acquire, renew or observe the Lease once.
 
         Raises:
-            UnavailableError: the API server does not answer.
+            PeerUnavailableError: the API server does not answer.
         """
         # Why before the call: a renewal counts from the time of the request, not from the time of the answer.
         asked_s = self._monotonic_s()
@@ -114,7 +114,7 @@ class LeaseHolder:
                 return await self._give_away()
             except KubeConflictError:
                 continue  # a renewal of ours was still on its way
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("Lease not given away: %s", error)
                 return
 

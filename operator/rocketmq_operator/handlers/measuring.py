@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from rocketmq_operator.api.names import CANARY_LABEL, CLUSTER_LABEL
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.common.actions import ApplyStatus
 from rocketmq_operator.plan.common.observation import ObservationError
@@ -31,7 +31,7 @@ async def measurement_steps(environment: Environment, observed: ObservedGroup) -
     try:
         async with asyncio.timeout(ASK_S_MAX):
             canaries = await _canary_gaps(environment, observed)
-    except (TimeoutError, UnavailableError) as error:
+    except (TimeoutError, PeerUnavailableError) as error:
         _LOG.info("canaries of %s/%s: %r", observed.owner.namespace, observed.owner.name, error)
         return ()
     return tuple(measured_steps(observed, canaries))
@@ -51,7 +51,7 @@ async def _canary_gaps(environment: Environment, observed: ObservedGroup) -> lis
 async def _gaps_of_canary(environment: Environment, host: str, group: str) -> CanaryGaps | None:
     try:
         return parse_canary_gaps(await environment.canaries.gaps(host), group)
-    except (UnavailableError, ObservationError) as error:
+    except (PeerUnavailableError, ObservationError) as error:
         _LOG.info("%s", error)
         return None
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Final
 
-from rocketmq_operator.clients.api import KubeApi, RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
@@ -44,7 +44,7 @@ class OtherOperators:
             _LOG.warning("other operators cannot be looked for: %s", error)
             self.problem = ""
             return
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("other operators: %s", error)
             return
         self._note(earlier_operator(found, self._own_namespace))

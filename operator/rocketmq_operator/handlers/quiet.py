@@ -8,7 +8,7 @@ never writes, restarts or deletes on the basis of cached data.
 
 from pydantic import BaseModel
 
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.kinds import KINDS
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment, InvalidSpecError
 from rocketmq_operator.plan.common.actions import ResourcePlan
@@ -34,7 +34,7 @@ async def plan_without_work(cached: Environment, kind: str, namespace: str, name
             return None
         observed = await record.with_causes(cached, observed)
         return plan if _written(record.status(observed, plan)) == _written(observed.status) else None
-    except (UnavailableError, InvalidSpecError):
+    except (PeerUnavailableError, InvalidSpecError):
         return None
 
 

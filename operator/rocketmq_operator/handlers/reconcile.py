@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rocketmq_operator.api.conditions import Condition, make_finding, merge_findings
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.carry_out import PassContext, apply_status, carry_out, write_status
 from rocketmq_operator.handlers.events import announce, announce_correction, announce_left_behind
 from rocketmq_operator.handlers.kinds import KINDS, METADATA_KINDS, RESYNC_S, KindHandling, ObservedResource
@@ -40,7 +40,7 @@ async def reconcile(context: PassContext, kind: str, namespace: str, name: str) 
 
     Raises:
         NotLeadingError: another operator acts.
-        UnavailableError: a peer does not answer.
+        PeerUnavailableError: a peer does not answer.
     """
     try:
         if kind in METADATA_KINDS:
@@ -170,7 +170,7 @@ async def _try_step(context: PassContext, observed: ObservedMetadata, step: Step
     """Do one step, or return why not; only a deletion past its patience continues without a silent peer."""
     try:
         return (await carry_out(context, observed, step))[1]
-    except UnavailableError as error:
+    except PeerUnavailableError as error:
         if not (observed.is_overdue and isinstance(step, DeleteMetadata | DeleteRoute)):
             raise
         return Wait("StepRefused", f"{step}: {error}")

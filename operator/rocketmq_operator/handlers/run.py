@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 
 from rocketmq_operator.api.names import GROUP_KIND
-from rocketmq_operator.clients.api import ControllerApi, UnavailableError
+from rocketmq_operator.clients.api import ControllerApi, PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.canaries_and_companions import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
@@ -259,7 +259,7 @@ async def run(options: Options) -> int:
     try:
         dynamic = await asyncio.to_thread(connect)
         missing = await asyncio.to_thread(missing_kinds, dynamic)
-    except UnavailableError as error:
+    except PeerUnavailableError as error:
         _LOG.error("%s", error)
         return 1
     if others := [kind for kind in missing if kind not in OURS]:

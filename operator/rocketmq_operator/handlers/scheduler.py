@@ -1,7 +1,7 @@
 """When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
 
 A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes
-by schedule or after a reflection change first makes the cheaper check (`quiet`). Wake-ups that come
+by schedule or after a reflection change first makes the cheaper check (`quiet_delay_s`). Wake-ups that come
 during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
 operator that gives up would have to be noticed by somebody.
 
@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
 from rocketmq_operator.handlers.leadership import NotLeadingError
 
 PASSES_AT_ONCE_MAX: Final = 4
@@ -172,7 +172,7 @@ class PassScheduler:
             except BusyError as error:
                 _LOG.warning("%s: %s", "/".join(resource), error)
                 return failures + 1, error.retry_after_s
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("%s: %s; again in %.1f s", "/".join(resource), error, backoff_s(failures + 1))
             except Exception:
                 # Why all: one resource that breaks our code must not stop the others.

@@ -2,7 +2,7 @@
 
 The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
 this module caches the last observation of each group, applies the event to it, and writes the resulting slices side by
-side, without a call before them. The decision is the plan's own (`group_steps.moves`); the next pass looks again and
+side, without a call before them. The decision is the plan's own (`plan.group.steps.endpoint_slice_moves`); the next pass looks again and
 corrects errors.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
@@ -29,7 +29,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.clients.api import ControllerApi, Json, KubeApi, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import (
+    ControllerApi,
+    Json,
+    KubeApi,
+    KubeConflictError,
+    PeerUnavailableError,
+)
 from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
@@ -273,7 +279,7 @@ class Takeover:
         for _ in range(WRITE_TRIES_MAX):
             try:
                 return await self._kube.apply(body)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("EndpointSlice %s: %s", body["metadata"]["name"], error)
         return None
 
@@ -290,7 +296,7 @@ class Takeover:
             return await self._kube.apply(body | {"metadata": metadata | {"resourceVersion": version}})
         except KubeConflictError:
             return None
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("EndpointSlice %s: %s", metadata["name"], error)
             return None
 
@@ -302,7 +308,7 @@ class Takeover:
                 async for event in controllers.events():
                     failures = 0
                     await self.on_event(namespace, event)
-            except (UnavailableError, ObservationError) as error:
+            except (PeerUnavailableError, ObservationError) as error:
                 failures += 1
                 _LOG.debug("events of %s: %s", namespace, error)
             await asyncio.sleep(min(RECONNECT_MAX_S, RECONNECT_S * 2.0 ** min(failures, 10)))

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from controller_core.command_line.program import MisuseError, Parser, program, run
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.kube import (
     KubeClient,
     connect_as_person,
@@ -47,7 +47,7 @@ CommandFunction = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
-    return run(parser(), arguments, failures=(RequestError, UnavailableError))
+    return run(parser(), arguments, failures=(RequestError, PeerUnavailableError))
 
 
 def _show(options: argparse.Namespace) -> int:

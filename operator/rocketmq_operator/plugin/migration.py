@@ -96,7 +96,7 @@ class MigrationRun:
 
         Raises:
             RequestError: something is in the way, or did not come in time; the text says what.
-            UnavailableError: the API server is.
+            PeerUnavailableError: the API server is.
         """
         step: str | None = None
         confirmed = waited_for = ""

@@ -36,7 +36,7 @@ class BrokerNameClaims:
         """Return the older object that claims the same name in the same cluster, empty if none exists.
 
         Raises:
-            UnavailableError: the API server does not answer.
+            PeerUnavailableError: the API server does not answer.
         """
         own = _claim(resource)
         key = (kind, resource["metadata"]["namespace"])

@@ -36,7 +36,7 @@ from rocketmq_operator.clients.api import (
     ControllerApi,
     Json,
     KubeApi,
-    UnavailableError,
+    PeerUnavailableError,
 )
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
@@ -111,7 +111,7 @@ async def get_unless_deleted(environment: Environment, kind: str, namespace: str
     """Return a resource, None if it is gone or going.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
     return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
@@ -122,7 +122,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
     if resource is None:
@@ -166,7 +166,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, GROUP_KIND.kind, namespace, name)
     if resource is None:
@@ -266,7 +266,7 @@ async def _observe_controllers(controllers: ControllerApi) -> ObservedController
         nodes = await controllers.nodes()
         leader = leader_ordinal(nodes)
         return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
-    except (UnavailableError, KeyError, TypeError, ValueError) as error:
+    except (PeerUnavailableError, KeyError, TypeError, ValueError) as error:
         _LOG.debug("controllers: %r", error)
         return None
 
@@ -291,7 +291,7 @@ async def _ask_controllers(
             controllers.group(cluster, name), controllers.failovers(cluster, name)
         )
         return True, None if group is None else parse_group(group), _failovers(failovers)
-    except (UnavailableError, ObservationError):
+    except (PeerUnavailableError, ObservationError):
         return False, None, ()
 
 

@@ -20,7 +20,7 @@ from rocketmq_operator.api.names import (
     TOPIC_KIND,
 )
 from rocketmq_operator.api.topic import TopicSpec
-from rocketmq_operator.clients.api import ControllerApi, Json, UnavailableError
+from rocketmq_operator.clients.api import ControllerApi, Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import (
     Environment,
     InvalidSpecError,
@@ -48,7 +48,7 @@ async def observe_metadata(
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
     if resource is None:
@@ -125,7 +125,7 @@ async def _groups(
         if not problem:
             try:
                 config = await environment.brokers.read(address, *what)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 problem = str(error)
         return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)
 
@@ -137,7 +137,7 @@ async def _master(controllers: ControllerApi, cluster: str, group: str) -> tuple
     try:
         value = await controllers.group(cluster, group)
         reported = None if value is None else parse_group(value)
-    except (UnavailableError, ObservationError) as error:
+    except (PeerUnavailableError, ObservationError) as error:
         return "", str(error)
     if reported is None or reported.master_id is None:
         return "", "the controllers name no master"

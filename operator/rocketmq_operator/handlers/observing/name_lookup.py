@@ -30,7 +30,7 @@ async def look_up_names(
     """Return the known objects plus those that already have the names the plan will write first; None if it writes no new name.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     keys = _names_to_look_up(observed, plan)
     if not keys:

@@ -27,7 +27,7 @@ async def observe_report(environment: Environment, namespace: str, name: str) ->
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, REPORT_KIND.kind, namespace, name)
     if resource is None:

@@ -1,7 +1,7 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
 That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods that an earlier spec broke are
-replaced before anything that may have to wait (`controller_rolling.mend`). Membership of the controllers comes last
+replaced before anything that may have to wait (`controller_rolling.replace_broken`). Membership of the controllers comes last
 (`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 

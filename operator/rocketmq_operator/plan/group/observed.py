@@ -101,7 +101,7 @@ class ObservedGroup:
             whose companion has not compared, as the master's never does, or was not asked, is not in it.
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries` asks.
     """
 
     now: datetime

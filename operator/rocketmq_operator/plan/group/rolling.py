@@ -3,13 +3,13 @@
 The state of a pod of an older revision decides how it is replaced:
 
     the pod participates: ready, or in the SyncStateSet and not known to be down        `roll`: one at a time
-    it does not participate                                                             `mend`: at once
+    it does not participate                                                             `replace_broken`: at once
 
 `roll` never restarts two members at once. It restarts a member only while every other one is ready and in the SyncStateSet, so that each
 acknowledged message stays on as many disks as `durability` says. A member that is not ready, of an older revision and still alive in the
 SyncStateSet does not hold others back: the change may correct the very cause.
 
-`mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and with or without a master.
+`replace_broken` is how a corrected spec reaches members that an earlier spec broke, however many they are and with or without a master.
 Such a member serves no client, so its restart does no harm. It keeps its volume: the operator deletes only the pod.
 
 The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's preStop then asks the companion

@@ -5,7 +5,7 @@
 2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
    must be known, because each pod is given them;
 3. members that an earlier spec broke: the StatefulSets that exist get the pods of the spec, and broken pods are replaced at once
-   (`rolling.mend`), whatever the concerns below wait for;
+   (`rolling.replace_broken`), whatever the concerns below wait for;
 4. a switchover that a person asks for (`switchover`);
 5. members whose node is gone for good (`lost_members`);
 6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;

@@ -1,7 +1,7 @@
 """Parse the Events of Kubernetes' own controllers: why a StatefulSet creates no pod, and why a claim gets no volume.
 
 No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a volume is missing
-(`member_trouble.questions`). Events come again with other counts and times, so a text leaves out what differs between two of them.
+(`member_trouble.event_queries`). Events come again with other counts and times, so a text leaves out what differs between two of them.
 
 Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent, recordClaimEvent),
 pkg/controller/volume/events/event.go, staging/src/k8s.io/apiserver/pkg/quota.

@@ -76,7 +76,7 @@ class NeededMembers:
     Attributes:
         now: the time of the look.
         sets: the StatefulSets that there may be, with the members that the spec asks of each.
-        events: about StatefulSets and claims, as far as `questions` asked.
+        events: about StatefulSets and claims, as far as `event_queries` asked.
     """
 
     now: datetime
