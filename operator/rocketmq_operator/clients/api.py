@@ -1,7 +1,10 @@
-"""What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
+"""What the operator asks of Kubernetes, controllers, brokers, canaries and companions.
 
-Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again. `PeerUnavailableError` means
-that the peer did not answer or not as it should: try later. A missing object is None, not an error.
+Small faces, so that tests can stand behind them.
+
+Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again.
+`PeerUnavailableError` means that the peer did not answer or not as it should: try later. A missing object is
+None, not an error.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -92,10 +95,16 @@ class CompanionApi(Protocol):
 
 
 class BrokerApi(Protocol):
-    """Masters of broker groups, and name servers. Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer."""
+    """Masters of broker groups, and name servers.
+
+    Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer.
+    """
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if the broker does not have it."""
+        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words.
+
+        The result is None if the broker does not have it.
+        """
         ...
 
     async def write(self, address: str, kind: str, config: Json) -> None:
@@ -115,15 +124,24 @@ class ControllerApi(Protocol):
     """The controllers of one cluster. Every call raises `PeerUnavailableError`."""
 
     async def nodes(self) -> list[Json | None]:
-        """Return what each controller that there can be says of itself, in their order; None for one that does not answer."""
+        """Return what each controller that there can be says of itself, in their order.
+
+        An item is None for one that does not answer.
+        """
         ...
 
     async def members(self, node: int) -> Json:
-        """Return the controllers' membership as one of them knows it; how far each is only the leader knows."""
+        """Return the controllers' membership as one of them knows it.
+
+        Only the leader knows how far each is.
+        """
         ...
 
     async def change_members(self, action: str, member: str) -> None:
-        """Add, promote or remove a controller; raise `RequestRefusedError`, or `RetryLaterError` for a refusal that may pass by itself."""
+        """Add, promote or remove a controller.
+
+        Raise `RequestRefusedError`, or `RetryLaterError` for a refusal that may pass by itself.
+        """
         ...
 
     async def group(self, cluster: str, name: str) -> Json | None:

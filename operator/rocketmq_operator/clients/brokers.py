@@ -1,11 +1,15 @@
-"""Brokers and name servers over remoting: topics and consumer groups read, written and forgotten, as mqadmin does.
+"""Brokers and name servers over remoting.
 
-Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the address when the client
-connected: after a takeover and back that may be a slave.
+Topics and consumer groups read, written and forgotten, as mqadmin does.
 
-Never 352 (GET_SUBSCRIPTIONGROUP_CONFIG): asked for a group that is not there, a broker on its defaults makes it.
+Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the
+address when the client connected: after a takeover and back that may be a slave.
 
-Source: RocketMQ 5.3.3 AdminBrokerProcessor.java, DefaultRequestProcessor.java of the name server; tried with 5.2.0 and 5.5.0.
+Never 352 (GET_SUBSCRIPTIONGROUP_CONFIG): asked for a group that is not there, a broker on its defaults makes
+it.
+
+Source: RocketMQ 5.3.3 AdminBrokerProcessor.java, DefaultRequestProcessor.java of the name server; tried with
+5.2.0 and 5.5.0.
 """
 
 import json
@@ -33,7 +37,7 @@ class BrokersClient:
     """`BrokerApi` over remoting."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a topic or consumer group as the broker at host:port has it, None if the broker does not have it."""
+        """Return a topic or consumer group as the broker at host:port has it, None if it has none."""
         if kind == TOPIC_KIND.kind:
             try:
                 body = await _answer(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(name))

@@ -1,6 +1,7 @@
 """Small services of a group's pods over HTTP, canaries and companions: asked now and then, never waited for.
 
-Their answers are optional, so this client bounds the time and size of an answer tightly and rejects redirects.
+Their answers are optional, so this client bounds the time and size of an answer tightly and rejects
+redirects.
 """
 
 from typing import Any, Final

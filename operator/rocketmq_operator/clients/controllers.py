@@ -1,8 +1,8 @@
 """The controllers over HTTP: any of them answers reads, the leader takes changes.
 
-Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a lagging
-controller remembers. The next call tries the controller that answered last first. A follower answers a change with
-the leader's address and sent again there by us, because the token must not travel otherwise.
+Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a
+lagging controller remembers. The next call tries the controller that answered last first. A follower answers
+a change with the leader's address and sent again there by us, because the token must not travel otherwise.
 """
 
 import asyncio
@@ -37,7 +37,10 @@ class ControllersClient:
         self._last_sequence: int | None = None
 
     async def nodes(self) -> list[Json | None]:
-        """Return the status of each controller, queried at the same time; later calls try the leader first."""
+        """Return the status of each controller, queried at the same time.
+
+        Later calls try the leader first.
+        """
         statuses = await asyncio.gather(*(self._status(host) for host in self._all))
         leaders = [
             (value["term"], host)
@@ -102,7 +105,10 @@ class ControllersClient:
         raise PeerUnavailableError(f"no controller takes a change: {problem}")
 
     async def events(self) -> AsyncIterator[Json]:
-        """Yield events until the stream ends: at first from now on, later from where the last stream ended."""
+        """Yield events until the stream ends.
+
+        The first call starts from now on, a later one from where the last stream ended.
+        """
         host, newest = await self._last_event()
         # Why the smaller: controllers that lost their state count from the beginning again.
         last = newest if self._last_sequence is None else min(newest, self._last_sequence)

@@ -1,7 +1,7 @@
 """Kubernetes through the `kubernetes` package's dynamic client, off the event loop.
 
-The package blocks, so each call runs in a thread of a bounded pool. Address takeovers have a pool of their own: they
-must not stand in line behind a reconcile that waits for a slow API server.
+The package blocks, so each call runs in a thread of a bounded pool. Address takeovers have a pool of their
+own: they must not stand in line behind a reconcile that waits for a slow API server.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ _UNREADABLE: Final = (
 _NO_ANSWER: Final = (urllib3.exceptions.HTTPError, OSError, ValueError)
 """ValueError: an answer that is not JSON, from a server other than the API server."""
 _NO_CACHE: Final = str(Path(os.devnull) / "none")
-"""Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions that were deleted since."""
+"""Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions
+that were deleted since."""
 BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 403, 405, 413, 422})
 VERSIONS: Final[Mapping[str, str]] = {
@@ -132,7 +133,9 @@ def _client() -> DynamicClient:
 
 
 def missing_kinds(dynamic: DynamicClient) -> list[str]:
-    """Return the kinds that we use and this Kubernetes has not, such as ours before their definitions are installed. Blocks.
+    """Return the kinds that we use and this Kubernetes has not.
+
+    Ours are among them before their definitions are installed. The call blocks.
 
     Raises:
         PeerUnavailableError: the API server does not answer.
@@ -225,7 +228,10 @@ class KubeClient:
         return await self.patch(kind, namespace, name, {"metadata": {"annotations": dict(annotations)}})
 
     async def patch(self, kind: str, namespace: str, name: str, body: Json) -> Json:
-        """Write these fields and no other; None removes one. Without a namespace, of an object that is in none."""
+        """Write these fields and no other; None removes one.
+
+        Without a namespace, of an object that is in none.
+        """
         return await self._run(
             kind,
             lambda api: api.patch(
@@ -289,7 +295,10 @@ class _MissingError(PeerUnavailableError):
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:
-    """Return how long an answer asks to be left alone, at most `RETRY_AFTER_MAX_S`; 0 where it does not say."""
+    """Return how long an answer asks to be left alone, at most `RETRY_AFTER_MAX_S`.
+
+    The result is 0 where it does not say.
+    """
     text = headers.get("Retry-After", "")
     return min(RETRY_AFTER_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
 
@@ -307,7 +316,10 @@ def one_line(text: str) -> str:
 
 
 def _text(error: ApiException) -> str:
-    """Return what the API server says: the message of its Status, or else the answer as it is, or the reason."""
+    """Return what the API server says.
+
+    That is the message of its Status, or else the answer as it is, or the reason.
+    """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
         status = json.loads(body)

@@ -1,7 +1,8 @@
 """Lists and watches of the API server on the event loop: what a reflection is made of.
 
-The `kubernetes` package's own watch holds a thread for each kind. This one takes the package's configuration, address,
-certificates and token as they are, and reads JSON lines. It only watches: `clients.kube` reads and writes.
+The `kubernetes` package's own watch holds a thread for each kind. This one takes the package's configuration,
+address, certificates and token as they are, and reads JSON lines. It only watches: `clients.kube` reads and
+writes.
 """
 
 import json
@@ -58,7 +59,10 @@ class Stream(Protocol):
         ...
 
     def watch(self, kind: str, namespace: str, label: str, version: str) -> AsyncIterator[tuple[str, Json]]:
-        """Yield changes since a version, type and object, bookmarks too, until the API server ends the watch. Raises as `list`."""
+        """Yield changes since a version, type and object, bookmarks too, until the API server ends the watch.
+
+        Raises as `list`.
+        """
         ...
 
 
@@ -129,7 +133,8 @@ class HttpStream:
             raise PeerUnavailableError(f"{kind}: the watch broke: {error!r}") from error
 
     def _url(self, kind: str, namespace: str) -> str:
-        # Why not by discovery: what it knows may be older than the definitions, which come and go while this process runs.
+        # Why not by discovery: what it knows may be older than the definitions, which come and go while this
+        # process runs.
         if kind in _PLURALS:
             path = f"namespaces/{namespace}/" if namespace else ""
             return f"{self._host}/apis/{API_VERSION}/{path}{_PLURALS[kind]}"

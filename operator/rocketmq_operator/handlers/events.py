@@ -1,6 +1,7 @@
 """Events of Kubernetes: what a person should see in `kubectl describe`, never from a hot loop.
 
-Events report changes only: a refusal that the status does not report yet, and each step that the operator takes.
+Events report changes only: a refusal that the status does not report yet, and each step that the operator
+takes.
 """
 
 import hashlib
@@ -65,7 +66,10 @@ async def announce_trouble(
     plan: ResourcePlan,
     troubles: Sequence[MemberTrouble],
 ) -> None:
-    """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
+    """Write an Event for the first problem that the status does not name yet.
+
+    A problem is a member's trouble, or a field that somebody rewrites.
+    """
     previous = [text for one in observed.status.conditions for text in (one.reason, one.message)]
     causes = with_cause(troubles)
     # A claim that ends while the plan waits is one that the plan gave up.

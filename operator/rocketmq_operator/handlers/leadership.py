@@ -1,7 +1,7 @@
 """Hold the Lease, or watch it: of two operators one acts.
 
-The operator calls `may_act` before every write. It turns false by the clock alone when a renewal is late, so an operator that is
-cut off or was frozen stops by itself before the other one may begin.
+The operator calls `may_act` before every write. It turns false by the clock alone when a renewal is late, so
+an operator that is cut off or was frozen stops by itself before the other one may begin.
 """
 
 import asyncio
@@ -62,7 +62,10 @@ class LeaseHolder:
 
     @property
     def heard_for_s(self) -> float:
-        """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`; 0 while it does not."""
+        """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`.
+
+        The value is 0 while it does not answer.
+        """
         return self._monotonic_s() - self._hearing_since_s if self.silence_s < HEARD_MAX_S else 0.0
 
     def may_act(self) -> bool:

@@ -1,9 +1,9 @@
 """Complete the records of failovers with what canaries saw: asked for after a pass, when all else is done.
 
-A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>` and
-`rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. The operator asks it only while a record lacks a value that it could still provide. An error
-here leaves the record as it is: the next pass asks again, for at most an hour.
-Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
+A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>`
+and `rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. The operator asks it only
+while a record lacks a value that it could still provide. An error here leaves the record as it is: the next
+pass asks again, for at most an hour. Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 async def measurement_steps(environment: Environment, observed: ObservedGroup) -> tuple[ApplyStatus, ...]:
-    """Return the steps that complete the records of a group's failovers; empty if all are complete or no canary answers."""
+    """Return the steps that complete the records of a group's failovers.
+
+    There are none if all are complete or no canary answers.
+    """
     if not unmeasured(observed):
         return ()
     try:

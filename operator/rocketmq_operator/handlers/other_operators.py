@@ -1,4 +1,7 @@
-"""Keep an operator of the whole cluster from acting beside one that was installed before it (`plan.leadership.other_operators`)."""
+"""Keep an operator of the whole cluster from acting beside an older one.
+
+The rule is in `plan.leadership.other_operators`.
+"""
 
 import asyncio
 import logging
@@ -19,7 +22,10 @@ class OtherOperators:
     """Looks for other operators again and again; `problem` says why ours must not act."""
 
     def __init__(self, kube: KubeApi, own_namespace: str, *, whole_cluster: bool) -> None:
-        """Take where our own Deployment is, and whether we watch every namespace: only then may we look for others."""
+        """Store where our own Deployment is, and whether we watch every namespace.
+
+        Only an operator of every namespace may look for others.
+        """
         self._kube: Final = kube
         self._own_namespace: Final = own_namespace
         self._whole_cluster: Final = whole_cluster
@@ -61,8 +67,8 @@ class OtherOperators:
         problem = ""
         if earlier:
             problem = (
-                f"operator {earlier} was installed before this one and watches every namespace too: this one does "
-                "nothing; remove one of the releases, or set operator.clusterWide to false"
+                f"operator {earlier} was installed before this one and watches every namespace too: this one "
+                "does nothing; remove one of the releases, or set operator.clusterWide to false"
             )
         if problem != self.problem:
             _LOG.log(logging.ERROR if problem else logging.INFO, "%s", problem or "no other operator")

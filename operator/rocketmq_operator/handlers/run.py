@@ -67,8 +67,8 @@ class Options:
 class ControllerFollowers:
     """Follows the events of every controller of every cluster that there is.
 
-    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that froze with
-    an open stream is not missed.
+    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that
+    froze with an open stream is not missed.
     """
 
     def __init__(self, takeover: Takeover, session: aiohttp.ClientSession) -> None:
@@ -240,9 +240,12 @@ class Operator:
 
 
 def are_watches_dead(silence_s: float, heard_for_s: float) -> bool:
-    """Tell whether a watch is dead: silent for long, while the API server answered requests for the same time.
+    """Tell whether a watch is dead.
 
-    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart does not help.
+    A dead watch was silent for long, while the API server answered requests for the same time.
+
+    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart
+    does not help.
     """
     return min(silence_s, heard_for_s) > WATCH_DEAD_S
 

@@ -46,7 +46,10 @@ CommandFunction = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
+    """Run one command; return the exit code.
+
+    It is 1 if the cluster or the group is in the way, 2 for a wrong command line.
+    """
     return run(parser(), arguments, failures=(RequestError, PeerUnavailableError))
 
 

@@ -1,7 +1,8 @@
 """Ask why a pod is missing or not ready, before a status is made: companions, Events, the pods of proxies.
 
-Why not in each look: only the status tells of it. A member without trouble costs nothing here; one whose pod or volume is missing costs a
-call for the Events about its StatefulSet or its claim, once a pass, and none in its first seconds.
+Why not in each look: only the status tells of it. A member without trouble costs nothing here; one whose pod
+or volume is missing costs a call for the Events about its StatefulSet or its claim, once a pass, and none in
+its first seconds.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ async def cluster_with_causes(environment: Environment, observed: ObservedCluste
 
 
 async def group_with_causes(environment: Environment, observed: ObservedGroup) -> ObservedGroup:
-    """Return the look with what tells why pods are missing or not ready, and what companions say of their brokers.
+    """Return the look with the causes of missing pods, and with what companions say of their brokers.
 
     The operator asks all companions at the same time and omits those that do not answer.
 

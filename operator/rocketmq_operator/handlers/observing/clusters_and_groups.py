@@ -1,7 +1,7 @@
 """Look at everything that a plan needs, once.
 
-Each observation reads the custom resource from the API server, because watch data may be old. Controllers that do not answer are part
-of the observation, not an error; an API server that does not answer is an error.
+Each observation reads the custom resource from the API server, because watch data may be old. Controllers
+that do not answer are part of the observation, not an error; an API server that does not answer is an error.
 """
 
 import asyncio
@@ -88,7 +88,8 @@ class Environment:
     """What handlers stand on.
 
     Attributes:
-        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name, token.
+        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name,
+            token.
         now: the wall clock, UTC.
         new_token: a fresh secret token.
         canaries: the client for canaries.
@@ -180,8 +181,9 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
-        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by cluster, the chart's
-        # report server too: the reflections hold only objects with its label, and each observation would cost a dozen API calls.
+        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
+        # cluster, the chart's report server too: the reflections hold only objects with its label, and each
+        # observation would cost a dozen API calls.
         asyncio.gather(
             *(
                 environment.kube.find(

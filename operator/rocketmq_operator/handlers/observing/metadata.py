@@ -1,4 +1,6 @@
-"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once; it queries all masters at the same time.
+"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once.
+
+It queries all masters at the same time.
 
 Masters and controllers that do not answer are part of the observation: work on other broker groups continues.
 """
@@ -44,7 +46,9 @@ _NO_TOKEN: Final = ""
 async def observe_metadata(
     environment: Environment, kind: str, namespace: str, name: str
 ) -> ObservedMetadata | None:
-    """Return the observed state of a Topic or a ConsumerGroup, None if it is gone, or going without waiting for us.
+    """Return the observed state of a Topic or a ConsumerGroup.
+
+    The result is None if it is gone, or going without waiting for us.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
@@ -108,7 +112,10 @@ async def _groups(
     spec: MetadataSpec,
     cluster: RocketMQClusterSpec,
 ) -> tuple[GroupMetadata, ...]:
-    """Return what the master of each chosen broker group has; `what` is the kind, and the name in the brokers."""
+    """Return what the master of each chosen broker group has.
+
+    `what` is the kind, and the name in the brokers.
+    """
     found = await environment.kube.find(GROUP_KIND.kind, namespace, {})
     paused = {
         one["metadata"]["name"]: cluster.paused or bool(one["spec"].get("paused"))

@@ -1,6 +1,7 @@
 """Look at everything that the plan of an SLOReport needs, once.
 
-The lookup of children is by name and not by label, because it must also find objects of other owners with these names.
+The lookup of children is by name and not by label, because it must also find objects of other owners with
+these names.
 """
 
 import asyncio

@@ -19,7 +19,8 @@ code=0
 wait $! || code=$?
 while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
 """
-"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's own.
+"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's
+own.
 
 The script ends with `exit "$code"`: the kubelet tells by it whether the process crashed.
 """

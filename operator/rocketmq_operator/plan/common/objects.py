@@ -1,7 +1,9 @@
-"""Kubernetes objects as plain values: their keys, their common metadata, and whether a live one is as it should be.
+"""Kubernetes objects as plain values.
 
-`covers` decides without remembering anything: each field that we want must be there with our value; what others or the
-API server added is theirs. So a second look after a crash finds the same as the first.
+Here are their keys, their common metadata, and whether a live one is as it should be.
+
+`covers` decides without remembering anything: each field that we want must be there with our value; what
+others or the API server added is theirs. So a second look after a crash finds the same as the first.
 """
 
 import re
@@ -133,7 +135,9 @@ def belongs_to(live: Live, owner: Owner) -> bool:
 
 
 def is_ours(live: Live, owner: Owner, labels: Mapping[str, str | None]) -> bool:
-    """Tell whether an object is a child of this owner, or one that lost its owner and has the labels of such a child.
+    """Tell whether an object is a child of this owner, or one that lost its owner.
+
+    A child without an owner has the labels of such a child.
 
     Args:
         live: the object.
