@@ -82,8 +82,8 @@ class ControllersClient:
 
     async def failovers(self, cluster: str, name: str) -> list[Json]:
         """Return a group's changes of master, newest first."""
-        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
-        found = _object(await self._read(path)).get("failovers")
+        query = f"cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
+        found = _object(await self._read(f"/v1/failovers?{query}")).get("failovers")
         if not isinstance(found, list):
             raise PeerUnavailableError("a controller's answer lacks the list of failovers")
         return found

@@ -5,7 +5,8 @@ The receivers are the fast takeover, the work queue and the followers of control
     kind                                    receiver, and what it does
     RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it
     BrokerGroup, SLOReport, Topic,
-      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover forgets a deleted group
+      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover
+                                            forgets a deleted group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport
     any other child                         a pass over its group or cluster

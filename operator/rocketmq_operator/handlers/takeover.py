@@ -10,7 +10,8 @@ the resulting slices side by side, without a call before them. The decision is t
     MasterElected        laid over the last look, and remembered; no address moves yet
     RoleTaken            moves, if it has as many copies as it can have by then
     SyncStateSetChanged  moves, as soon as it has
-    the master's pod is being deleted (watch)  its address leads to its companion, where new connections wait for the broker's end
+    the master's pod is  its address leads to its companion, where new connections wait for
+    being deleted        the broker's end (by the watch)
 
 Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its
 set. A client that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12

@@ -5,7 +5,7 @@
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        the problems of a group, and their remedies
     kubectl rmqha report [NAME] [--run]                results of SLOReports
-    kubectl rmqha migrate GROUP -f FILE ...            move brokers that predate controller mode to a BrokerGroup
+    kubectl rmqha migrate GROUP -f FILE ...            move brokers without controllers to a BrokerGroup
 
 Never here: what a command asks or shows.
 """

@@ -10,17 +10,17 @@ when they come. The controllers check each of these requests again.
 Theory of operation. Each look finds the first line that holds and does that; nothing is remembered, so an
 operator that ends anywhere is continued by the next. `wanted` are the ordinals that the spec asks for.
 
-    observed                                                  action                                  pods
-    no leader answers                                         wait: the voters are unknown            stay
-    a member says that its store is another one, and empty    remove it, if a majority lives          stay
-    fewer pods than wanted                                    wait for those that are still going     as wanted
-    a wanted one is not a member and does not answer          wait                                    stay
-    a wanted one is not a member, has a log, the last of all  take the pod and its volume away        down to the last member
-    a wanted one is not a member, has a log, among others     wait for a person                       stay
-    a wanted one is not a member and has an empty store       add it as a learner                     stay
-    a wanted one learns                                       promote it once it has caught up        stay
-    all wanted vote, and there are more members               remove a silent one, else the last      stay
-    more pods than wanted                                     take them and their volumes away        as wanted
+    observed                                                action                               pods
+    no leader answers                                       wait: the voters are unknown         stay
+    a member says that its store is another one, and empty  remove it, if a majority lives       stay
+    fewer pods than wanted                                  wait for those being deleted         as wanted
+    a wanted one is not a member and does not answer        wait                                 stay
+    a wanted one is not a member, has a log, is the last    take the pod and its volume away     to the last
+    a wanted one is not a member, has a log, among others   wait for a person                    stay
+    a wanted one is not a member and has an empty store     add it as a learner                  stay
+    a wanted one learns                                     promote it once it has caught up     stay
+    all wanted vote, and there are more members             remove a silent one, else the last   stay
+    more pods than wanted                                   take them and their volumes away     as wanted
 
 Why the lost one first: until it is removed it counts in the size of the majority. Why removal last: the
 members that will stay must be able to decide alone. A controller whose node is down is none of these: it

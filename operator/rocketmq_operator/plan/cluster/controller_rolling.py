@@ -6,7 +6,7 @@ It replaces one at a time, the leader last, and never one that the others need t
     some of an older revision run no process         all of them are replaced, also while others are missing
     one of an older revision does not participate    it is replaced, also while others are missing
     one is going                                     wait
-    another than the next is not ready, or no voter  wait: the next may be one of those that are left to decide
+    another than the next is not ready, or no voter  wait: the others may need the next to decide
     all are ready and vote                           the next is replaced: unready pods first, the leader last
 
 By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run

@@ -3,7 +3,7 @@
 | the live object has | it is |
 |---|---|
 | a controller reference with the UID of our resource | ours |
-| a controller reference with another UID, also that of a deleted resource of the same name | somebody else's |
+| a controller reference with another UID, also of a deleted resource of that name | somebody else's |
 | no controller reference, and the labels with which we make it | ours: the next apply adopts it |
 | no controller reference, and other labels | somebody else's |
 

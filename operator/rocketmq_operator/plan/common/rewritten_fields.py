@@ -12,7 +12,7 @@ ours.
     has a digest other than the wanted object's                  write it
     has another value in a field that another manager owns       it is written
     has another value in a field that we own                     it is left so, and the status tells
-    has more entries in a list whose entries have owners         it is left so: an apply removes no entry of others
+    has more entries in a list whose entries have owners         left so: an apply removes no foreign entry
 
 Source: Kubernetes "Server-Side Apply"; sigs.k8s.io/structured-merge-diff/v4, fieldpath/serialize.go.
 """

@@ -58,7 +58,8 @@ set -eu
 {_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
 cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, and takes fewer settings.
+# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
+and takes fewer settings.
 if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
   program=mqproxy
   set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}

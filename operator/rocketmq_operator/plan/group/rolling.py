@@ -2,8 +2,8 @@
 
 The state of a pod of an older revision decides how it is replaced:
 
-    the pod participates: ready, or in the SyncStateSet and not known to be down        `roll`: one at a time
-    it does not participate                                                             `replace_broken`: at once
+    the pod participates: ready, or in the SyncStateSet and not known to be down   `roll`: one at a time
+    it does not participate                                                        `replace_broken`: at once
 
 `roll` never restarts two members at once. It restarts a member only while every other one is ready and in the
 SyncStateSet, so that each acknowledged message stays on as many disks as `durability` says. A member that is
@@ -17,9 +17,9 @@ the operator deletes only the pod.
 The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's
 preStop then asks the companion how the broker should end (`ha_sidecar.companion.leaving`):
 
-    another broker has all that was acknowledged (AllInSync)   SIGKILL at once, without a switchover: the controllers elect
+    another broker has all that was acknowledged (AllInSync)   SIGKILL at once, without a switchover
     another broker may lack some of it (Async, Quorum)         the companion hands over, then SIGKILL
-    broker or controllers do not answer, or nobody can follow  SIGTERM; the controllers elect when the connection ends
+    broker or controllers do not answer, or nobody can follow  SIGTERM: then the controllers elect
 
 The companion holds the clients of a killed master until the controllers name its successor. A switchover
 before the deletion costs clients more, because they keep connections to a living broker that refuses them: 8

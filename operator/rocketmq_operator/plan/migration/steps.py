@@ -8,9 +8,9 @@ week, continues.
 
     step      done when                                        possible obstacles
     close     no old broker announces that it takes messages   the old brokers, the request
-    stop      no old broker runs                               a slave that lacks something; DLedger: messages unread
+    stop      no old broker runs                               a slave lacks data; DLedger: unread messages
     compare   each volume records the contents of its log      -
-    prepare   each volume records the kept part of its store    a master's log that is damaged or became shorter
+    prepare   each volume records the kept part of its store   a damaged or shortened log of the master
     hand      the old master's volume is bound for member 0    -
     create    the BrokerGroup is there                         objects of its name
     lead      member 0 is master                               another one is

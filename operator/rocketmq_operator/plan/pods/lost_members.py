@@ -12,7 +12,7 @@ Theory of operation. Each look finds the first line that holds; nothing is remem
     the spec says Keep                                                  nothing
     it should have ended `afterSeconds` ago                             it is deleted by force
     no node can take it for its volume's sake for `afterSeconds`,
-      and the others hold all data of this volume                       delete its claim, then the pod: Kubernetes recreates both
+      and the others hold all data of this volume                       delete its claim, then the pod
     the same, and the others may not                                    wait, and report the missing data
 
 One volume is given up at a time, so that the others copy the log to its successor before the next one goes.

@@ -4,7 +4,7 @@
 field that somebody rewrites, and every other condition that the operator works for holds. Else its reason is
 that of the first of these, in this order:
 
-    the plan waits                      the reason of the wait; causes of members' troubles stand in the message too
+    the plan waits                      the reason of the wait; the message names causes of troubles too
     the plan has steps                  Applying
     a member is in trouble              the reason of the first that names a cause, else MemberNotReady
     somebody rewrites a field of ours   FieldRewritten
