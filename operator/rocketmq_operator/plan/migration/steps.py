@@ -1,13 +1,16 @@
-"""Migrate a broker group that predates controller mode to a BrokerGroup: the steps, their completion conditions and obstacles.
+"""Migrate a broker group that predates controller mode to a BrokerGroup.
 
-A migration is a table of steps in order; the first incomplete step is the next. The migration stores no progress: each
-step derives its completion from the observation, so a later call, after a crash or after a week, continues.
+This module has the steps, their completion conditions and obstacles.
+
+A migration is a table of steps in order; the first incomplete step is the next. The migration stores no
+progress: each step derives its completion from the observation, so a later call, after a crash or after a
+week, continues.
 
     step      done when                                        possible obstacles
     close     no old broker announces that it takes messages   the old brokers, the request
-    stop      no old broker runs                               a slave that lacks something; DLedger: messages unread
+    stop      no old broker runs                               a slave lacks data; DLedger: unread messages
     compare   each volume records the contents of its log      -
-    prepare   each volume records the kept part of its store    a master's log that is damaged or became shorter
+    prepare   each volume records the kept part of its store   a damaged or shortened log of the master
     hand      the old master's volume is bound for member 0    -
     create    the BrokerGroup is there                         objects of its name
     lead      member 0 is master                               another one is
@@ -15,22 +18,26 @@ step derives its completion from the observation, so a later call, after a crash
     ready     the BrokerGroup is Ready                         -
     prove     that stands on the BrokerGroup                   less there than there was
 
-**Order of start.** Controllers give the first mastership of a group to the first broker that asks, and a slave truncates its log to that of its
-master. Started together, a slave with a longer or an empty log might win, and the master's messages would be
-lost. So the others' volumes stay unbound until member 0, which has the old master's volume, is master: their claims
-exist but cannot bind, so their pods wait, and Kubernetes creates no empty volume for them. For the same reason the
-BrokerGroup must ask for as many brokers as there are volumes.
+**Order of start.** Controllers give the first mastership of a group to the first broker that asks, and a
+slave truncates its log to that of its master. Started together, a slave with a longer or an empty log might
+win, and the master's messages would be lost. So the others' volumes stay unbound until member 0, which has
+the old master's volume, is master: their claims exist but cannot bind, so their pods wait, and Kubernetes
+creates no empty volume for them. For the same reason the BrokerGroup must ask for as many brokers as there
+are volumes.
 
-**Unequal logs.** The migration keeps the master's log. It empties a slave whose log differs in records or end; the slave then
-copies from its master. Never the other way round: no broker acknowledged the records that a slave has beyond its master.
+**Unequal logs.** The migration keeps the master's log. It empties a slave whose log differs in records or
+end; the slave then copies from its master. Never the other way round: no broker acknowledged the records that
+a slave has beyond its master.
 
-**The way back** leads from anywhere before `prepare`: writes are allowed, pods started again. From there on stores are ours.
+**The way back** leads from anywhere before `prepare`: writes are allowed, pods started again. From there on
+stores are ours.
 
-**No volume is ever without a name.** A volume whose claim is gone is one that provisioners delete, some whatever its policy
-says. So it gets the policy Retain and the name of its next claim while the old claim is still there, in one write; then the old
-claim goes. Of the two, only the volume's word counts.
+**No volume is ever without a name.** A volume whose claim is gone is one that provisioners delete, some
+whatever its policy says. So it gets the policy Retain and the name of its next claim while the old claim is
+still there, in one write; then the old claim goes. Of the two, only the volume's word counts.
 
-Source: RocketMQ docs/cn/controller/deploy.md, upgrade; Kubernetes' pv_controller.go, syncUnboundClaim and syncBoundClaim.
+Source: RocketMQ docs/cn/controller/deploy.md, upgrade; Kubernetes' pv_controller.go, syncUnboundClaim and
+syncBoundClaim.
 """
 
 from collections.abc import Callable
@@ -128,7 +135,10 @@ def _lost_volume(observed: ObservedMigration) -> str:
     """Say which volume of a stopped broker is gone, or somebody else's."""
     for member in observed.members:
         if member.record is not None and member.live is None and member.holder is VolumeHolder.OTHER:
-            return f"volume {member.record.volume} of {member.pod} is gone, or of another claim than {member.record.claim}"
+            return (
+                f"volume {member.record.volume} of {member.pod} is gone, or of another claim than "
+                f"{member.record.claim}"
+            )
     return ""
 
 
@@ -261,7 +271,10 @@ def _store_result(observed: ObservedMigration, member: OldMember) -> str:
         return f"empty the store of {member.pod}: {member.member} copies the master's log"
     if member.log is None:
         return f"keep the store of {member.pod} for {member.member} if it is equal, else empty it"
-    return f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the master's log"
+    return (
+        f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the "
+        "master's log"
+    )
 
 
 def _difference(observed: ObservedMigration, member: OldMember) -> str:
@@ -348,7 +361,10 @@ def _prove(observed: ObservedMigration) -> StepAction:
         return StepAction(wait=f"{observed.first.member} has not answered yet")
     if obstacle := missing_at_new_master(observed, report):
         return StepAction(obstacle)
-    text = f"{report.topics} topics, {report.groups} groups, {report.offsets} offsets, log [{report.min_offset}, {report.max_offset})"
+    text = (
+        f"{report.topics} topics, {report.groups} groups, {report.offsets} offsets, log "
+        f"[{report.min_offset}, {report.max_offset})"
+    )
     return StepAction(
         writes=(write_annotation("BrokerGroup", observed.group, MIGRATED_ANNOTATION, text, f"it has {text}"),)
     )
