@@ -23,7 +23,7 @@ Errors = tuple[type[BaseException], ...]
 
 
 class MisuseError(Exception):
-    """The words on the command line are wrong; the text says which, and what is expected."""
+    """The words on the command line are wrong; the text says which words, and which are expected."""
 
 
 class FailedError(Exception):

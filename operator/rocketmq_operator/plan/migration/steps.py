@@ -48,7 +48,6 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.checks import (
     creation_obstacle,
-    is_equal,
     master_log_problem,
     missing_at_new_master,
     old_broker_problem,
@@ -63,6 +62,7 @@ from rocketmq_operator.plan.migration.observed import (
     OldMember,
     VolumeHolder,
 )
+from rocketmq_operator.plan.migration.stores import part_to_keep, prepare_title
 from rocketmq_operator.plan.migration.writes import (
     CreateObject,
     RunPod,
@@ -230,14 +230,6 @@ def _compare(observed: ObservedMigration) -> StepAction:
     return StepAction(writes=tuple(writes))
 
 
-def part_to_keep(observed: ObservedMigration, member: OldMember) -> str:
-    """Return which part of a store to keep, as an argument of `ha-sidecar adopt`."""
-    if observed.request.old_kind is OldBrokerKind.DLEDGER:
-        return "metadata"
-    is_kept = member is observed.first or (not observed.request.empty_slaves and is_equal(observed, member))
-    return "keep" if is_kept else "empty"
-
-
 def _is_prepared(observed: ObservedMigration) -> bool:
     return all(member.store is not None or member.holder is VolumeHolder.NEW for member in observed.members)
 
@@ -253,40 +245,6 @@ def _prepare(observed: ObservedMigration) -> StepAction:
             body = migration_pods.adopt_pod(observed, member, record, keep)
             writes.append(RunPod(body, f"{keep} the store of {member.pod}", record.volume, STORE_ANNOTATION))
     return StepAction(writes=tuple(writes))
-
-
-def _prepare_title(observed: ObservedMigration) -> str:
-    """Describe the result for each store, and why; this step is irreversible."""
-    texts = [_store_result(observed, member) for member in observed.members]
-    return "; ".join(texts) + " (no way back from here)"
-
-
-def _store_result(observed: ObservedMigration, member: OldMember) -> str:
-    keep = (member.store or {}).get("kept") or part_to_keep(observed, member)
-    if keep == "metadata":
-        return f"empty the store of {member.pod} but for topics and groups"
-    if keep == "keep":
-        return f"keep the store of {member.pod} for {member.member}"
-    if observed.request.empty_slaves:
-        return f"empty the store of {member.pod}: {member.member} copies the master's log"
-    if member.log is None:
-        return f"keep the store of {member.pod} for {member.member} if it is equal, else empty it"
-    return (
-        f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the "
-        "master's log"
-    )
-
-
-def _difference(observed: ObservedMigration, member: OldMember) -> str:
-    texts = [_log_contents(one) for one in (member, observed.first)]
-    return f"it holds {texts[0]}, the master {texts[1]}; "
-
-
-def _log_contents(member: OldMember) -> str:
-    log = member.log or {}
-    return (
-        f"{log.get('messages', 0):,} messages in [{log.get('min_offset', 0):,}, {log.get('max_offset', 0):,})"
-    )
 
 
 def _is_volume_handed_over(observed: ObservedMigration) -> bool:
@@ -389,7 +347,7 @@ STEPS: Final[tuple[MigrationStep, ...]] = (
         _is_compared,
         _compare,
     ),
-    MigrationStep("prepare", _prepare_title, _is_prepared, _prepare),
+    MigrationStep("prepare", prepare_title, _is_prepared, _prepare),
     MigrationStep(
         "hand",
         lambda observed: (
