@@ -3,7 +3,7 @@
 Exit status: 0 done, 1 failed, 2 misused. An error is one line on standard error, `program: message`. A program
 may give numbers from 3 on a meaning of its own.
 
-Never here: what a command does, or which errors of its work exist.
+Never here: the work of a command, and its own errors.
 """
 
 import argparse
@@ -23,7 +23,7 @@ Errors = tuple[type[BaseException], ...]
 
 
 class MisuseError(Exception):
-    """The words on the command line are wrong; the text says which, and what is expected."""
+    """The command line is wrong; the text names the wrong part and the expected form."""
 
 
 class FailedError(Exception):
