@@ -45,7 +45,7 @@ from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import IdentityError
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
+from ha_sidecar.companion.handover import HandoverError, HandoverResult
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.migration.cli import add_commands
 from ha_sidecar.replica import config as replica_config
@@ -216,7 +216,9 @@ async def _accompany(config: companion_config.CompanionConfig) -> None:
 
 
 async def _hand_over(config: companion_config.CompanionConfig) -> HandoverResult:
-    return await Handover(config).run()
+    from ha_sidecar.companion.settling import hand_over_and_settle
+
+    return await hand_over_and_settle(config)
 
 
 async def _until_signal(work: Coroutine[None, None, None]) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
+from controller_core.channel.http_log import server_log
 from controller_core.command_line.program import MisuseError
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
@@ -55,7 +56,12 @@ def run(args: argparse.Namespace) -> int:
 
 async def _serve(directory: Path, host: str, port: int) -> None:
     # aiohttp counts this from the connection's start too, so it also ends a request whose headers never end.
-    runner = web.AppRunner(application(Shelf(directory)), access_log=None, keepalive_timeout=IDLE_TIMEOUT_S)
+    runner = web.AppRunner(
+        application(Shelf(directory)),
+        access_log=None,
+        logger=server_log(),
+        keepalive_timeout=IDLE_TIMEOUT_S,
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

@@ -194,10 +194,8 @@ def test_the_command_names_what_is_of_two_sizes(
     segment(tmp_path / "there", "samples", DAY, "collector@1-1", b"other")
     assert main(["mirror", str(data), str(tmp_path / "there")]) == 1
     said = capsys.readouterr().err
-    assert (
-        said
-        == "slo-pipeline: samples/day=2026-11-20/collector@1-1.parquet is of another size there than here\n"
-    )
+    named = "samples/day=2026-11-20/collector@1-1.parquet"
+    assert said == f"slo-pipeline: {named} is of another size there than here\n"
 
 
 def test_the_command_names_what_cannot_be_copied_and_copies_the_rest(

@@ -4,53 +4,37 @@ It does so for each kind of member and each trouble, in a text that stays.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
-from rocketmq_operator.clients.api import RefusedError
+from rocketmq_operator.clients.api import RequestRefusedError
 from rocketmq_operator.clients.reflection import EVENTS_S, Reflections
 from rocketmq_operator.clients.stream import Stream
-from rocketmq_operator.handlers.quiet import nothing_to_do
+from rocketmq_operator.handlers.quiet import plan_without_work
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.asking import view_of
-from rocketmq_operator.plugin.pictures import explain_lines
+from rocketmq_operator.plugin.queries import observe_group
+from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
-from testkit.memory.pod_faults import PodFault, pod_status
+from testkit.memory.pod_faults import PodFault
+from testkit.worlds.members import (
+    CLUSTER,
+    GROUP,
+    KINDS,
+    QUOTA,
+    WITH_VOLUME,
+    Kind,
+    break_member,
+    forbid,
+    passes,
+    progress,
+    settled,
+)
 from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
-QUOTA = "forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of member.
-
-    It has the resource whose status tells of it, one pod, and the StatefulSet or Deployment that makes it.
-    """
-
-    resource: tuple[str, str]
-    pod: str
-    made_by: str
-
-    @property
-    def member(self) -> str:
-        """How the status names it: proxies have generated names."""
-        return self.made_by if self.made_by == "main-proxy" else self.pod
-
-
-GROUP = ("BrokerGroup", "orders")
-CLUSTER = ("RocketMQCluster", "main")
-KINDS = {
-    "broker": Kind(GROUP, "orders-1", "orders"),
-    "log replica": Kind(GROUP, "orders-log-0", "orders-log"),
-    "controller": Kind(CLUSTER, "main-controller-2", "main-controller"),
-    "name server": Kind(CLUSTER, "main-nameserver-1", "main-nameserver"),
-    "proxy": Kind(CLUSTER, "main-proxy-7c9d-x", "main-proxy"),
-}
-WITH_VOLUME = ("broker", "log replica", "controller")
 FAULTS = {
     PodFault.UNSCHEDULABLE: ("Unschedulable", "Insufficient cpu"),
     PodFault.IMAGE: ("ImageNotPulled", "image "),
@@ -60,60 +44,6 @@ FAULTS = {
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 kinds_with_volume = pytest.mark.parametrize("kind", [KINDS[name] for name in WITH_VOLUME], ids=WITH_VOLUME)
-
-
-async def settled() -> OperatorWorld:
-    """Return a world with two of each, where nothing is left to do."""
-    world = OperatorWorld(
-        {"replicas": 2, "logReplicas": 1}, {"nameServers": {"replicas": 2}, "proxy": {"mode": "Cluster"}}
-    )
-    await world.settle()
-    await world.settle()
-    assert progress(world, GROUP)[:2] == progress(world, CLUSTER)[:2] == ("False", "Settled")
-    return world
-
-
-def progress(world: OperatorWorld, resource: tuple[str, str]) -> tuple[str, str, str]:
-    """Return status, reason and message of Progressing."""
-    found = next(one for one in world.status(*resource)["conditions"] if one["type"] == "Progressing")
-    return found["status"], found["reason"], found["message"]
-
-
-async def passes(world: OperatorWorld, count: int = 3) -> None:
-    """Let the operator look some times, ten seconds apart."""
-    for _ in range(count):
-        await world.one_pass()
-        world.advance(10)
-
-
-def break_member(world: OperatorWorld, kind: Kind, fault: PodFault) -> None:
-    """Give one member's pod the status of a fault."""
-    if kind.made_by == "main-proxy":
-        world.kube.unready.add("main-proxy")
-        pod: Json = {
-            "metadata": {
-                "name": kind.pod,
-                "namespace": NAMESPACE,
-                "uid": "uid-proxy",
-                "labels": world.get("Deployment", "main-proxy")["spec"]["template"]["metadata"]["labels"],
-            },
-            "spec": world.get("Deployment", "main-proxy")["spec"]["template"]["spec"],
-        }
-        pod["status"] = pod_status(pod, fault, ready=False)
-        world.kube.objects["Pod", NAMESPACE, kind.pod] = pod
-    else:
-        world.kube.break_pods(NAMESPACE, [kind.pod], fault)
-    world.kube.settle()
-
-
-def forbid(world: OperatorWorld, kind: Kind) -> None:
-    """Let a quota refuse a member's pod, which goes."""
-    if kind.made_by == "main-proxy":
-        world.kube.forbidden["main-proxy"] = QUOTA
-    else:
-        world.kube.forbidden[kind.pod] = QUOTA
-        world.kube.remove("Pod", NAMESPACE, kind.pod)
-    world.kube.settle()
 
 
 def told_of(world: OperatorWorld, kind: Kind, reason: str, words: str) -> None:
@@ -254,7 +184,7 @@ async def test_the_cause_stands_where_nobody_can_write_and_explain_says_what_to_
     assert (ready["status"], ready["reason"]) == ("False", "NoMaster")
     assert "orders-0, orders-1: CrashLoop: container broker ended" in ready["message"]
     assert world.status()["reason"] == "CrashLoop"
-    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
     assert "cannot open /data: no space left" in explained
     assert ADVICE["CrashLoop"] in explained
 
@@ -264,7 +194,7 @@ async def test_a_cluster_that_keeps_a_group_waiting_is_explained_with_the_group(
     for number in range(3):
         world.kube.break_pods(NAMESPACE, [f"main-controller-{number}"], PodFault.IMAGE)
     await passes(world)
-    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
     assert "RocketMQCluster main" in explained
     assert "ImageNotPulled" in explained
     assert ADVICE["ImageNotPulled"] in explained
@@ -317,14 +247,17 @@ async def test_a_member_in_trouble_costs_no_pass_while_nothing_changes() -> None
         forbid(world, kind)
     await passes(world)
     for resource in (GROUP, CLUSTER):
-        assert await nothing_to_do(world.shell().world, resource[0], NAMESPACE, resource[1]) is not None
+        assert (
+            await plan_without_work(world.pass_context().environment, resource[0], NAMESPACE, resource[1])
+            is not None
+        )
 
 
 async def test_without_the_right_to_read_events_all_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await settled()
 
     async def refused(*_: str) -> list[Json]:
-        raise RefusedError("Event: 403 Forbidden")
+        raise RequestRefusedError("Event: 403 Forbidden")
 
     monkeypatch.setattr(world.kube, "events", refused)
     forbid(world, KINDS["broker"])

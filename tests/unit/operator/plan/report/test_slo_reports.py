@@ -26,7 +26,8 @@ DEFAULT_SLOS = yaml.safe_load(DEFAULT_FILE.read_text())["slos"]
 def _said(**changes: object) -> str:
     """Return what a run says that met one of its two objectives."""
     told = [
-        {"name": "writes", "group": "orders", "target": 99.95, "attained": 0.99912345, "left": -0.753, "holds": False},
+        {"name": "writes", "group": "orders", "target": 99.95, "attained": 0.99912345, "left": -0.753,
+         "holds": False},
         {"name": "durability", "group": "pay", "target": 100.0, "attained": 1.0, "left": None, "holds": True},
     ]  # fmt: skip
     return json.dumps({"verdict": "Outside the error budget", "objectives": told, "more": 0} | changes)
@@ -357,7 +358,8 @@ async def test_a_spec_that_breaks_a_rule_is_said_and_what_runs_is_left() -> None
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(1.0, "100%"), (0.999996, "99.999%"), (0.5, "50%"), (0.0, "0%"), (-0.00001, "-0.001%"), (-12.3, "-1230%")],
+    [(1.0, "100%"), (0.999996, "99.999%"), (0.5, "50%"), (0.0, "0%"), (-0.00001, "-0.001%"),
+     (-12.3, "-1230%")],
 )  # fmt: skip
 def test_a_share_is_cut_and_never_rounded_up(share: float, shown: str) -> None:
     assert percent(share, decimals=3) == shown
@@ -365,7 +367,8 @@ def test_a_share_is_cut_and_never_rounded_up(share: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("window", "days"),
-    [("24h", 1), ("48h", 2), ("7d", 7), ("4w", 28), ("366d", 366), ("367d", None), ("25h", None), ("0d", None)],
+    [("24h", 1), ("48h", 2), ("7d", 7), ("4w", 28), ("366d", 366), ("367d", None), ("25h", None),
+     ("0d", None)],
 )  # fmt: skip
 def test_a_window_is_whole_days(window: str, days: int | None) -> None:
     assert window_days(window) == days
