@@ -38,6 +38,7 @@ from controller_core.groups.first_elections import (
     next_set_epoch,
 )
 from controller_core.groups.group import Change, Group, lost_master
+from controller_core.groups.keys import BrokerId
 from controller_core.groups.policy import elect, is_electable
 from controller_core.groups.replies import ElectionView, GroupReply, RoleNotice
 from controller_core.remoting.codes import ResponseCode
@@ -118,7 +119,9 @@ def _is_stale(group: Group, command: ElectMaster) -> bool:
     )
 
 
-def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool) -> int | None:
+def _winner(
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker], *, first: bool
+) -> BrokerId | None:
     if first and command.requester_id is not None:
         # No log is ahead of another before the first master, so the first broker that asks wins.
         asked = command.requester_id
@@ -128,8 +131,8 @@ def _winner(group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *,
 
 
 def _winner_with_a_past(
-    group: Group, command: ElectMaster, alive: dict[int, LiveBroker]
-) -> int | FailureReason | None:
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker]
+) -> BrokerId | FailureReason | None:
     if command.requester_id is not None:
         return FailureReason.WAITING_FOR_MEMBERS
     winner = longest_log(group, command, alive)
@@ -138,7 +141,7 @@ def _winner_with_a_past(
     return None if winner is None else winner.id
 
 
-def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int) -> Change:
+def _take(group: Group, command: ElectMaster, winner: BrokerId, index: int, term: int) -> Change:
     after = replace(
         group,
         master_id=winner,
@@ -157,7 +160,7 @@ def _take(group: Group, command: ElectMaster, winner: int, index: int, term: int
     return Change(reply, after, facts=facts, notices=_notices(after, winner, command), failovers=(record,))
 
 
-def _preceding(group: Group, winner: int) -> tuple[int, ...]:
+def _preceding(group: Group, winner: BrokerId) -> tuple[BrokerId, ...]:
     """Return the members that hold every message acknowledged before `winner` was elected.
 
     Empty if `winner` was not in the set.
@@ -189,7 +192,7 @@ def _fail(group: Group, command: ElectMaster, reason: FailureReason) -> Change:
 
 
 def _failure_reason(
-    group: Group, command: ElectMaster, alive: dict[int, LiveBroker], *, first: bool
+    group: Group, command: ElectMaster, alive: dict[BrokerId, LiveBroker], *, first: bool
 ) -> FailureReason:
     asked = command.requester_id
     if command.designate and asked is not None:
@@ -214,7 +217,7 @@ def _keep_reply(group: Group) -> GroupReply:
     return GroupReply(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, group.master_ext(), remark, body)
 
 
-def _nobody_reply(requester_id: int | None, reason: FailureReason | None) -> GroupReply:
+def _nobody_reply(requester_id: BrokerId | None, reason: FailureReason | None) -> GroupReply:
     if requester_id is None:
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
         remark = "Old master has down and failed to elect a new broker master"
@@ -230,7 +233,7 @@ def _not_registered(remark: str) -> Change:
     return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, {}, remark))
 
 
-def _notices(group: Group, winner: int, command: ElectMaster) -> tuple[RoleNotice, ...]:
+def _notices(group: Group, winner: BrokerId, command: ElectMaster) -> tuple[RoleNotice, ...]:
     """Tell every live member, the new master first: it is the one that clients wait for."""
     live = sorted(
         {broker.id for broker in command.alive} & set(group.replicas),

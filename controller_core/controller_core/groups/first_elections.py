@@ -40,7 +40,7 @@ from itertools import islice
 
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.group import Group
-from controller_core.groups.keys import MasterEpoch, SetEpoch
+from controller_core.groups.keys import BrokerId, LogOffset, MasterEpoch, SetEpoch
 from controller_core.groups.policy import is_electable, rank
 
 EPOCH_JUMP_MAX = 100_000
@@ -117,7 +117,7 @@ def is_first(group: Group) -> bool:
     return not group.sync_state_set
 
 
-def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
+def unheard_ids(group: Group, told: Mapping[BrokerId, LogOffset]) -> tuple[BrokerId, ...]:
     """Return the ids that must be heard before the first election of a group with a past: the lowest `UNHEARD_IDS_MAX`, ascending.
 
     These are registered members that are not alive, or have not told where their log ends. They are also the
@@ -128,11 +128,13 @@ def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
         group: it never had a master here.
         told: the end of the log, in bytes, of each living member that told it.
     """
-    ids = range(1, max(group.replicas, default=0) + 1)
+    ids = map(BrokerId, range(1, max(group.replicas, default=0) + 1))
     return tuple(islice((broker_id for broker_id in ids if broker_id not in told), UNHEARD_IDS_MAX))
 
 
-def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:
+def longest_log(
+    group: Group, command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]
+) -> LiveBroker | None:
     """Return the member that acts as master, else the electable member with the longest log."""
     candidates = [
         member
@@ -146,7 +148,7 @@ def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBrok
 
 
 def is_log_replica_ahead(
-    group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
+    group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[BrokerId, LiveBroker]
 ) -> bool:
     """Say whether a living log replica holds more than the winner.
 

@@ -1,11 +1,20 @@
 """How groups and replicas are named: values that may be dictionary keys and sort the same on every node."""
 
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 
 MasterEpoch = NewType("MasterEpoch", int)
 """Grows with every change of master of a group; 0 before the first. Neither a Raft term nor a `SetEpoch`."""
 SetEpoch = NewType("SetEpoch", int)
 """Version of the SyncStateSet of a group."""
+BrokerId = NewType("BrokerId", int)
+"""The number that a controller gave a member of a group.
+
+Headers and bodies of remoting hold plain ints: the code that reads a request makes the `BrokerId`. The same holds
+for `LogOffset`.
+"""
+LogOffset = NewType("LogOffset", int)
+"""Position in a commit log, in bytes; -1 if unknown. An offset in a queue counts messages and is not one."""
 
 
 class GroupKey(NamedTuple):
@@ -27,7 +36,7 @@ class ReplicaKey(NamedTuple):
 
     cluster: str
     broker_name: str
-    broker_id: int
+    broker_id: BrokerId
 
     @property
     def group(self) -> GroupKey:
@@ -43,6 +52,6 @@ def correlation_id(key: GroupKey, master_epoch: MasterEpoch) -> str:
     return f"{key.cluster}/{key.broker_name}/{master_epoch}"
 
 
-def comma_list(ids: tuple[int, ...]) -> str:
+def comma_list(ids: Iterable[BrokerId]) -> str:
     """Write broker ids as events carry them: `1,2,3`, empty for none."""
     return ",".join(str(broker_id) for broker_id in ids)

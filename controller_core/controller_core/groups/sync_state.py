@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller_core.groups.commands import AlterSyncStateSet
 from controller_core.groups.group import Change, Group
 from controller_core.groups.history import EventKind, Fact
-from controller_core.groups.keys import SetEpoch, comma_list
+from controller_core.groups.keys import BrokerId, SetEpoch, comma_list
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.codes import ResponseCode
 
@@ -41,7 +41,7 @@ def alter_sync_state_set(group: Group | None, command: AlterSyncStateSet) -> Cha
     return Change(reply, after, facts=(fact,))
 
 
-def _fence(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) -> Change | None:
+def _fence(group: Group, wanted: tuple[BrokerId, ...], command: AlterSyncStateSet) -> Change | None:
     if wanted == group.sync_state_set:
         remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         return _refuse(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, remark)
@@ -58,7 +58,7 @@ def _fence(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) ->
     return None
 
 
-def _unfit_member(group: Group, wanted: tuple[int, ...], command: AlterSyncStateSet) -> Change | None:
+def _unfit_member(group: Group, wanted: tuple[BrokerId, ...], command: AlterSyncStateSet) -> Change | None:
     for member in wanted:
         if member not in group.replicas:
             remark = f"{_REJECTING} the replicas {{{member}}} don't exist"

@@ -27,7 +27,7 @@ from typing import Final
 
 from controller_core.groups.first_elections import is_first, told_epoch, unheard_ids
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey, comma_list
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey, comma_list
 from controller_core.groups.policy import is_electable
 from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
@@ -148,7 +148,7 @@ class FirstElections:
         acting = [member for member, yes in zip(members, says_so, strict=True) if yes]
         return max(acting, key=lambda member: member.epoch).id if acting else None
 
-    async def _is_master(self, group: Group, broker_id: int) -> bool:
+    async def _is_master(self, group: Group, broker_id: BrokerId) -> bool:
         try:
             answer = await ask_or_raise(
                 self._ask, group.address(broker_id) or "", RequestCode.GET_BROKER_HA_STATUS

@@ -62,7 +62,7 @@ from controller_core.groups.commands import (
 )
 from controller_core.groups.elections import would_replace
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.replies import Outcome
 from controller_core.groups.state import GroupsState
 from controller_core.remoting.bodies import HARuntimeInfo
@@ -228,7 +228,7 @@ class WriteGuards:
 
     # The steps of a guard.
 
-    async def _noted(self, group: Group, master_id: int, address: str) -> bool:
+    async def _noted(self, group: Group, master_id: BrokerId, address: str) -> bool:
         """Note the guard and the setting of the master without it; return False if its port is closed."""
         try:
             setting = await self._setting_asked_twice(address)

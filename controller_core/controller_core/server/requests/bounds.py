@@ -10,6 +10,7 @@ from typing import Final
 
 from controller_core.groups.broker_ids import id_problem
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
+from controller_core.groups.keys import BrokerId
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
@@ -74,7 +75,7 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
     not there.
     """
-    broker_id = header.applied_broker_id
+    broker_id = BrokerId(header.applied_broker_id)
     if group is None or broker_id < FIRST_BROKER_ID or broker_id in group.replicas:
         return None
     if (problem := id_problem(group, broker_id)) is not None:

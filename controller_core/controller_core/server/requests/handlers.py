@@ -25,7 +25,7 @@ from typing import Final
 from controller_core.groups import reads, scan
 from controller_core.groups.commands import AnyCommand
 from controller_core.groups.group import Group
-from controller_core.groups.keys import GroupKey, ReplicaKey
+from controller_core.groups.keys import BrokerId, GroupKey, ReplicaKey
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import SyncStateSet, decode_names
@@ -197,7 +197,7 @@ class Handlers:
             code = ResponseCode.CONTROLLER_INVALID_REQUEST
             refusal = RemotingCommand.response_to(request, code, remark=NO_BROKER_ID_REMARK)
             return None if request.is_oneway else refusal
-        key = self._heartbeats.beat(channel_id, header, header.broker_id)
+        key = self._heartbeats.beat(channel_id, header, BrokerId(header.broker_id))
         if header.epoch is not None:
             self._submitter.saw_epoch(key, header.epoch, is_beat=True)
         return None if request.is_oneway else self._prepared.heartbeat
@@ -286,7 +286,7 @@ class Handlers:
             self._machine.state,
             cluster=header.cluster_name,
             broker_name=header.broker_name,
-            broker_id=header.broker_id,
+            broker_id=BrokerId(header.broker_id),
             address=header.broker_address,
             log_replica=header.replica_kind == headers.REPLICA_KIND_LOG,
         )
@@ -303,7 +303,7 @@ class Handlers:
 
         Not earlier: its revival may start an election, whose notices name the registered address.
         """
-        key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
+        key = ReplicaKey(header.cluster_name, header.broker_name, BrokerId(header.broker_id))
         return self._heartbeats.proof_of_life(_own_channel(channel_id, request), key, header.broker_address)
 
     # Writes of the leader: to the command, or to a refusal that needs no entry.
@@ -322,7 +322,7 @@ class Handlers:
         header = headers.AlterSyncStateSetRequestHeader.from_ext(request.ext)
         cluster = self._cluster(channel_id, request, header.broker_name)
         if group := self._find(header.broker_name, cluster):
-            key = ReplicaKey(*group, header.master_broker_id)
+            key = ReplicaKey(*group, BrokerId(header.master_broker_id))
             self._submitter.saw_epoch(key, header.master_epoch, is_beat=False)
         wanted = SyncStateSet.decode(request.body)
         check_set(wanted)
@@ -332,7 +332,7 @@ class Handlers:
         header = headers.ElectMasterRequestHeader.from_ext(request.ext)
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
         if not header.designate_elect and header.broker_id != headers.BROKER_ID_NONE:
-            key = ReplicaKey(cluster, header.broker_name, header.broker_id)
+            key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
             self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
             if (held := self._held(cluster, header.broker_name)) is not None:
                 return held
@@ -349,7 +349,7 @@ class Handlers:
         if header.designate_elect or header.broker_id == headers.BROKER_ID_NONE:
             return None
         cluster = header.cluster_name or self._cluster(channel_id, request, header.broker_name)
-        key = ReplicaKey(cluster, header.broker_name, header.broker_id)
+        key = ReplicaKey(cluster, header.broker_name, BrokerId(header.broker_id))
         self._heartbeats.proof_of_life(_own_channel(channel_id, request), key)
         return await self._first_elections.refusal(key)
 

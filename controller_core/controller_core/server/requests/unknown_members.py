@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_core.groups.group import group_ext
-from controller_core.groups.keys import ReplicaKey
+from controller_core.groups.keys import BrokerId, ReplicaKey
 from controller_core.groups.liveness import LivenessTable
 from controller_core.groups.replies import GroupReply
 from controller_core.groups.state import GroupsState
@@ -125,7 +125,7 @@ def _has_rival(asked: _UnknownMember, now_ms: int) -> bool:
 
 
 def _key_of(header: RegisterBrokerToControllerRequestHeader) -> ReplicaKey:
-    return ReplicaKey(header.cluster_name, header.broker_name, header.broker_id)
+    return ReplicaKey(header.cluster_name, header.broker_name, BrokerId(header.broker_id))
 
 
 def _refused(header: RegisterBrokerToControllerRequestHeader, why: str) -> GroupReply:
