@@ -1,20 +1,20 @@
 """How groups and replicas are named: values that may be dictionary keys and sort the same on every node."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
-MasterEpoch = NewType("MasterEpoch", int)
-"""Grows with every change of master of a group; 0 before the first. Neither a Raft term nor a `SetEpoch`."""
-SetEpoch = NewType("SetEpoch", int)
-"""Version of the SyncStateSet of a group."""
-BrokerId = NewType("BrokerId", int)
-"""The number that a controller gave a member of a group.
+from controller_core.remoting.numbers import BrokerId, LogOffset, MasterEpoch, SetEpoch
 
-Headers and bodies of remoting hold plain ints: the code that reads a request makes the `BrokerId`. The same holds
-for `LogOffset`.
-"""
-LogOffset = NewType("LogOffset", int)
-"""Position in a commit log, in bytes; -1 if unknown. An offset in a queue counts messages and is not one."""
+__all__ = (
+    "BrokerId",
+    "GroupKey",
+    "LogOffset",
+    "MasterEpoch",
+    "ReplicaKey",
+    "SetEpoch",
+    "comma_list",
+    "correlation_id",
+)
 
 
 class GroupKey(NamedTuple):

@@ -22,6 +22,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
+from controller_core.remoting.numbers import BrokerId
 from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
@@ -57,7 +58,7 @@ class BrokerFacts:
         received_bytes_per_s: what a slave receives from its master.
     """
 
-    broker_id: int
+    broker_id: BrokerId
     address: str
     is_master: bool
     last_epoch: int
@@ -83,12 +84,12 @@ class GroupFacts:
             another; None if unknown.
     """
 
-    master_id: int | None
+    master_id: BrokerId | None
     master_address: str | None
     master_epoch: int
-    members: tuple[int, ...]
-    others: tuple[tuple[int, str, bool], ...]
-    preceding: tuple[int, ...] = ()
+    members: tuple[BrokerId, ...]
+    others: tuple[tuple[BrokerId, str, bool], ...]
+    preceding: tuple[BrokerId, ...] = ()
     master_direct: str | None = None
 
 
@@ -122,7 +123,7 @@ def broker_facts(
     behind = table.get(DISPATCH_BEHIND_KEY, "")
     client = status.ha_client_runtime_info
     return BrokerFacts(
-        broker_id=cache.broker_id,
+        broker_id=BrokerId(cache.broker_id),
         address=address,
         is_master=status.master,
         last_epoch=max((entry.epoch for entry in cache.epoch_list), default=-1),
@@ -140,14 +141,14 @@ def group_facts(info: ReplicasInfo) -> GroupFacts:
     everyone: Sequence[ReplicaIdentity] = (*info.in_sync_replicas, *info.not_in_sync_replicas)
     direct = {replica.broker_id: replica.direct_address for replica in everyone}
     return GroupFacts(
-        master_id=info.master_broker_id or None,
+        master_id=BrokerId(info.master_broker_id) if info.master_broker_id else None,
         master_address=info.master_address or None,
         master_epoch=info.master_epoch,
-        members=tuple(sorted(replica.broker_id for replica in info.in_sync_replicas)),
+        members=tuple(sorted(BrokerId(replica.broker_id) for replica in info.in_sync_replicas)),
         others=tuple(
-            sorted((replica.broker_id, replica.broker_address or "", replica.alive) for replica in everyone)
+            sorted((BrokerId(each.broker_id), each.broker_address or "", each.alive) for each in everyone)
         ),
-        preceding=tuple(sorted(info.preceding_sync_state_set or ())),
+        preceding=tuple(sorted(map(BrokerId, info.preceding_sync_state_set or ()))),
         master_direct=direct.get(info.master_broker_id or 0),
     )
 
@@ -181,7 +182,7 @@ def with_controller_id(broker: BrokerFacts, group: GroupFacts | None) -> BrokerF
     return replace(broker, broker_id=max(found)[1]) if found else broker
 
 
-def living_members(group: GroupFacts, besides_id: int) -> tuple[tuple[int, str], ...]:
+def living_members(group: GroupFacts, besides_id: BrokerId) -> tuple[tuple[BrokerId, str], ...]:
     """Return id and address of those in the SyncStateSet that live, all but one.
 
     A log replica may be among them.
