@@ -22,7 +22,7 @@ from controller_core.remoting.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from controller_core.remoting.numbers import BrokerId
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import AddressError, HostPort, host_port
 
 DISPATCH_BEHIND_KEY = "dispatchBehindBytes"
@@ -34,7 +34,7 @@ class SlaveFacts:
     """A slave as its master sees it; offsets and lag in bytes."""
 
     address: str
-    ack_offset: int
+    ack_offset: LogOffset
     lag_bytes: int
     in_sync: bool
     sent_bytes_per_s: int = 0
@@ -62,8 +62,8 @@ class BrokerFacts:
     address: str
     is_master: bool
     last_epoch: int
-    max_offset: int
-    confirm_offset: int | None
+    max_offset: LogOffset
+    confirm_offset: LogOffset | None
     dispatch_behind_bytes: int | None
     slaves: tuple[SlaveFacts, ...]
     epoch_starts: tuple[tuple[int, int], ...] = ()
@@ -117,7 +117,7 @@ def broker_facts(
     cache: EpochEntryCache, status: HARuntimeInfo, table: Mapping[str, str], address: str = ""
 ) -> BrokerFacts:
     """Read the answers to 1007, 907 and 28 (the last one may be empty)."""
-    max_offset = cache.max_offset
+    max_offset = LogOffset(cache.max_offset)
     slaves = tuple(_slave(info) for info in status.ha_connection_info) if status.master else ()
     in_sync = [slave.ack_offset for slave in slaves if slave.in_sync]
     behind = table.get(DISPATCH_BEHIND_KEY, "")
@@ -212,7 +212,7 @@ def readiness(broker: BrokerFacts | None, group: GroupFacts | None, refusal: str
     return in_sync, f"slave {'in' if in_sync else 'not in'} {where}"
 
 
-def lag_bytes(broker: BrokerFacts, master_max_offset: int | None) -> int | None:
+def lag_bytes(broker: BrokerFacts, master_max_offset: LogOffset | None) -> int | None:
     """Return what the broker lacks of the master's log; None if the master did not say how far it reaches."""
     if broker.is_master:
         return 0
@@ -234,7 +234,7 @@ def slaves_by_name(slaves: Sequence[SlaveFacts]) -> dict[str, SlaveFacts]:
 def _slave(info: HAConnectionRuntimeInfo) -> SlaveFacts:
     return SlaveFacts(
         info.addr or "",
-        info.slave_ack_offset,
+        LogOffset(info.slave_ack_offset),
         max(0, info.diff),
         info.in_sync,
         info.transferred_byte_in_second,

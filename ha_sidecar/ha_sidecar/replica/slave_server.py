@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from controller_core.remoting.numbers import BrokerId
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.commitlog.cuts import LogCutError
 from ha_sidecar.commitlog.record_ends import RecordEnds
 from ha_sidecar.commitlog.served import FileSender, ServedStore
@@ -51,7 +51,7 @@ class ServedSlave:
 
     broker_id: BrokerId
     address: str
-    ack_offset: int
+    ack_offset: LogOffset
     position: int
     sent_bytes: int
 

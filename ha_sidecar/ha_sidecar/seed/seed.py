@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_core.remoting.numbers import BrokerId
+from controller_core.remoting.numbers import BrokerId, LogOffset
 from ha_sidecar.address import HostPort
 from ha_sidecar.commitlog.checking import Checker
 from ha_sidecar.commitlog.disk import write_atomically
@@ -221,9 +221,9 @@ class Seed:
         if end.diverged is not None:
             _log.warning("the copied log is of another history (%s): starting over", end.detail)
             shutil.rmtree(self._store.archive())
-            self._checked_offset = 0
+            self._checked_offset = LogOffset(0)
             return None
-        self._checked_offset = min(self._checked_offset, notes.take_start())
+        self._checked_offset = LogOffset(min(self._checked_offset, notes.take_start()))
         if not self._check_rest(checker, self._store.cut_torn_record()):
             self._store.log.truncate(self._checked_offset)
             self._store.adopt(self._store.epochs.starting_up_to(self._checked_offset))
@@ -244,7 +244,7 @@ class Seed:
             if not notes.has_started:
                 continue
             # The bytes above the start were cut, and come again.
-            self._checked_offset = min(self._checked_offset, notes.take_start())
+            self._checked_offset = LogOffset(min(self._checked_offset, notes.take_start()))
             # Bit by bit: unsynced bytes at the end of a file keep the link from receiving.
             self._store.log.sync()
             if notes.caught_up or not self._check_meanwhile(checker):
@@ -278,7 +278,8 @@ class Seed:
 
         A record that is torn or unused at the end of a span may be whole in the next.
         """
-        self._checked_offset, record = checker.verdict()
+        checked_offset, record = checker.verdict()
+        self._checked_offset = LogOffset(checked_offset)
         self._problem = f"the record at {self._checked_offset} came {record.kind.value}: {record.problem}"
         return record.kind
 
@@ -324,11 +325,11 @@ class _LinkNotes:
         self.master_max_offset, self.start_offset = done.master_max_offset, done.start_offset
         self.handshake_left_bytes = done.master_max_offset - done.start_offset
 
-    def on_truncate(self, from_offset: int, to_offset: int) -> None:
+    def on_truncate(self, from_offset: LogOffset, to_offset: LogOffset) -> None:
         _log.info("cut from %d to %d", from_offset, to_offset)
         self.has_started = True
 
-    def on_caught_up(self, offset: int) -> None:
+    def on_caught_up(self, offset: LogOffset) -> None:
         self.caught_up = True
 
     def on_end(self, end: LinkEnd) -> None:
