@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_operator.plan.common.report_servers import servers_seen
-from slo_pipeline.cli import _parser
+from slo_pipeline.cli import parser
 from testkit.kube.kubectl import KubeError, program
 from testkit.products.helm import Json, rendered
 
@@ -87,8 +87,7 @@ def test_only_the_collector_gets_a_token_and_it_takes_its_options() -> None:
         "configMap",
     ]
     collector = next(one for one in pod["containers"] if one["name"] == "collector")
-    parser, _ = _parser("collect")
-    taken = parser.parse_args(collector["args"])
+    taken = parser("collect").parse_args(collector["args"])
     assert (taken.kubernetes_events, taken.kubelet_metrics) == (["mq"], ["mq"])
     assert (taken.discover, taken.cluster) == (["mq"], "main")
     assert taken.kubelet_insecure_tls is True

@@ -32,7 +32,7 @@ EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 """On an EndpointSlice: the master epoch that decided which member serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
 BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
-"""On a Topic or ConsumerGroup that brokers are to forget when it is deleted. Not kopf's, which kopf takes away where it sees no use."""
+"""On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the object."""
 
 
 class KindNames(NamedTuple):

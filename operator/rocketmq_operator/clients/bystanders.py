@@ -3,17 +3,16 @@
 Their answers are optional, so this client bounds the time and size of an answer tightly and rejects redirects.
 """
 
-import json
 from typing import Any, Final
 
 import aiohttp
 
 from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.json_answers import read_json
 
 ANSWER_TIMEOUT: Final = aiohttp.ClientTimeout(total=0.6)
 ANSWER_BYTES_MAX: Final = 2 << 20
 """Twice what a canary tells when it has seen as much as it remembers."""
-_CHUNK_BYTES: Final = 1 << 16
 
 
 class CanariesClient:
@@ -45,18 +44,9 @@ async def _told(session: aiohttp.ClientSession, url: str, who: str) -> Json:
         async with session.get(url, timeout=ANSWER_TIMEOUT, allow_redirects=False) as response:
             if response.status != 200:
                 raise UnavailableError(f"{who} answers {response.status}")
-            value: Any = json.loads(await _body(response))
-    except (aiohttp.ClientError, TimeoutError, ValueError, RecursionError) as error:
+            value: Any = await read_json(response, ANSWER_BYTES_MAX)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise UnavailableError(f"{who} does not answer: {error!r}") from error
     if not isinstance(value, dict):
         raise UnavailableError(f"the answer of {who} is not a JSON object")
     return value
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-        body += chunk
-        if len(body) > ANSWER_BYTES_MAX:
-            raise ValueError(f"more than {ANSWER_BYTES_MAX} bytes")
-    return bytes(body)

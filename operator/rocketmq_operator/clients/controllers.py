@@ -6,19 +6,21 @@ the leader's address and sent again there by us, because the token must not trav
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
 
 from rocketmq_operator.clients.api import Json, NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients.json_answers import parse_json, read_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
 STREAM_LINE_BYTES_MAX: Final = 1 << 20
+"""Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
 
@@ -40,7 +42,7 @@ class ControllersClient:
         leaders = [
             (value["term"], host)
             for host, value in zip(self._all, told, strict=True)
-            if value and value.get("role") == "leader"
+            if value and value.get("role") == "leader" and isinstance(value.get("term"), int)
         ]
         if leaders:
             self._prefer(max(leaders)[1])
@@ -107,14 +109,22 @@ class ControllersClient:
         self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._session.get(url, timeout=STREAM_TIMEOUT) as response:
+            async with self._lines(url, STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
-                        event = _object(json.loads(line))
+                        event, sequence = _event(line)
                         yield event
-                        self._last_sequence = int(event["sequence"])
-        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                        self._last_sequence = sequence
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
+
+    @asynccontextmanager
+    async def _lines(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self._session.get(
+            url, timeout=limits, allow_redirects=False, read_bufsize=STREAM_LINE_BYTES_MAX
+        ) as response:
+            _check_status(response)
+            yield response
 
     async def _last_event(self) -> tuple[str, int]:
         """Return a controller that answers and the sequence of its newest event."""
@@ -122,12 +132,11 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._session.get(url, timeout=READ_TIMEOUT) as response:
-                    response.raise_for_status()
+                async with self._lines(url, READ_TIMEOUT) as response:
                     last = 0
                     async for line in response.content:
-                        last = max(last, int(_object(json.loads(line))["sequence"]))
-            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                        last = max(last, _event(line)[1])
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
@@ -148,11 +157,12 @@ class ControllersClient:
 
     async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
-        async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
+        url = f"http://{host}{path}"
+        async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
             if response.status == 404:
                 return None
-            response.raise_for_status()
-            return json.loads(await response.text())
+            _check_status(response)
+            return await read_json(response)
 
     async def _change(self, url: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -175,6 +185,20 @@ class ControllersClient:
         if self._hosts[0] != host:
             self._hosts.remove(host)
             self._hosts.insert(0, host)
+
+
+def _check_status(response: aiohttp.ClientResponse) -> None:
+    if response.status != 200:
+        raise ValueError(f"status {response.status}")
+
+
+def _event(line: bytes) -> tuple[Json, int]:
+    """Return an event and its sequence; raise `ValueError` for anything else."""
+    event = parse_json(line)
+    sequence = event.get("sequence") if isinstance(event, dict) else None
+    if type(sequence) is not int:
+        raise ValueError(f"a line that is not an event: {line[:80]!r}")
+    return event, sequence
 
 
 def _object(value: object) -> Json:

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS
+from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
 from rocketmq_operator.clients.api import BusyError, Json, Kube, UnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
 from rocketmq_operator.clients.stream import WATCH_S, WATCH_SLACK_S, GoneError, KindMissingError, Stream
@@ -34,17 +34,19 @@ BACKOFF_MAX_S: Final = 30.0
 MISSING_POLL_S: Final = 5.0
 """Time in seconds until a kind is found again after its definition is reapplied."""
 OURS: Final = frozenset(one.kind for one in OUR_KINDS)
-"""Cached completely; of other kinds only objects with the label of a cluster, because foreign objects are unbounded in number."""
+"""Cached completely; of other kinds only objects with one of our labels, because foreign objects are unbounded in number."""
+_LABELS: Final[Mapping[str, str]] = {"Job": REPORT_LABEL}
+"""The label of the followed objects, for kinds that do not belong to a cluster."""
 KINDS: Final = (
     *sorted(OURS),
-    *("ConfigMap", "Deployment", "EndpointSlice", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget"),
-    *("Service", "StatefulSet"),
+    *("ConfigMap", "Deployment", "EndpointSlice", "Job", "PersistentVolumeClaim", "Pod"),
+    *("PodDisruptionBudget", "Service", "StatefulSet"),
 )
 _LOG: Final = logging.getLogger(__name__)
 _Place = tuple[str, str]
 OnChange = Callable[[str, Json, bool], None]
-"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains the change. For our own kinds
-it also receives new objects from a list: the operator has no other source of its resources."""
+"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains the change. A list reports each
+difference from the former cache in the same way, so a change during a gap of the watch arrives once."""
 
 
 class WriteError(Exception):
@@ -71,7 +73,7 @@ class Reflection:
     ) -> None:
         """Store the source, the kind and namespace (empty: all), the clock, and the receiver of changes."""
         self._on_change: Final = on_change
-        self.label: Final = "" if kind in OURS else CLUSTER_LABEL
+        self.label: Final = "" if kind in OURS else _LABELS.get(kind, CLUSTER_LABEL)
         self._stream: Final = stream
         self._kind: Final = kind
         self._namespace: Final = namespace
@@ -153,14 +155,20 @@ class Reflection:
         return before
 
     def _tell_what_differs(self, before: Mapping[_Place, Json]) -> None:
-        if self._kind not in OURS:
-            return
         for place, former in before.items():
             if place not in self._objects:
-                self._on_change(self._kind, former, True)
+                self._tell(former, gone=True)
         for place, found in list(self._objects.items()):
             if place not in before or _version(before[place]) != _version(found):
-                self._on_change(self._kind, found, False)
+                self._tell(found, gone=False)
+
+    def _tell(self, found: Json, *, gone: bool) -> None:
+        """Tell the receiver at once; what it raises must not end the watch."""
+        try:
+            self._on_change(self._kind, found, gone)
+        except Exception:
+            # Why all: one object that breaks our code must not stop the others.
+            _LOG.exception("%s %s: a change could not be told", self._kind, "/".join(_place(found)))
 
     def _forget(self, error: KindMissingError) -> None:
         """Keep nothing: the kind is gone, and every object of it with it. The API server answers, so this is not silence."""
@@ -184,7 +192,7 @@ class Reflection:
                 if type_ in {"ADDED", "MODIFIED"}:
                     self._put(found)
                 if type_ != "BOOKMARK":
-                    self._on_change(self._kind, found, type_ == "DELETED")
+                    self._tell(found, gone=type_ == "DELETED")
             self._heard_s = self._monotonic_s()
 
     def _put(self, found: Json) -> None:

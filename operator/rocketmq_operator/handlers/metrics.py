@@ -6,6 +6,8 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from controller_core.channel.http_log import server_log
+
 SHUTDOWN_S: Final = 0.5
 _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TAKEOVER_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -65,7 +67,9 @@ class HealthServer:
         application.router.add_get("/metrics", self._serve_metrics)
         application.router.add_get("/livez", self._serve_livez)
         application.router.add_get("/readyz", self._serve_readyz)
-        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        self._runner: Final = web.AppRunner(
+            application, access_log=None, logger=server_log(), shutdown_timeout=SHUTDOWN_S
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port; raise OSError if it cannot be had."""

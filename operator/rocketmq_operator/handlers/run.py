@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import aiohttp
-import kopf
 
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Controllers, UnavailableError
@@ -25,10 +24,10 @@ from rocketmq_operator.clients.reflection import OURS, SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.clients.stream import HttpStream, Stream
 from rocketmq_operator.handlers.carry_out import Shell
+from rocketmq_operator.handlers.changes import Changes, Watched
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
 from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
-from rocketmq_operator.handlers.operator import Changes, Watched, registry_for
 from rocketmq_operator.handlers.other_operators import OtherOperators
 from rocketmq_operator.handlers.quiet import quiet
 from rocketmq_operator.handlers.reconcile import reconcile
@@ -131,9 +130,9 @@ class Operator:
             hold=self._hold_group,
         )
         self.following: Final = Following(self.takeover, session)
-        self._watched: Final = Watched(self.work, self.takeover, self.following)
+        changes = Changes(Watched(self.work, self.takeover, self.following))
         self.reflections: Final = Reflections(
-            kube, stream, options.namespaces, time.monotonic, on_change=Changes(self._watched).note
+            kube, stream, options.namespaces, time.monotonic, on_change=changes.note
         )
         world = World(
             kube,
@@ -170,34 +169,24 @@ class Operator:
         kept = asyncio.create_task(self.reflections.run(), name="reflections")
         kept.add_done_callback(lambda _: stop.set())
         looking = asyncio.create_task(self.others.run(), name="other operators")
-        handing_over = asyncio.create_task(self._hand_over(stop, lease), name="hand over")
-        ready = asyncio.Event()
-        hearing = asyncio.create_task(_hear_signals(stop, ready), name="signals")
         try:
-            await kopf.operator(
-                registry=registry_for(self._watched),
-                standalone=True,
-                clusterwide=not self._options.namespaces,
-                namespaces=tuple(self._options.namespaces),
-                ready_flag=ready,
-                stop_flag=stop,
-            )
+            await stop.wait()
         finally:
-            stop.set()
-            hearing.cancel()
-            await handing_over
+            await self._hand_over(lease)
             kept.cancel()
             looking.cancel()
             self.following.stop()
             await self.work.stop()
             await self.health.stop()
+            for ended in await asyncio.gather(lease, kept, looking, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    _LOG.error("the operator ended because a part of it broke", exc_info=ended)
 
     def _may_act(self) -> bool:
         return self.leadership.may_act() and self.others.may_act()
 
-    async def _hand_over(self, stop: asyncio.Event, lease: asyncio.Task[None]) -> None:
-        """Give the Lease away when `stop` is set: at once, because the library that watches takes seconds to end."""
-        await stop.wait()
+    async def _hand_over(self, lease: asyncio.Task[None]) -> None:
+        """Give the Lease away: the first thing that a stopping operator does."""
         lease.cancel()
         # First stop the passes: this operator must not write after another one takes the Lease.
         await self.work.stop()
@@ -256,12 +245,6 @@ def is_deaf(silence_s: float, heard_for_s: float) -> bool:
 def _stop_on_signals(stop: asyncio.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
-
-async def _hear_signals(stop: asyncio.Event, ready: asyncio.Event) -> None:
-    """Take the signals back from the library that watches: it takes them when it starts, and needs five seconds to end."""
-    await ready.wait()
-    _stop_on_signals(stop)
 
 
 async def run(options: Options) -> int:

@@ -29,10 +29,6 @@ class RequestError(Exception):
     """The request is invalid here; the text names the value and the reason."""
 
 
-class MisuseError(Exception):
-    """The command line makes no sense anywhere; the text names the option and why."""
-
-
 class Server(Protocol):
     """The required part of the API server's client; `clients.kube.KubeClient` implements it."""
 

@@ -17,19 +17,18 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from controller_core.command_line.program import MisuseError, Parser, program, run
 from rocketmq_operator.clients.api import UnavailableError
 from rocketmq_operator.clients.kube import (
     KubeClient,
     connect_as_person,
     namespace_of_person,
-    one_line,
 )
 from rocketmq_operator.plugin import migrate_command, pictures, reports
 from rocketmq_operator.plugin.answers import Answer
 from rocketmq_operator.plugin.asking import (
-    MisuseError,
     RequestError,
     Server,
     all_views,
@@ -39,8 +38,6 @@ from rocketmq_operator.plugin.asking import (
     view_of,
 )
 
-EXIT_FAILED: Final = 1
-EXIT_MISUSED: Final = 2
 TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
@@ -50,13 +47,11 @@ Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, An
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
-    try:
-        options = parser().parse_args(arguments)
-        answer = _answer(options)
-    except MisuseError as error:
-        return _failed(error, EXIT_MISUSED)
-    except (RequestError, UnavailableError) as error:
-        return _failed(error, EXIT_FAILED)
+    return run(parser(), arguments, failures=(RequestError, UnavailableError))
+
+
+def _show(options: argparse.Namespace) -> int:
+    answer = _answer(options)
     text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
     sys.stdout.write(text + "\n")
     return 0
@@ -67,7 +62,7 @@ def _answer(options: argparse.Namespace) -> Answer:
     namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
     kube = KubeClient(dynamic)
 
-    async def run() -> Answer:
+    async def ask() -> Answer:
         try:
             answer = await _COMMANDS[options.command](kube, namespace, options)
         except RequestError:
@@ -78,33 +73,24 @@ def _answer(options: argparse.Namespace) -> Answer:
         return answer
 
     try:
-        return asyncio.run(run())
+        return asyncio.run(ask())
     finally:
         kube.close()
 
 
-def _failed(error: Exception, code: int) -> int:
-    sys.stderr.write(f"rmqha: {one_line(str(error))}\n")
-    return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises `MisuseError` where argparse would print several lines; `kubectl rmqha COMMAND --help` has them."""
-
-    def error(self, message: str) -> NoReturn:
-        raise MisuseError(f"{message} (see {self.prog} --help)")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of all commands."""
-    common = _Parser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
     common.add_argument("--context", help="of the kubeconfig; default: the current one")
     common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
     common.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    whole = _Parser(
-        prog="kubectl rmqha", description="Look after RocketMQ broker groups of the RocketMQ HA Operator."
+    whole = program(
+        "kubectl rmqha",
+        "Look after RocketMQ broker groups of the RocketMQ HA Operator.",
+        "rocketmq-ha-operator",
     )
+    whole.set_defaults(carry_out=_show)
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     status = commands.add_parser("status", parents=[common], help="what a group, or each, is doing")
     status.add_argument("group", nargs="?", metavar="GROUP")

@@ -77,7 +77,8 @@ class ReviveBroker:
     async def _metrics(self, _: web.Request) -> web.Response:
         name = "rocketmq_pop_revive_retry_messages_total"
         lines = [
-            f'{name}{{consumer_group="{group}",put_status="IN_SYNC_REPLICAS_NOT_ENOUGH",topic="{topic}"}} {count}.0'
+            f'{name}{{consumer_group="{group}",put_status="IN_SYNC_REPLICAS_NOT_ENOUGH",topic="{topic}"}} '
+            f"{count}.0"
             for (topic, group), count in self.refused.items()
         ]
         return web.Response(text="\n".join(lines) + "\n")

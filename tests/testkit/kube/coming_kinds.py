@@ -26,6 +26,9 @@ HTTP_PORT: Final = 8080
 WITHIN_S: Final = 60.0
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OURS: Final = f"/apis/{API_VERSION}/namespaces/default"
+_LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases/rocketmq-operator"
+ENDS_WITHIN_S: Final = 4.0
+"""Time in seconds in which an operator ends after SIGTERM, with the Lease given away. A busy machine can pause for half of it."""
 _TOPICS: Final = "topics.rocketmq-ha.dev"
 _REFUSED: Final = (
     "main-controller",
@@ -183,6 +186,13 @@ async def group_names(scene: Scene) -> None:
         assert "has objects of that name" in await scene.refusal("brokergroups", "BrokerGroup", name, spec)
 
 
+async def ending(scene: Scene, operator: ManagedProcess) -> None:
+    """See an operator end in good order after SIGTERM, and leave the Lease to the next one."""
+    assert (await scene.get(_LEASE))["spec"]["holderIdentity"]
+    assert await operator.stop(ENDS_WITHIN_S) == 0
+    assert not (await scene.get(_LEASE))["spec"].get("holderIdentity")
+
+
 SIGHTS: Final[tuple[Callable[[Scene], Awaitable[None]], ...]] = (
     late_kind,
     deleted_kind,
@@ -221,6 +231,12 @@ async def _main(folder: Path) -> int:
                     sys.stdout.write(f"FAILED {sight.__name__}: {error!r}\n")
             sys.stdout.write(f"{'ok' if operator.running else 'FAILED'} the operator never ended\n")
             failed += not operator.running
+            try:
+                await ending(scene, operator)
+                sys.stdout.write(f"ok {ending.__name__}\n")
+            except Exception as error:
+                failed += 1
+                sys.stdout.write(f"FAILED {ending.__name__}: {error!r}\n")
         finally:
             await operator.stop()
     if failed:

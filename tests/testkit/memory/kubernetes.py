@@ -238,7 +238,8 @@ class MemoryKube:
             if kind == "StatefulSet":
                 self._settle_set(namespace, name, value)
             if kind == "Deployment":
-                ready = 0 if name in self.unready else value["spec"]["replicas"]
+                down = sum(pod.startswith(f"{name}-") for pod in self.unready)
+                ready = 0 if name in self.unready else value["spec"]["replicas"] - down
                 value["status"] = deployment_status(name, ready, self.forbidden.get(name))
         self.on_change()
 

@@ -10,6 +10,8 @@ class PodFault(StrEnum):
     """What a spec can do to a pod."""
 
     UNSCHEDULABLE = "unschedulable"
+    UNBOUND = "unbound"
+    """Its claim has no volume."""
     IMAGE = "image"
     CRASH = "crash"
     MEMORY = "memory"
@@ -26,8 +28,11 @@ def deployment_status(name: str, ready: int, forbidden: str | None) -> Json:
 
 
 def failed_create(set_name: str, pod: str, why: str) -> Json:
-    """Return the Event of a StatefulSet whose pod the API server refuses; `why` after the pod's name."""
-    note = f'create Pod {pod} in StatefulSet {set_name} failed error: pods "{pod}" is {why}'
+    """Return the Event of a StatefulSet whose pod the API server refuses; `why` after the pod's name, or the words about its claim."""
+    about_claim = why.startswith("persistentvolumeclaims ")
+    made = f"Claim data-{pod} for Pod {pod}" if about_claim else f"Pod {pod}"
+    words = why if about_claim else f'pods "{pod}" is {why}'
+    note = f"create {made} in StatefulSet {set_name} failed error: {words}"
     return {
         "reason": "FailedCreate",
         "type": "Warning",
@@ -36,7 +41,10 @@ def failed_create(set_name: str, pod: str, why: str) -> Json:
     }
 
 
-_UNPLACED: Final = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available."
+_UNPLACED: Final = {
+    PodFault.UNSCHEDULABLE: "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available.",
+    PodFault.UNBOUND: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+}
 CRASH_LOG: Final = (
     "2026-01-01T00:00:07.123Z INFO start\n2026-01-01T00:00:08.001Z ERROR cannot open /data: no space left\n"
     "\tat org.apache.Main.run(Main.java:7)\n"
@@ -61,12 +69,12 @@ _STATES: Final[dict[PodFault, Json]] = {
 def pod_status(pod: Json, fault: PodFault | None, *, ready: bool) -> Json:
     """Return phase, conditions (`Ready` first) and container statuses of a pod."""
     conditions: list[Json] = [{"type": "Ready", "status": str(ready)}]
-    if fault is PodFault.UNSCHEDULABLE:
+    if fault is not None and fault in _UNPLACED:
         unplaced = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": _UNPLACED,
+            "message": _UNPLACED[fault],
         }
         return {"phase": "Pending", "conditions": [*conditions, unplaced], "containerStatuses": []}
     main: Json = next(iter(pod["spec"].get("containers", [])), {})

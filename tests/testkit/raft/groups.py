@@ -14,6 +14,7 @@ from controller_core.groups.commands import (
     CleanBrokerData,
     ElectMaster,
     LiveBroker,
+    MemberLog,
     RecordFailoverTimes,
     RegisterBroker,
     Stamp,
@@ -157,6 +158,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> ElectMaster:
         """Return an election's command (1002) among the living; without `by` it is the controller's own."""
         if cause is None and by is None:
@@ -176,6 +178,7 @@ class GroupsDriver:
             replaced_epoch=replaced_epoch,
             told_epoch=told_epoch,
             acting_id=None if acting_id is None else BrokerId(acting_id),
+            logs=logs,
         )
 
     def elect(
@@ -189,6 +192,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> Outcome:
         """Hold that election."""
         return self.apply(
@@ -202,6 +206,7 @@ class GroupsDriver:
                 replaced_epoch=replaced_epoch,
                 told_epoch=told_epoch,
                 acting_id=acting_id,
+                logs=logs,
             )
         )
 

@@ -150,8 +150,8 @@ def _resource(kind: str, name: str, spec: Json) -> Json:
 
 
 _VOLATILE = {
-    "uid", "resourceVersion", "generation", "observedGeneration", "lastTransitionTime", "phases", "since", "at",
-    "rocketmq-ha.dev/wanted-hash",
+    "uid", "resourceVersion", "generation", "observedGeneration", "lastTransitionTime", "phases", "since",
+    "at", "rocketmq-ha.dev/wanted-hash",
 }  # fmt: skip
 
 

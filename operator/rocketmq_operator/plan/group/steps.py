@@ -31,12 +31,15 @@ from rocketmq_operator.plan.common.actions import (
     Step,
     Wait,
     child_steps,
+    field_rewritten,
     first_of,
+    marked,
 )
 from rocketmq_operator.plan.common.claimed_names import group_claim
 from rocketmq_operator.plan.common.objects import Live, ObjectKey, belongs_to, key_of, quantity
 from rocketmq_operator.plan.common.ownership import is_ours, taken
 from rocketmq_operator.plan.common.parts import keeping_claims
+from rocketmq_operator.plan.common.rewritten import rewritten
 from rocketmq_operator.plan.common.waits import PAUSED, no_address, unknown_address
 from rocketmq_operator.plan.group import takeover
 from rocketmq_operator.plan.group.children import (
@@ -151,6 +154,7 @@ def slices(observed: ObservedGroup) -> Plan:
     epoch_now = observed.group.master_epoch if observed.group is not None else 0
     ports = broker_ports(observed.cluster)
     steps: list[Step] = []
+    notes: list[Wait] = []
     for member, server in servers.items():
         if not _has(observed, "Service", member):
             continue
@@ -164,12 +168,17 @@ def slices(observed: ObservedGroup) -> Plan:
         place = by_name[server]
         hold_port = _hold_port(observed, place) if server == member else None
         led_to = ports if hold_port is None else ports | {REMOTING: hold_port}
-        body = takeover.endpoint_slice(
-            observed.owner, observed.spec.cluster, member, place, epoch, ports=led_to
+        body = marked(
+            takeover.endpoint_slice(observed.owner, observed.spec.cluster, member, place, epoch, ports=led_to)
         )
-        if live is None or not (belongs_to(live, observed.owner) and takeover.slice_is_current(live, body)):
+        if live is not None and belongs_to(live, observed.owner) and takeover.is_as_wanted(live, body):
+            continue
+        problem = "" if live is None else rewritten(live, body)
+        if problem:
+            notes.append(field_rewritten(problem))
+        else:
             steps.append(Apply(body, f"served by {server}"))
-    return Plan(tuple(steps))
+    return Plan(tuple(steps), None, tuple(notes))
 
 
 def _hold_port(observed: ObservedGroup, place: Place) -> int | None:

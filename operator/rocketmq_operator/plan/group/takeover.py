@@ -32,7 +32,7 @@ from typing import Final
 
 from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child
+from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child, covers
 from rocketmq_operator.plan.group.children import BROKER_PORTS, broker_selector
 from rocketmq_operator.plan.group.observed import FailoverSeen
 
@@ -151,6 +151,12 @@ def slice_is_current(live: Live | None, wanted: Live) -> bool:
 
     same_way = addresses(live) == addresses(wanted) and ports(live) == ports(wanted)
     return same_way and server_of(live) == server_of(wanted)
+
+
+def is_as_wanted(live: Live, wanted: Live) -> bool:
+    """Tell whether a slice is current, and its labels let Kubernetes find it."""
+    labels = live["metadata"].get("labels") or {}
+    return slice_is_current(live, wanted) and covers(labels, wanted["metadata"]["labels"])
 
 
 def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:

@@ -55,7 +55,10 @@ async def peer() -> AsyncIterator[_Peer]:
 
 
 async def test_a_topic_is_read_as_the_broker_wrote_it(peer: _Peer) -> None:
-    peer.body = b'{"attributes":{"message.type":"FIFO"},"order":false,"perm":6,"readQueueNums":4,"topicName":"prices"}'
+    peer.body = (
+        b'{"attributes":{"message.type":"FIFO"},"order":false,"perm":6,"readQueueNums":4,'
+        b'"topicName":"prices"}'
+    )
     config = await BrokersClient().read(peer.address, "Topic", "prices")
     assert config is not None
     assert (config["perm"], config["attributes"]) == (6, {"message.type": "FIFO"})

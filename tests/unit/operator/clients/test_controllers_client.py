@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from rocketmq_operator.clients import json_answers
 from rocketmq_operator.clients.api import NotYetError, RefusedError, UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 
@@ -24,6 +25,8 @@ class _Node:
         self.header_seen = ""
         self.events = ""
         self.role = "follower"
+        self.answer: str | None = None
+        self.redirects_to = ""
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -47,6 +50,10 @@ class _Node:
                     status=307, headers={"Location": f"http://{self.leader}{request.path_qs}"}
                 )
             return web.json_response({"error": "no"}, status=self.status)
+        if self.redirects_to:
+            raise web.HTTPFound(f"http://{self.redirects_to}{request.path_qs}")
+        if self.answer is not None:
+            return web.Response(text=self.answer)
         if request.path == "/v1/events":
             return web.Response(text=self.events)
         if request.path == "/v1/failovers":
@@ -191,3 +198,76 @@ async def test_what_may_pass_by_itself_is_told_from_a_refusal(
     nodes[0].status = 409
     with pytest.raises(RefusedError):
         await client.change_members("promote", "n3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"sequence": 1}\n' + "[" * 60_000,
+        '{"sequence": 1}\n' + "9" * 5_000,
+        '{"sequence": [1]}',
+        '{"sequence": null}',
+        "[]",
+        "null",
+        "\ud7ff",
+    ],
+)
+async def test_a_line_that_is_not_an_event_only_ends_the_stream(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, line: str
+) -> None:
+    nodes[0].events = line + "\n"
+    with pytest.raises(UnavailableError):
+        _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+
+
+async def test_a_long_event_does_not_end_the_stream(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].events = f'{{"sequence": 1, "address": "{"z" * 900_000}"}}\n'
+    found = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+    assert [event["sequence"] for event in found] == [1]
+
+
+@pytest.mark.parametrize("answer", ["[" * 60_000, "9" * 5_000, "<html>", '"x"', ""])
+async def test_an_answer_that_is_not_an_object_is_passed_over(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, answer: str
+) -> None:
+    nodes[0].answer = answer
+    client = ControllersClient(session, [nodes[0].host])
+    with pytest.raises(UnavailableError):
+        await client.group("c", "orders")
+    with pytest.raises(UnavailableError):
+        await client.failovers("c", "orders")
+    with pytest.raises(UnavailableError):
+        await client.members(0)
+    assert await client.nodes() == [None]
+
+
+async def test_an_answer_without_end_is_given_up(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_answers.read_json, "__defaults__", (1_000,))
+    nodes[0].answer = f'{{"name": "{"x" * 2_000}"}}'
+    with pytest.raises(UnavailableError, match="more than 1000 bytes"):
+        await ControllersClient(session, [nodes[0].host]).group("c", "orders")
+
+
+async def test_a_read_follows_no_redirect(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
+    nodes[0].redirects_to = nodes[1].host
+    client = ControllersClient(session, [nodes[0].host])
+    with pytest.raises(UnavailableError, match="status 302"):
+        await client.group("c", "orders")
+    with pytest.raises(UnavailableError, match="status 302"):
+        _ = [event async for event in client.events()]
+    assert nodes[1].asked == []
+
+
+async def test_a_leader_without_a_term_is_not_preferred(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].answer = '{"role": "leader", "term": "x"}'
+    nodes[1].role = "leader"
+    client = ControllersClient(session, [node.host for node in nodes])
+    await client.nodes()
+    await client.group("c", "orders")
+    assert nodes[1].asked[-1].startswith("GET /v1/groups/c/orders")

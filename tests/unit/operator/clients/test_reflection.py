@@ -304,16 +304,51 @@ async def test_a_kind_that_was_missing_at_the_start_is_found_when_it_comes(serve
         assert (running.told, kept.missing) == ([("prices", True)], False)
 
 
-async def test_a_list_anew_tells_what_became_of_our_own_objects_meanwhile(server: _Server) -> None:
-    server.pods |= {name: _pod(name, 1) for name in ("kept", "changed", "gone")}
-    running = _Running(server, "Topic")
+@pytest.mark.parametrize("kind", ["Topic", "Pod", "Job"])
+async def test_a_change_during_a_gap_of_the_watch_is_told_once(server: _Server, kind: str) -> None:
+    server.pods |= {name: _pod(name, 1) for name in ("kept", "changed", "gone", "heard")}
+    running = _Running(server, kind)
     async with running:
+        assert sorted(running.told) == [(name, True) for name in sorted(server.pods)], (
+            "the first list is news"
+        )
         running.told.clear()
-        server.pods |= {"changed": _pod("changed", 2), "new": _pod("new", 3)}
+        server.put("MODIFIED", _pod("heard", 2))
+        server.pods |= {"changed": _pod("changed", 3), "new": _pod("new", 4), "heard": _pod("heard", 2)}
         del server.pods["gone"]
-        server.end_watch(GoneError("410"))
-        await _until(lambda: len(running.told) == 3)
-        assert sorted(running.told) == [("changed", True), ("gone", False), ("new", True)]
+        for _ in range(2):
+            server.end_watch(GoneError("410"))
+        await _until(lambda: server.lists == 3 and len(server.watches) == 3)
+        assert running.told[0] == ("heard", True), "by the watch, and not again by the list"
+        assert sorted(running.told[1:]) == [("changed", True), ("gone", False), ("new", True)]
+
+
+async def test_a_receiver_that_breaks_does_not_end_the_watch(server: _Server) -> None:
+    told: list[str] = []
+
+    def break_once(_kind: str, found: Json, _gone: bool) -> None:
+        told.append(found["metadata"]["name"])
+        if len(told) == 1:
+            raise KeyError("spec")
+
+    kept = Reflection(server, "Pod", "shop", server.clock, break_once)
+    task = asyncio.create_task(kept.run())
+    for name in ("odd", "orders-0"):
+        server.put("ADDED", _pod(name, 2))
+    await _until(lambda: len(told) == 2 or task.done())
+    assert told == ["odd", "orders-0"]
+    assert _names(kept) == ["odd", "orders-0"]
+    task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [("Topic", ""), ("Pod", "rocketmq-ha.dev/cluster"), ("Job", "rocketmq-ha.dev/slo-report")],
+)
+def test_of_foreign_kinds_only_objects_with_our_label_are_followed(
+    server: _Server, kind: str, label: str
+) -> None:
+    assert Reflection(server, kind, "shop", server.clock).label == label
 
 
 async def test_a_watch_that_is_refused_after_each_list_is_begun_more_and_more_rarely(server: _Server) -> None:

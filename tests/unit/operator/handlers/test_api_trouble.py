@@ -23,7 +23,7 @@ from rocketmq_operator.handlers.run import DEAF_S, is_deaf
 from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work
 from testkit.memory.controllers import NAMESPACE
 from testkit.memory.kubernetes import MemoryKube
-from testkit.sim.virtual_loop import virtual_loop
+from testkit.sim.loop.virtual_loop import virtual_loop
 from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]

@@ -1,30 +1,27 @@
 """What a watch brings and to whom it goes; and how the process starts and ends without a Kubernetes."""
 
-import itertools
+import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import kopf
 import pytest
 
-from rocketmq_operator.api.names import BROKERS_FINALIZER, SWITCHOVER_ANNOTATION
-from rocketmq_operator.clients.reflection import KINDS
+from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
+from rocketmq_operator.clients.reflection import KINDS, Reflection
+from rocketmq_operator.handlers.changes import Changes, Watched
 from rocketmq_operator.handlers.metrics import HealthServer, Metrics
-from rocketmq_operator.handlers.operator import (
-    Changes,
-    EndlessDelays,
-    Watched,
-    apply_settings,
-    note_pod,
-    registry_for,
-)
-from rocketmq_operator.handlers.takeover import Takeover
+from rocketmq_operator.handlers.observe import observe_group
+from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
 from rocketmq_operator.handlers.work import Resource, Work
 from testkit.memory.kubernetes import MemoryKube
+from testkit.worlds.operator import OperatorWorld
+
+Json = dict[str, Any]
+IN_THE_FUTURE = "2026-11-20T10:00:00Z"
 
 
 class _Work(Work):
@@ -58,17 +55,13 @@ def _watched() -> tuple[Watched, _Work, _Clusters]:
     return Watched(work, takeover, clusters), work, clusters
 
 
-def _handlers(registry: kopf.OperatorRegistry) -> dict[str, Any]:
-    return {handler.fn.__name__: handler.fn for handler in registry._watching.get_all_handlers()}
-
-
 def _body(
     name: str,
     generation: int,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
     uid: str = "uid-1",
-) -> kopf.Body:
+) -> Json:
     metadata = {
         "name": name,
         "namespace": "shop",
@@ -77,7 +70,7 @@ def _body(
         "labels": labels or {},
         "annotations": annotations or {},
     }
-    return kopf.Body({"metadata": metadata, "spec": {}, "status": {}})  # type: ignore[typeddict-item]  # enough of one
+    return {"metadata": metadata, "spec": {}, "status": {}}
 
 
 def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
@@ -121,11 +114,6 @@ def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
     assert clusters.names == set()
 
 
-def test_kopf_watches_only_kinds_that_every_kubernetes_has() -> None:
-    handlers = registry_for(_watched()[0])._watching.get_all_handlers()
-    assert {handler.fn.__name__ for handler in handlers} == {"on_pod", "on_run"}
-
-
 @pytest.mark.parametrize(
     ("labels", "woken"),
     [
@@ -136,29 +124,111 @@ def test_kopf_watches_only_kinds_that_every_kubernetes_has() -> None:
         ({"rocketmq-ha.dev/cluster": "main"}, ("RocketMQCluster", "shop", "main")),
     ],
 )
-async def test_a_child_wakes_whose_it_is_when_what_is_kept_has_the_change(
-    labels: dict[str, str], woken: tuple[str, str, str]
-) -> None:
+def test_a_child_wakes_its_owner_if_that_exists(labels: dict[str, str], woken: tuple[str, str, str]) -> None:
     watched, work, _ = _watched()
-    body = dict(_body("some-0", 1, labels))
-    note_pod(watched, body, gone=False)
-    assert work.woken == [], "the cache may not have it yet"
     changes = Changes(watched)
+    body = _body("some-0", 1, labels)
+    changes.note("Pod", body, gone=False)
+    assert work.woken == [], "the list of pods may come before that of their owners"
+    changes.note(woken[0], _body(woken[2], 1), gone=False)
+    work.woken.clear()
+    work.told.clear()
     changes.note("Pod", body, gone=False)
     assert (work.woken, work.told) == ([Resource(*woken)], [False])
     changes.note("Failover", body, gone=False)
     assert len(work.woken) == 1, "a record is written by the operator itself"
 
 
-def test_what_the_operator_makes_pods_with_is_followed() -> None:
-    assert {"StatefulSet", "Deployment", "Pod"} <= set(KINDS)
+def test_the_children_and_the_runs_that_the_operator_makes_are_followed() -> None:
+    assert {"StatefulSet", "Deployment", "Pod", "Job"} <= set(KINDS)
 
 
-async def test_a_report_is_looked_at_when_a_run_of_it_changes() -> None:
+def test_a_report_is_looked_at_when_a_run_of_it_changes() -> None:
     watched, work, _ = _watched()
-    on_run = _handlers(registry_for(watched))["on_run"]
-    await on_run(body=_body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}))
-    assert work.woken == [Resource("SLOReport", "shop", "weekly")]
+    changes = Changes(watched)
+    changes.note("SLOReport", _body("weekly", 1), gone=False)
+    work.woken.clear()
+    for gone in (False, True):
+        changes.note("Job", _body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}), gone=gone)
+        changes.note("Job", _body("backup-1", 1), gone=gone)
+    assert work.woken == [Resource("SLOReport", "shop", "weekly")] * 2
+
+
+class _Watch:
+    """`Stream` of one pod, whose watch brings one event and runs a check as soon as the reflection asks for the next one."""
+
+    def __init__(self, listed: Json, event: tuple[str, Json], check: Callable[[], None]) -> None:
+        self._listed = listed
+        self._event = event
+        self._check = check
+        self.checked = asyncio.Event()
+
+    async def list(self, kind: str, namespace: str, label: str) -> tuple[list[Json], str]:
+        return [self._listed], "1"
+
+    async def watch(
+        self, kind: str, namespace: str, label: str, version: str
+    ) -> AsyncIterator[tuple[str, Json]]:
+        yield self._event
+        self._check()
+        self.checked.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_pods_event_is_with_the_takeover_before_the_watch_reads_on() -> None:
+    world = OperatorWorld({"logReplicas": 1})
+    await world.settle()
+    observed = await observe_group(world.shell().world, "shop", "orders")
+    assert observed is not None
+    held: list[tuple[str, float]] = []
+    work = _Work()
+    takeover = Takeover(
+        world.kube, lambda: True, lambda *_: None, hold=lambda _, group, hold_s: held.append((group, hold_s))
+    )
+    takeover.note_group(observed)
+    pod = world.get("Pod", "orders-0")
+    ending = pod | {
+        "metadata": pod["metadata"] | {"deletionTimestamp": IN_THE_FUTURE, "resourceVersion": "9"}
+    }
+
+    def check() -> None:
+        assert held == [("orders", HELD_AFTER_DELETION_S)], (
+            "no pass begins before clients have another master"
+        )
+        assert takeover.moving, "the address already leads to the companion"
+
+    watch = _Watch(pod, ("MODIFIED", ending), check)
+    changes = Changes(Watched(work, takeover, _Clusters()))
+    following = asyncio.create_task(
+        Reflection(watch, "Pod", "shop", asyncio.get_running_loop().time, changes.note).run()
+    )
+    checked = asyncio.create_task(watch.checked.wait())
+    await asyncio.wait([following, checked], return_when=asyncio.FIRST_COMPLETED)
+    assert watch.checked.is_set(), following.exception()
+    following.cancel()
+    await asyncio.gather(*takeover.moving)
+
+
+async def test_a_deletion_that_began_during_a_gap_of_the_watch_holds_the_group() -> None:
+    world = OperatorWorld({"logReplicas": 1})
+    await world.settle()
+    observed = await observe_group(world.shell().world, "shop", "orders")
+    assert observed is not None
+    held = asyncio.Event()
+    takeover = Takeover(world.kube, lambda: False, lambda *_: None, hold=lambda *_: held.set())
+    takeover.note_group(observed)
+    pod = world.get("Pod", "orders-0")
+    ending = pod | {
+        "metadata": pod["metadata"] | {"deletionTimestamp": IN_THE_FUTURE, "resourceVersion": "9"}
+    }
+    changes = Changes(Watched(_Work(), takeover, _Clusters()))
+    first_list = _Watch(ending, ("BOOKMARK", ending), lambda: None)
+    following = asyncio.create_task(
+        Reflection(first_list, "Pod", "shop", asyncio.get_running_loop().time, changes.note).run()
+    )
+    async with asyncio.timeout(30):
+        await held.wait()
+    following.cancel()
 
 
 @pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "SLOReport", "Topic", "ConsumerGroup"])
@@ -169,21 +239,6 @@ def test_each_kind_of_ours_is_followed_and_looked_at_when_its_spec_changes(kind:
         changes.note(kind, _body("prices", generation), gone=False)
     assert work.woken == [Resource(kind, "shop", "prices")] * 2
     assert kind in KINDS
-
-
-def test_the_finalizer_of_topics_is_not_the_one_that_kopf_takes_away() -> None:
-    settings = kopf.OperatorSettings()
-    apply_settings(settings)
-    assert settings.persistence.finalizer != BROKERS_FINALIZER
-
-
-def test_kopf_keeps_to_our_prefix_and_never_gives_up() -> None:
-    settings = kopf.OperatorSettings()
-    apply_settings(settings)
-    assert settings.persistence.finalizer.startswith("rocketmq-ha.dev/")
-    assert settings.peering.standalone
-    assert not hasattr(EndlessDelays(), "__len__")
-    assert list(itertools.islice(EndlessDelays(), 1_000))[-1] == 30.0
 
 
 async def test_health_and_metrics_are_served() -> None:

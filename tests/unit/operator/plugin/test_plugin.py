@@ -149,7 +149,7 @@ def test_every_command_refuses_a_name_that_does_not_exist(
     monkeypatch.setattr(world.kube, "close", lambda: None, raising=False)
     world.kube.objects["Namespace", "", NAMESPACE] = {"kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert cli.main([command, "NOSUCH", "-n", NAMESPACE]) == 1
-    complaint = f"rmqha: {missing} NOSUCH does not exist in namespace {NAMESPACE}\n"
+    complaint = f"kubectl rmqha: {missing} NOSUCH does not exist in namespace {NAMESPACE}\n"
     assert capsys.readouterr() == ("", complaint)
 
 

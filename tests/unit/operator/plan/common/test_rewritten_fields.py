@@ -97,8 +97,8 @@ def test_a_field_of_an_entry_of_a_list_is_named_by_the_entry() -> None:
     container = WANTED["spec"]["template"]["spec"]["containers"][0]
     changed = [container | {"image": "mirror/rocketmq:5"}]
     assert rewritten(live({"containers": changed}), WANTED) == (
-        'StatefulSet orders: spec.template.spec.containers[broker].image is "mirror/rocketmq:5", not "rocketmq:5": '
-        "a mutating admission webhook changes it"
+        'StatefulSet orders: spec.template.spec.containers[broker].image is "mirror/rocketmq:5", '
+        'not "rocketmq:5": a mutating admission webhook changes it'
     )
 
 
@@ -114,7 +114,8 @@ def test_a_container_that_somebody_added_is_told_of_with_its_manager() -> None:
     added = [*WANTED["spec"]["template"]["spec"]["containers"], {"name": "mesh", "image": "mesh:1"}]
     mesh = {"spec": {"template": {"spec": {"containers": [{"name": "mesh", "image": "mesh:1"}]}}}}
     assert rewritten(live({"containers": added}, others=mesh), WANTED) == (
-        "StatefulSet orders: spec.template.spec.containers is [broker, mesh], not [broker]: kubectl-edit changes it"
+        "StatefulSet orders: spec.template.spec.containers is [broker, mesh], not [broker]: "
+        "kubectl-edit changes it"
     )
 
 

@@ -26,7 +26,8 @@ Caused by: java.net.UnknownHostException: nowhere@{0:08x}
             "port 9876 is in use",
         ),
         (
-            '{"message": "stopped", "exception": "Traceback\\n  File \\"a.py\\"\\nOSError: [Errno 28] No space left"}\n',
+            '{"message": "stopped", '
+            '"exception": "Traceback\\n  File \\"a.py\\"\\nOSError: [Errno 28] No space left"}\n',
             "stopped: OSError: [Errno 28] No space left",
         ),
         ("[0.123s][error][gc] Failed to reserve memory\nEnd.\n", "[error][gc] Failed to reserve memory"),

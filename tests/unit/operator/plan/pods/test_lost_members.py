@@ -91,7 +91,8 @@ def test_a_volume_that_is_needed_stays_and_the_wait_says_why() -> None:
     [
         "0/3 nodes are available: 2 node(s) had volume node affinity conflict.",
         "0/3 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.",
-        "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+        "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to "
+        "non-existent pv(s).",
     ],
 )
 def test_a_pod_is_stranded_where_the_scheduler_says_that_its_volume_is_elsewhere(words: str) -> None:
