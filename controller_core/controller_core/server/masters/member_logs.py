@@ -94,7 +94,9 @@ class MemberLogs:
         logs = (answer for answer in by_id.values() if isinstance(answer, MemberLog))
         return tuple(sorted(logs, key=lambda log: log.id))
 
-    async def _answer(self, group: Group, broker_id: BrokerId, turns: asyncio.Semaphore) -> MemberLog | Exception:
+    async def _answer(
+        self, group: Group, broker_id: BrokerId, turns: asyncio.Semaphore
+    ) -> MemberLog | Exception:
         address = group.address(broker_id) or ""
         try:
             async with turns:
