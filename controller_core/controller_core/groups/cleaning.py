@@ -57,8 +57,9 @@ def clean_broker_data(group: Group | None, command: CleanBrokerData) -> Change:
         return Change(GroupReply(ResponseCode.SUCCESS), forget=True, facts=(fact,))
     if not _leaves_electable(group, ids):
         return _refuse(
-            f"Broker {command.broker_name} would keep replicas of which none could become master: among the ids "
-            f"{comma_list(ids)} is the last electable member of the syncStateSet {comma_list(group.sync_state_set)}"
+            f"Broker {command.broker_name} would keep replicas of which none could become master: "
+            f"among the ids {comma_list(ids)} is the last electable member "
+            f"of the syncStateSet {comma_list(group.sync_state_set)}"
         )
     return _clean_some(group, ids, command)
 
@@ -71,8 +72,8 @@ def _liveness_refusal(group: Group | None, ids: tuple[BrokerId, ...], command: C
     name = command.broker_name
     if command.clean_living and ids:
         return (
-            f"Cleaning living brokers of {name} forgets the whole broker-set, and cannot be limited to the ids "
-            f"{command.ids_text}: leave out one of the two options"
+            f"Cleaning living brokers of {name} forgets the whole broker-set, and cannot be limited to "
+            f"the ids {command.ids_text}: leave out one of the two options"
         )
     if not command.clean_living:
         if not ids and group is not None and group.master_id is not None:

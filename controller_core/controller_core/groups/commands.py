@@ -8,10 +8,10 @@ same result.
 On the log a command is one version byte and a msgpack map with its kind under `kind`. Whatever does not
 decode is of one of two sorts, which follow from the bytes alone:
 
-    a version byte up to `VERSION_RESERVED_MAX`, or an unknown kind,   a later release wrote it and applies it:
-    field or cause in an otherwise readable map                        `NewerCommandError`, and the node stops
-    more than `COMMAND_BYTES_MAX` bytes, another first byte, not a     no release applies it: `CommandDecodeError`,
-    map, a known field of a wrong type or out of its range             and every node passes over it
+    a version byte up to `VERSION_RESERVED_MAX`, or an unknown kind,  a later release wrote it and applies it:
+    field or cause in an otherwise readable map                       `NewerCommandError`, and the node stops
+    more than `COMMAND_BYTES_MAX` bytes, another first byte, not a    no release does: `CommandDecodeError`,
+    map, a known field of a wrong type or out of its range            and every node passes over it
 
 So a release that adds a kind, a field or a cause stops older nodes, which then need an upgrade. A release
 that changes which commands can be decoded or applied in any other way must raise `COMMAND_VERSION`.

@@ -1,12 +1,13 @@
 """What an election does to a group (1002, and the leader's own decision when a master dies).
 
     a suspicion of a master or epoch that has changed,
-    or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without; no change
+    or a guarded election of an epoch that has ended       ->  keep: 2011 with a master, 2004 without
     a group that never had a master, members with a past   ->  see `first_elections`
     another group that never had a master                  ->  the requester, if registered, alive, electable
     otherwise the policy (see `policy`) chooses:
       the recorded master                                  ->  keep: 2011; no change
-      another member                                       ->  0: master, higher epoch, set := {winner}, set epoch + 1
+      another member                                       ->  0: master, higher epoch, set := {winner},
+                                                               set epoch + 1
       no winner, a broker or a person asked                ->  2012; no change of master or epoch
       no winner, the controller asked, with a master       ->  2004: master := none, epoch + 1; the set stays
       no winner, the controller asked, without a master    ->  2004; no change of epoch
@@ -61,8 +62,10 @@ _EXPLAINED: Final = {
     # RocketMQ knows neither log replicas nor this wait, so its remarks do not cover them.
     FailureReason.NO_ELECTABLE_REPLICA: "",
     FailureReason.DESIGNATED_NOT_ELECTABLE: "",
-    FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: start all members, or designate one",
-    FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: start the last master, or designate a broker",
+    FailureReason.WAITING_FOR_MEMBERS: ", the logs are of an earlier life of this group: "
+    "start all members, or designate one",
+    FailureReason.LOG_REPLICA_AHEAD: ", a log replica holds more than every broker: "
+    "start the last master, or designate a broker",
 }
 """Reasons that a refusal names, and what more it says."""
 

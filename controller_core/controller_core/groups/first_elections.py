@@ -3,7 +3,8 @@
 Such a group does not have a SyncStateSet here, so the controllers do not know which members hold every
 acknowledged message. They compare the members' logs (`member_logs`). The rules:
 
-    no living member tells an epoch                   ->  a new group: the first broker that asks wins (`elections`)
+    no living member tells an epoch                   ->  a new group: the first broker that asks wins
+                                                          (`elections`)
     a broker asks (1002)                              ->  no election: `WaitingForMembers`
     a person designates a member (1002, or HTTP)      ->  that member is elected, if it is alive and electable
     the controller elects, when the wait is over      ->  the acting master wins; without one, the longest log
@@ -120,11 +121,11 @@ def is_first(group: Group) -> bool:
 
 
 def unheard_ids(group: Group, told: Mapping[BrokerId, LogOffset]) -> tuple[BrokerId, ...]:
-    """Return the ids that must be heard before the first election of a group with a past: the lowest `UNHEARD_IDS_MAX`, ascending.
+    """Return the ids that must be heard before the first election of a group with a past.
 
-    These are registered members that are not alive, or have not told where their log ends. They are also the
-    unregistered ids below the greatest one: controllers give ids in order, so such a member exists, or was
-    removed once.
+    The lowest `UNHEARD_IDS_MAX` of them, ascending. These are registered members that are not alive, or have
+    not told where their log ends. They are also the unregistered ids below the greatest one: controllers give
+    ids in order, so such a member exists, or was removed once.
 
     Args:
         group: it never had a master here.

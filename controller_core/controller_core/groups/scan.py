@@ -97,9 +97,9 @@ def must_hold_request(
     listening_since_ms: int,
     hold_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS,
 ) -> bool:
-    """Return whether a broker's own 1002 must be refused for now: its master may live without a heartbeat yet.
+    """Return whether a broker's own 1002 must be refused for now.
 
-    A person's designation is never held.
+    Its master may live without a heartbeat yet. A person's designation is never held.
     """
     if group.master_id is None:
         return False

@@ -50,10 +50,12 @@ def _fence(group: Group, wanted: tuple[BrokerId, ...], command: AlterSyncStateSe
         remark = f"{_REJECTING} the current leader is:{{{current}}}, not {{{command.master_id}}}"
         return _refuse(ResponseCode.CONTROLLER_INVALID_MASTER, remark)
     if group.master_epoch != command.master_epoch:
-        remark = f"{_REJECTING} the current master epoch is:{{{group.master_epoch}}}, not {{{command.master_epoch}}}"
+        epochs = f"{{{group.master_epoch}}}, not {{{command.master_epoch}}}"
+        remark = f"{_REJECTING} the current master epoch is:{epochs}"
         return _refuse(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, remark)
     if group.set_epoch != command.set_epoch:
-        remark = f"{_REJECTING} the current syncStateSet epoch is:{{{group.set_epoch}}}, not {{{command.set_epoch}}}"
+        epochs = f"{{{group.set_epoch}}}, not {{{command.set_epoch}}}"
+        remark = f"{_REJECTING} the current syncStateSet epoch is:{epochs}"
         return _refuse(ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, remark)
     return None
 

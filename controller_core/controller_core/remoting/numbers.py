@@ -1,7 +1,7 @@
-"""Numbers that controllers and members of a group exchange: types of their own, so that checkers tell them apart.
+"""Numbers that controllers and members of a group exchange, each of its own type.
 
-Headers and bodies hold plain ints, as they come from the wire. The code that reads a request or an answer makes
-these types.
+Headers and bodies hold plain ints, as they come from the wire. The code that reads a request or an answer
+makes these types.
 """
 
 from typing import NewType

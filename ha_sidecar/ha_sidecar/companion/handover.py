@@ -70,7 +70,7 @@ class HandoverResult:
         new_master_id: the group's master now, as far as is known.
         epoch: its master epoch.
         took_ms: from the first question to the end.
-        pop_revives_owed: whether checkpoints of POP consumers still wait to be put back; None if that is unknown.
+        pop_revives_owed: whether checkpoints of POP consumers are still owed; None if that is unknown.
     """
 
     handed_over: bool

@@ -6,10 +6,10 @@ whether all members have sent heartbeats, when the last one came, which one acts
     a broker asks for a master (1002)   the leader waits for its heartbeat, which tells its log; it refuses
                                         the request while unregistered members of the group send heartbeats,
                                         for one wait
-    every scan                          a group is due if all members have sent heartbeats, and no member came for
-                                        `firstElectionWaitMs`
-    a group is due                      the leader asks each member that did not ask for a master its role (907),
-                                        then every member its list of epochs (1007, `member_logs`)
+    every scan                          a group is due if all members have sent heartbeats, and no member came
+                                        for `firstElectionWaitMs`
+    a group is due                      the leader asks each member that did not ask for a master its role
+                                        (907), then every member its list of epochs (1007, `member_logs`)
 
 A restarted broker asks for a master (1002) until it knows one; until then it refuses writes. A running broker
 does not ask while its own epoch is above ours; it continues as master or slave. So a member that reports to

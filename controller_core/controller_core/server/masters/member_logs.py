@@ -8,12 +8,12 @@ node decides by the same ones.
     silence, or the answer of another member     ->  the election waits for `LISTS_AWAITED_MS` from the first
                                                      request on; then compared by its heartbeat; logged
 
-Why the heartbeat: the epoch that it tells nearly always holds messages. To pass the member over, or to rank it
-last, could elect an older log and cut acknowledged messages; to wait without end would leave the group without
-a master. What remains is the fault of an empty epoch, and only for a member that does not answer.
+Why the heartbeat: the epoch that it tells nearly always holds messages. To pass the member over, or to rank
+it last, could elect an older log and cut acknowledged messages; to wait without end would leave the group
+without a master. What remains is the fault of an empty epoch, and only for a member that does not answer.
 
-Time: a scan asks at most `ASKED_AT_ONCE_MAX` members at once, each for one question's time-out. Size: a list of
-more than `LIST_BYTES_MAX` bytes is not read.
+Time: a scan asks at most `ASKED_AT_ONCE_MAX` members at once, each for one question's time-out. Size: a list
+of more than `LIST_BYTES_MAX` bytes is not read.
 
 Source: AdminBrokerProcessor.getBrokerEpochCache of 5.5.0.
 """

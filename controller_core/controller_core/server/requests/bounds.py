@@ -73,7 +73,7 @@ def check_set(wanted: SyncStateSet) -> None:
 
 
 def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
-    """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
+    """Return the refusal of a claim (1013) of an impossible id, or one too many; None if it may be proposed.
 
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
     not there.
@@ -84,7 +84,8 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
     if (problem := id_problem(group, broker_id)) is not None:
         remark = f"Fail to apply brokerId: {broker_id} in broker-set: {header.broker_name}: {problem}"
     elif len(group.replicas) >= GROUP_MEMBERS_MAX:
-        remark = f"Broker-set: {header.broker_name} has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+        count = f"{len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+        remark = f"Broker-set: {header.broker_name} has {count}"
     else:
         return None
     ext = group_ext(header.cluster_name, header.broker_name)
@@ -94,7 +95,7 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
 def refused_take_up(
     group: Group | None, header: RegisterBrokerToControllerRequestHeader
 ) -> GroupReply | None:
-    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or for which the group has no room.
+    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or is one too many.
 
     None if it may be proposed.
     """

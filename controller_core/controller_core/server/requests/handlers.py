@@ -3,7 +3,7 @@
 | served | requests |
 |---|---|
 | by every node from what it knows itself | 904, 1005, 1009, 1010 |
-| by the leader, from the applied state under a lease or after ReadIndex | 1004, 1006, 1012, 1003 that brings nothing new |
+| by the leader, from the applied state (lease, ReadIndex) | 1004, 1006, 1012, 1003 that brings nothing new |
 | by the leader, through the log | 1001, 1002, 1003, 1011, 1013 |
 
 `handle` is called on the event loop for each request. Requests that memory can answer get their answer at
@@ -141,7 +141,7 @@ class Handlers:
         return self._by_leader(channel_id, request)
 
     def _must_wait(self, request: RemotingCommand) -> bool:
-        """Whether the answer would tell a broker of a new master before its turn (see `masters.notice_order`)."""
+        """Whether the answer would tell a broker of a new master before its turn (`masters.notice_order`)."""
         if request.code != RequestCode.CONTROLLER_GET_REPLICA_INFO:
             return False
         return self._submitter.changes.is_open((request.ext or {}).get("brokerName", ""))
@@ -373,7 +373,8 @@ class Handlers:
             listening_since_ms=self._heartbeats.listening_since_ms,
         ):
             return None
-        remark = "Failed to elect a new master: the recorded master may live, this controller has only begun to listen"
+        why = "the recorded master may live, this controller has only begun to listen"
+        remark = f"Failed to elect a new master: {why}"
         return GroupReply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, {}, remark)
 
     def _cluster(self, channel_id: int, request: RemotingCommand, broker_name: str) -> str:

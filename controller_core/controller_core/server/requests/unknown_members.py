@@ -130,8 +130,9 @@ def _key_of(header: RegisterBrokerToControllerRequestHeader) -> ReplicaKey:
 
 def _refused(header: RegisterBrokerToControllerRequestHeader, why: str) -> GroupReply:
     remark = (
-        f"BrokerId: {header.broker_id} of broker-set: {header.broker_name} {why}; a broker at {header.broker_address} "
-        "must not use it: stop one of them, or remove its brokerIdentity file to have it apply for another id"
+        f"BrokerId: {header.broker_id} of broker-set: {header.broker_name} {why}; "
+        f"a broker at {header.broker_address} must not use it: "
+        "stop one of them, or remove its brokerIdentity file to have it apply for another id"
     )
     ext = group_ext(header.cluster_name, header.broker_name)
     return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)
