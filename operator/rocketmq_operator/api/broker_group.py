@@ -17,7 +17,7 @@ from rocketmq_operator.api.common import (
     LostMembers,
     Placement,
     Resources,
-    Storage,
+    StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
@@ -85,7 +85,7 @@ class Durability(StrEnum):
     """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged message."""
 
 
-class Failover(SpecModel):
+class FailoverTiming(SpecModel):
     """When the controllers declare a silent master dead. They declare one whose connection ends dead at once."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -155,7 +155,7 @@ class BrokerGroupSpec(SpecModel):
     """Which members hold a message when it is acknowledged. Async: the master. Quorum: two members; a failover may still elect one that
     lacks it, because the controllers rank brokers by the log ends of their last heartbeats and never elect log replicas. AllInSync: every
     member of the SyncStateSet, at least two; the loss of any one member loses nothing."""
-    storage: Storage
+    storage: StorageSpec
     """Volume of each member, log replicas included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")
     """Of each broker."""
@@ -184,7 +184,7 @@ class BrokerGroupSpec(SpecModel):
     """Where members run."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a member whose node is gone for good."""
-    failover: Failover = Failover()
+    failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""

@@ -40,7 +40,7 @@ _NO_SHRINK = Rule(
 )
 
 
-class Storage(SpecModel):
+class StorageSpec(SpecModel):
     """The volume of each member."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (

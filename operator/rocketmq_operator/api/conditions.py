@@ -54,13 +54,13 @@ class Finding:
     message: str = ""
 
 
-def found(type_: str, *, holds: bool | None, reason: str, message: str = "") -> Finding:
+def make_finding(type_: str, *, holds: bool | None, reason: str, message: str = "") -> Finding:
     """Return a finding; `holds` None is Unknown."""
     status: ConditionStatus = "Unknown" if holds is None else "True" if holds else "False"
     return Finding(type_, status, reason, message[:MESSAGE_LENGTH_MAX])
 
 
-def merge(
+def merge_findings(
     before: Iterable[Condition], findings: Iterable[Finding], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """Return the full list for the status, in the order of the findings.

@@ -16,7 +16,7 @@ from rocketmq_operator.api.base import Rule, SpecModel
 VALUE_MAX: Final = 1e15
 
 
-class Method(StrEnum):
+class BudgetingMethod(StrEnum):
     """How good and bad are counted."""
 
     TIMESLICES = "Timeslices"
@@ -25,7 +25,7 @@ class Method(StrEnum):
     """Good events."""
 
 
-class Op(StrEnum):
+class Comparison(StrEnum):
     """On which side of the threshold good is."""
 
     AT_MOST = "lte"
@@ -48,19 +48,19 @@ class IndicatorName(StrEnum):
 class Indicator(NamedTuple):
     """The comparison of an indicator; `op` is None for one without a threshold."""
 
-    method: Method
-    op: Op | None = None
+    method: BudgetingMethod
+    op: Comparison | None = None
 
 
 INDICATORS: Final[dict[IndicatorName, Indicator]] = {
-    IndicatorName.WRITE_AVAILABILITY: Indicator(Method.TIMESLICES),
-    IndicatorName.SEND_LATENCY: Indicator(Method.OCCURRENCES, Op.AT_MOST),
-    IndicatorName.REPLICATION_LAG: Indicator(Method.TIMESLICES, Op.AT_MOST),
-    IndicatorName.IN_SYNC_RATIO: Indicator(Method.TIMESLICES, Op.AT_LEAST),
-    IndicatorName.CONTROLLER_LEADER: Indicator(Method.TIMESLICES),
-    IndicatorName.FAILOVER_DURATION: Indicator(Method.OCCURRENCES, Op.AT_MOST),
-    IndicatorName.DURABILITY: Indicator(Method.OCCURRENCES),
-    IndicatorName.ELECTION_HEALTH: Indicator(Method.OCCURRENCES),
+    IndicatorName.WRITE_AVAILABILITY: Indicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.SEND_LATENCY: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.REPLICATION_LAG: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
+    IndicatorName.IN_SYNC_RATIO: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
+    IndicatorName.CONTROLLER_LEADER: Indicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.FAILOVER_DURATION: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.DURABILITY: Indicator(BudgetingMethod.OCCURRENCES),
+    IndicatorName.ELECTION_HEALTH: Indicator(BudgetingMethod.OCCURRENCES),
 }
 
 
@@ -68,9 +68,11 @@ def _in_cel(names: list[IndicatorName]) -> str:
     return "[" + ", ".join(f"'{name}'" for name in names) + "]"
 
 
-_SLICED: Final = _in_cel([name for name, one in INDICATORS.items() if one.method is Method.TIMESLICES])
-_AT_MOST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Op.AT_MOST])
-_AT_LEAST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Op.AT_LEAST])
+_SLICED: Final = _in_cel(
+    [name for name, one in INDICATORS.items() if one.method is BudgetingMethod.TIMESLICES]
+)
+_AT_MOST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Comparison.AT_MOST])
+_AT_LEAST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Comparison.AT_LEAST])
 _SECOND: Final = "1s"
 _WANTED_OP_IN_CEL: Final = (
     f"(self.indicator in {_AT_MOST} ? 'needs op lte and a value' : "
@@ -83,7 +85,7 @@ def _fits_slice(spec: "Objective") -> bool:
         return True
     if spec.indicator is IndicatorName.WRITE_AVAILABILITY:
         return spec.time_slice_window == _SECOND
-    return spec.budgeting_method is Method.TIMESLICES
+    return spec.budgeting_method is BudgetingMethod.TIMESLICES
 
 
 def _fits_threshold(spec: "Objective") -> bool:
@@ -141,11 +143,11 @@ class Objective(SpecModel):
     """For people."""
     indicator: IndicatorName
     """The measured indicator; docs/reference/objectives.md defines a good event of each."""
-    budgeting_method: Method
+    budgeting_method: BudgetingMethod
     """How good and bad are counted: Timeslices or Occurrences, as the indicator has it."""
     target_percent: Annotated[float, Field(ge=1, le=100)]
     """Share that must be good, in per cent; 100 allows nothing bad."""
-    op: Op | None = None
+    op: Comparison | None = None
     """lte or gte, where the indicator has a threshold."""
     value: Annotated[float, Field(ge=0, le=VALUE_MAX)] | None = None
     """The threshold, in the indicator's unit."""

@@ -42,7 +42,7 @@ class Permission(StrEnum):
     WRITE = "W"
 
 
-class MessageType(StrEnum):
+class TopicMessageType(StrEnum):
     """What kind of messages a topic takes; a proxy refuses others."""
 
     NORMAL = "NORMAL"
@@ -115,7 +115,7 @@ class TopicSpec(SpecModel):
     """Queues in each broker group that producers write. To shrink: these first, readQueues when the others are read empty."""
     permission: Permission = Permission.READ_WRITE
     """What clients may do: RW, R or W."""
-    message_type: MessageType = MessageType.NORMAL
+    message_type: TopicMessageType = TopicMessageType.NORMAL
     """What kind of messages it takes: NORMAL, FIFO, DELAY or TRANSACTION."""
     ordered: bool = False
     """Whether clients keep to its queues also while one of the broker groups is away (RocketMQ's `order`)."""

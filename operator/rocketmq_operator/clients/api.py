@@ -28,15 +28,15 @@ class KubeConflictError(UnavailableError):
     """Somebody else wrote the object first."""
 
 
-class RefusedError(UnavailableError):
+class RequestRefusedError(UnavailableError):
     """A peer understood and refused; trying the same again is of no use until something changes."""
 
 
-class NotYetError(UnavailableError):
+class RetryLaterError(UnavailableError):
     """A peer understood, and cannot do it now; what hinders it may pass by itself."""
 
 
-class Kube(Protocol):
+class KubeApi(Protocol):
     """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
@@ -75,7 +75,7 @@ class Kube(Protocol):
         ...
 
 
-class Canaries(Protocol):
+class CanaryApi(Protocol):
     """The canaries of the measuring part, by HTTP."""
 
     async def gaps(self, host: str) -> Json:
@@ -83,7 +83,7 @@ class Canaries(Protocol):
         ...
 
 
-class Companions(Protocol):
+class CompanionApi(Protocol):
     """The companions in the brokers' pods, by HTTP."""
 
     async def status(self, host: str) -> Json:
@@ -91,8 +91,8 @@ class Companions(Protocol):
         ...
 
 
-class Brokers(Protocol):
-    """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RefusedError` where there is an answer."""
+class BrokerApi(Protocol):
+    """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RequestRefusedError` where there is an answer."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
         """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if the broker does not have it."""
@@ -111,7 +111,7 @@ class Brokers(Protocol):
         ...
 
 
-class Controllers(Protocol):
+class ControllerApi(Protocol):
     """The controllers of one cluster. Every call raises `UnavailableError`."""
 
     async def nodes(self) -> list[Json | None]:
@@ -123,7 +123,7 @@ class Controllers(Protocol):
         ...
 
     async def change_members(self, action: str, member: str) -> None:
-        """Add, promote or remove a controller; raise `RefusedError`, or `NotYetError` for a refusal that may pass by itself."""
+        """Add, promote or remove a controller; raise `RequestRefusedError`, or `RetryLaterError` for a refusal that may pass by itself."""
         ...
 
     async def group(self, cluster: str, name: str) -> Json | None:
@@ -135,7 +135,7 @@ class Controllers(Protocol):
         ...
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
-        """Make a member master; raise `RefusedError` if the controllers would not."""
+        """Make a member master; raise `RequestRefusedError` if the controllers would not."""
         ...
 
     def events(self) -> AsyncIterator[Json]:

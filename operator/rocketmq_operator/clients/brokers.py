@@ -24,13 +24,13 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from rocketmq_operator.api.names import TOPIC_KIND
-from rocketmq_operator.clients.api import Json, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, RequestRefusedError, UnavailableError
 
 _TABLE: Final = "subscriptionGroupTable"
 
 
 class BrokersClient:
-    """`Brokers` over remoting."""
+    """`BrokerApi` over remoting."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
         """Return a topic or consumer group as the broker at host:port has it, None if the broker does not have it."""
@@ -45,7 +45,7 @@ class BrokersClient:
         return _object(address, table[name]) if name in table else None
 
     async def write(self, address: str, kind: str, config: Json) -> None:
-        """Make or change a topic or consumer group; raise `RefusedError` if the broker would not."""
+        """Make or change a topic or consumer group; raise `RequestRefusedError` if the broker would not."""
         if kind == TOPIC_KIND.kind:
             attributes = config.get("attributes") or {}
             header = CreateTopicRequestHeader.of_config(config["topicName"], config, attributes)
@@ -68,7 +68,7 @@ class BrokersClient:
         await _answer(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
-class _MissingError(RefusedError):
+class _MissingError(RequestRefusedError):
     """The topic does not exist in the broker."""
 
 
@@ -83,7 +83,7 @@ async def _answer(address: str, code: RequestCode, header: Header | None = None,
             raise UnavailableError(problem) from error
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise _MissingError(problem) from error
-        raise RefusedError(problem) from error
+        raise RequestRefusedError(problem) from error
     finally:
         asker.close()
 

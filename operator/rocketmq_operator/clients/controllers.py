@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from rocketmq_operator.clients.api import Json, NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, RequestRefusedError, RetryLaterError, UnavailableError
 from rocketmq_operator.clients.json_answers import parse_json, read_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
@@ -26,7 +26,7 @@ REDIRECTS_MAX: Final = 3
 
 
 class ControllersClient:
-    """`Controllers` over HTTP."""
+    """`ControllerApi` over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, hosts: Sequence[str], token: str = "") -> None:
         """Take the controllers' HTTP addresses, host:port each, and the token that changes need."""
@@ -38,15 +38,15 @@ class ControllersClient:
 
     async def nodes(self) -> list[Json | None]:
         """Return the status of each controller, queried at the same time; later calls try the leader first."""
-        told = await asyncio.gather(*(self._status(host) for host in self._all))
+        statuses = await asyncio.gather(*(self._status(host) for host in self._all))
         leaders = [
             (value["term"], host)
-            for host, value in zip(self._all, told, strict=True)
+            for host, value in zip(self._all, statuses, strict=True)
             if value and value.get("role") == "leader" and isinstance(value.get("term"), int)
         ]
         if leaders:
             self._prefer(max(leaders)[1])
-        return told
+        return statuses
 
     async def _status(self, host: str) -> Json | None:
         try:
@@ -66,8 +66,8 @@ class ControllersClient:
         """Add, promote or remove a controller.
 
         Raises:
-            RefusedError: it makes no sense.
-            NotYetError: the obstacle may pass by itself.
+            RequestRefusedError: it makes no sense.
+            RetryLaterError: the obstacle may pass by itself.
             UnavailableError: no controller accepts it.
         """
         await self._change_anywhere("/v1/members", {action: member})
@@ -86,7 +86,7 @@ class ControllersClient:
         return found
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
-        """Make a member master; raise `RefusedError` if the controllers would not."""
+        """Make a member master; raise `RequestRefusedError` if the controllers would not."""
         await self._change_anywhere(
             f"/v1/groups/{quote(cluster)}/{quote(name)}/elect", {"brokerId": broker_id}
         )
@@ -175,9 +175,9 @@ class ControllersClient:
                     continue
                 text = (await response.text())[:500]
                 if response.status in {503, 504}:
-                    raise NotYetError(f"the controllers cannot change anything now: {text}")
+                    raise RetryLaterError(f"the controllers cannot change anything now: {text}")
                 if response.status >= 400:
-                    raise RefusedError(f"the controllers refused: {response.status} {text}")
+                    raise RequestRefusedError(f"the controllers refused: {response.status} {text}")
                 return
         raise UnavailableError("the controllers send changes in a circle")
 

@@ -25,7 +25,7 @@ from rocketmq_operator.clients.api import (
     BusyError,
     Json,
     KubeConflictError,
-    RefusedError,
+    RequestRefusedError,
     UnavailableError,
 )
 from rocketmq_operator.plan.common.objects import API_VERSIONS
@@ -153,7 +153,7 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
 
 
 class KubeClient:
-    """`Kube` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
+    """`KubeApi` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
 
     def __init__(self, dynamic: DynamicClient, threads_max: int = THREADS_MAX) -> None:
         """Take a client that may be shared, and start a pool of threads."""
@@ -275,7 +275,7 @@ class KubeClient:
             if error.status in BUSY:
                 problem = f"{kind}: {error.status} {error.reason}: {_text(error)}"
                 raise BusyError(problem, retry_after_s(error.headers or {})) from error
-            kind_of_error = RefusedError if error.status in _REFUSED else UnavailableError
+            kind_of_error = RequestRefusedError if error.status in _REFUSED else UnavailableError
             raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
         except _NO_ANSWER as error:
             raise UnavailableError(f"{kind}: the API server does not answer: {error_cause(error)}") from error

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rocketmq_operator.clients.api import Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import Json, KubeApi, UnavailableError
 
 ASK_TIMEOUT_S: Final = 0.5
 """Of the second that a connection to a controller may take."""
@@ -24,16 +24,16 @@ _NO_ADDRESS: Final = frozenset({"", "None"})
 class ServiceResolver(AbstractResolver):
     """Resolves Services by the cache or the API server, and other hosts by another resolver."""
 
-    def __init__(self, kube: Kube, others: AbstractResolver) -> None:
+    def __init__(self, kube: KubeApi, others: AbstractResolver) -> None:
         """Store the source of Services, and the resolver of other hosts."""
-        self._kept: Kube | None = None
+        self._kept: KubeApi | None = None
         self._kube: Final = kube
         self._others: Final = others
         self._known: Final[dict[str, str]] = {}
 
-    def look_first_at(self, kept: Kube) -> None:
+    def prefer(self, cached: KubeApi) -> None:
         """Ask this one first from now on: it costs the API server nothing, and need not know every Service."""
-        self._kept = kept
+        self._kept = cached
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -68,7 +68,7 @@ class ServiceResolver(AbstractResolver):
         name, namespace = labels[0], labels[-2]
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                service = await self._kept_service(namespace, name) or await self._kube.get(
+                service = await self._cached_service(namespace, name) or await self._kube.get(
                     "Service", namespace, name
                 )
         except (UnavailableError, TimeoutError):
@@ -80,7 +80,7 @@ class ServiceResolver(AbstractResolver):
         self._known[host] = address
         return address
 
-    async def _kept_service(self, namespace: str, name: str) -> Json | None:
+    async def _cached_service(self, namespace: str, name: str) -> Json | None:
         if self._kept is None:
             return None
         with contextlib.suppress(UnavailableError):

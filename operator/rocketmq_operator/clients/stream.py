@@ -30,7 +30,7 @@ _MISSING: Final = 404
 _PLURALS: Final = {one.kind: one.plural for one in OUR_KINDS}
 
 
-class GoneError(UnavailableError):
+class VersionGoneError(UnavailableError):
     """The API server does not remember that far back: list again."""
 
 
@@ -50,7 +50,7 @@ class Stream(Protocol):
             label: its key; empty for all objects.
 
         Raises:
-            GoneError: it took too long.
+            VersionGoneError: it took too long.
             KindMissingError: the kind does not exist now.
             BusyError: later.
             UnavailableError: no answer, or no list.
@@ -131,8 +131,8 @@ class HttpStream:
     def _url(self, kind: str, namespace: str) -> str:
         # Why not by discovery: what it knows may be older than the definitions, which come and go while this process runs.
         if kind in _PLURALS:
-            place = f"namespaces/{namespace}/" if namespace else ""
-            return f"{self._host}/apis/{API_VERSION}/{place}{_PLURALS[kind]}"
+            path = f"namespaces/{namespace}/" if namespace else ""
+            return f"{self._host}/apis/{API_VERSION}/{path}{_PLURALS[kind]}"
         try:
             resource: Any = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
         except ResourceNotFoundError as error:
@@ -163,7 +163,7 @@ async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
         return
     problem = f"{kind}: {response.status} {(await response.text())[:500].strip()}"
     if response.status == _GONE:
-        raise GoneError(problem)
+        raise VersionGoneError(problem)
     if response.status == _MISSING:
         raise KindMissingError(problem)
     if response.status in BUSY:
@@ -173,7 +173,7 @@ async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
 
 def _raise_error(kind: str, status: Json) -> None:
     problem = f"{kind}: {status.get('code')} {status.get('message')}"
-    raise GoneError(problem) if status.get("code") == _GONE else UnavailableError(problem)
+    raise VersionGoneError(problem) if status.get("code") == _GONE else UnavailableError(problem)
 
 
 def _tls(settings: Any) -> ssl.SSLContext | bool:  # noqa: ANN401 - the package has no types

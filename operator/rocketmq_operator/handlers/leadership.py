@@ -10,17 +10,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, KubeConflictError, UnavailableError
 from rocketmq_operator.plan.leadership.lease import (
     LEASE_NAME,
     RETRY_S,
     STANDBY_S,
-    Move,
-    Sight,
+    LeaseAction,
+    LeaseSighting,
+    lease_action,
     lease_body,
-    look,
     may_act,
-    move,
+    sighting_of,
 )
 
 RELEASE_TRIES_MAX: Final = 3
@@ -33,12 +33,12 @@ class NotLeadingError(Exception):
     """This operator does not hold the Lease any more: it must stop before the next write."""
 
 
-class Leadership:
+class LeaseHolder:
     """One operator's hold on the Lease."""
 
     def __init__(
         self,
-        kube: Kube,
+        kube: KubeApi,
         namespace: str,
         identity: str,
         now: Callable[[], datetime],
@@ -50,7 +50,7 @@ class Leadership:
         self._identity: Final = identity
         self._now: Final = now
         self._monotonic_s: Final = monotonic_s
-        self._sight: Sight | None = None
+        self._sight: LeaseSighting | None = None
         self._renewed_s: float | None = None
         self._heard_s = monotonic_s()
         self._hearing_since_s = self._heard_s
@@ -90,8 +90,8 @@ class Leadership:
         if self.silence_s >= HEARD_MAX_S:
             self._hearing_since_s = self._monotonic_s()
         self._heard_s = self._monotonic_s()
-        self._sight = look(lease, self._sight, self._monotonic_s())
-        if move(lease, self._identity, self._sight, self._monotonic_s()) is Move.WATCH:
+        self._sight = sighting_of(lease, self._sight, self._monotonic_s())
+        if lease_action(lease, self._identity, self._sight, self._monotonic_s()) is LeaseAction.WATCH:
             self._renewed_s = None
             return
         body = lease_body(lease, self._namespace, self._identity, self._now())

@@ -13,7 +13,7 @@ _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TAKEOVER_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-class Metrics:
+class OperatorMetrics:
     """All metrics of one operator."""
 
     def __init__(self, leading: Callable[[], bool]) -> None:
@@ -51,7 +51,7 @@ class HealthServer:
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         ready: Callable[[], bool],
         alive: Callable[[], bool] = lambda: True,
         missing: Callable[[], Sequence[str]] = tuple,

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from typing import Final
 
-from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, RequestRefusedError, UnavailableError
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
-    operators_inside,
+    operators_in_watched_namespaces,
 )
 
 CHECK_S: Final = 15.0
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger(__name__)
 class OtherOperators:
     """Looks for other operators again and again; `problem` says why ours must not act."""
 
-    def __init__(self, kube: Kube, own_namespace: str, *, whole_cluster: bool) -> None:
+    def __init__(self, kube: KubeApi, own_namespace: str, *, whole_cluster: bool) -> None:
         """Take where our own Deployment is, and whether we watch every namespace: only then may we look for others."""
         self._kube: Final = kube
         self._own_namespace: Final = own_namespace
@@ -40,7 +40,7 @@ class OtherOperators:
         """Look now; while the API server does not answer, the previous result remains valid."""
         try:
             found = await self._kube.find("Deployment", "", OPERATOR_LABELS)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             _LOG.warning("other operators cannot be looked for: %s", error)
             self.problem = ""
             return
@@ -48,7 +48,7 @@ class OtherOperators:
             _LOG.warning("other operators: %s", error)
             return
         self._note(earlier_operator(found, self._own_namespace))
-        inside = operators_inside(found, self._own_namespace)
+        inside = operators_in_watched_namespaces(found, self._own_namespace)
         if inside != self._inside and inside:
             _LOG.error(
                 "operator %s watches namespaces that this one watches too: both write the same objects; "

@@ -26,23 +26,23 @@ from rocketmq_operator.clients.kube import (
     connect_as_person,
     namespace_of_person,
 )
-from rocketmq_operator.plugin import migrate_command, pictures, reports
-from rocketmq_operator.plugin.answers import Answer
-from rocketmq_operator.plugin.asking import (
+from rocketmq_operator.plugin import migrate_command, rendering, reports
+from rocketmq_operator.plugin.queries import (
+    GroupServer,
     RequestError,
-    Server,
-    all_views,
     check_namespace,
     failovers_of,
+    list_groups,
+    observe_group,
     switch_over,
-    view_of,
 )
+from rocketmq_operator.plugin.result import CommandResult
 
 TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
 
-Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, Answer]]
+CommandFunction = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, CommandResult]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,18 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    answer = _answer(options)
+    answer = _run_command(options)
     text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
     sys.stdout.write(text + "\n")
     return 0
 
 
-def _answer(options: argparse.Namespace) -> Answer:
+def _run_command(options: argparse.Namespace) -> CommandResult:
     dynamic = connect_as_person(options.kubeconfig, options.context)
     namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
     kube = KubeClient(dynamic)
 
-    async def ask() -> Answer:
+    async def ask() -> CommandResult:
         try:
             answer = await _COMMANDS[options.command](kube, namespace, options)
         except RequestError:
@@ -114,51 +114,51 @@ def parser() -> Parser:
     return whole
 
 
-async def _status(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _status(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     if options.group is None:
-        views = await all_views(server, namespace)
-        return Answer(pictures.list_lines(views), [view.resource for view in views])
-    view = await view_of(server, namespace, options.group)
+        views = await list_groups(server, namespace)
+        return CommandResult(rendering.list_lines(views), [view.resource for view in views])
+    view = await observe_group(server, namespace, options.group)
     data = {"brokerGroup": view.resource, "nodes": dict(view.nodes), "lastFailover": view.failover}
-    return Answer(pictures.status_lines(view), data)
+    return CommandResult(rendering.status_lines(view), data)
 
 
-async def _switchover(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _switchover(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     done = await switch_over(server, namespace, options.group, options.to, options.timeout)
     if done is None:
-        return Answer([f"{options.group}: {options.to} is master already"], None)
+        return CommandResult([f"{options.group}: {options.to} is master already"], None)
     line = (
         f"{done.group}: {done.new_master} is master in epoch {done.epoch}, it was {done.old_master}; "
         f"{done.took_s:.1f} s"
     )
-    return Answer([line], asdict(done))
+    return CommandResult([line], asdict(done))
 
 
-async def _failovers(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _failovers(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     found = await failovers_of(server, namespace, options.group)
-    return Answer(pictures.failover_lines(found, datetime.now(UTC)), pictures.newest_first(found))
+    return CommandResult(rendering.failover_lines(found, datetime.now(UTC)), rendering.newest_first(found))
 
 
-async def _explain(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
-    view = await view_of(server, namespace, options.group)
+async def _explain(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
+    view = await observe_group(server, namespace, options.group)
     data = {"brokerGroup": view.resource, "events": list(view.events)}
-    return Answer(pictures.explain_lines(view), data)
+    return CommandResult(rendering.explain_lines(view), data)
 
 
-async def _report(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _report(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     now = datetime.now(UTC)
     if options.run:
         if options.name is None:
             raise MisuseError("--run needs the name of a report")
         made = await reports.run_now(server, namespace, options.name, options.timeout)
-        return Answer(reports.report_lines(made, datetime.now(UTC)), made)
+        return CommandResult(reports.report_lines(made, datetime.now(UTC)), made)
     found = await reports.reports_of(server, namespace, options.name)
     if options.name is None:
-        return Answer(reports.list_lines(found, now), found)
-    return Answer(reports.report_lines(found[0], now), found[0])
+        return CommandResult(reports.list_lines(found, now), found)
+    return CommandResult(reports.report_lines(found[0], now), found[0])
 
 
-_COMMANDS: Final[dict[str, Command]] = {
+_COMMANDS: Final[dict[str, CommandFunction]] = {
     "status": _status,
     "switchover": _switchover,
     "failovers": _failovers,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
-from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeConflictError, RequestRefusedError, UnavailableError
 from testkit.memory.managed_fields import fields_of, lay_over, without_empty_lists
 from testkit.memory.pod_faults import PodFault, deployment_status, failed_create, pod_status
 
@@ -383,7 +383,7 @@ def is_ready(pod: Json) -> bool:
 
 def _refuse_other_claims(live: Json, wanted: Json) -> None:
     if live.get("volumeClaimTemplates") != wanted.get("volumeClaimTemplates"):
-        raise RefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
+        raise RequestRefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
 
 
 def _number(text: str) -> int:

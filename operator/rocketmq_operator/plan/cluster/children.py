@@ -23,7 +23,7 @@ from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
-from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 
 CONTROLLER: Final = "controller"
@@ -129,7 +129,7 @@ def _beside_pods(
     return (
         parts.headless_service(owner, name, labels, selector, ports),
         *_pod_services(owner, name, count, labels, ports),
-        parts.budget(owner, name, labels, selector),
+        parts.disruption_budget(owner, name, labels, selector),
         child(owner, "ConfigMap", name, labels=labels, data=dict(files)),
     )
 
@@ -148,7 +148,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    template_ = template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
+    template_ = pod_template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
     return child(
         owner,
         "StatefulSet",
@@ -210,7 +210,7 @@ def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector:
             {"name": "token", "secret": {"secretName": secret, "defaultMode": 0o440}},
         ],
     }
-    return parts.placed(pod, Placement(), selector)
+    return parts.with_placement(pod, Placement(), selector)
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
@@ -250,8 +250,8 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             "replicas": spec.name_servers.replicas,
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": selector},
-            "template": template(
-                labels, digest(conf, _NAME_SERVER_START), parts.placed(pod, Placement(), selector)
+            "template": pod_template(
+                labels, digest(conf, _NAME_SERVER_START), parts.with_placement(pod, Placement(), selector)
             ),
         },
     )

@@ -30,7 +30,7 @@ from rocketmq_operator.plan.common.objects import (
     child,
     selector_labels,
 )
-from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 
 PROXY: Final = "proxy"
@@ -58,7 +58,7 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             files = {CONF_FILE: proxy_conf(owner.name, owner.namespace, spec), "start.sh": _START}
             return (
                 parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
-                parts.budget(owner, name, labels, selector),
+                parts.disruption_budget(owner, name, labels, selector),
                 child(owner, "ConfigMap", name, labels=labels, data=files),
             )
 
@@ -79,7 +79,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     name, labels = names.proxies(owner.name), _labels(owner)
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
-    pod = parts.placed(_pod(spec, name, hosts), Placement(), selector)
+    pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
     return child(
         owner,
         "Deployment",
@@ -90,7 +90,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
             # One that serves goes when another one does: a single proxy is replaced without a gap.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector},
-            "template": template(labels, digest(conf, _START), pod),
+            "template": pod_template(labels, digest(conf, _START), pod),
         },
     )
 

@@ -147,7 +147,7 @@ def is_ours(live: Live, owner: Owner, labels: Mapping[str, str | None]) -> bool:
     return all(has.get(key) == value for key, value in wanted.items())
 
 
-def holder(live: Live, owner: Owner) -> str:
+def describe_owner(live: Live, owner: Owner) -> str:
     """Say whose an object is, by its owner reference, its labels, or else by who wrote it."""
     metadata = live["metadata"]
     labels = metadata.get("labels") or {}
@@ -200,7 +200,7 @@ def _equal_quantities(live: object, wanted: object) -> bool:
     return value is not None and value == quantity(wanted)
 
 
-def by_key_added(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
+def replaced_by_key(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
     """Return the children, with written objects in place of the previous ones."""
     return dict(children) | {key_of(body): body for body in written}
 

@@ -30,7 +30,7 @@ from rocketmq_operator.plan.common.objects import (
     child,
     selector_labels,
 )
-from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.group.companion import (
@@ -221,7 +221,7 @@ def fixed_children(
     return (
         parts.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
-        parts.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        parts.disruption_budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),
     )
 
@@ -347,7 +347,9 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
-            "template": template(labels, configuration, parts.placed(pod, spec.placement, apart_from)),
+            "template": pod_template(
+                labels, configuration, parts.with_placement(pod, spec.placement, apart_from)
+            ),
             "volumeClaimTemplates": [
                 parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
             ],

@@ -34,7 +34,7 @@ from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child, covers
 from rocketmq_operator.plan.group.children import BROKER_PORTS, broker_selector
-from rocketmq_operator.plan.group.observed import FailoverSeen
+from rocketmq_operator.plan.group.observed import ReportedFailover
 
 ROUTE_POLL: Final = timedelta(seconds=30)
 """Source: RocketMQ 5.4.0 ClientConfig.java, pollNameServerInterval."""
@@ -45,7 +45,7 @@ SLICE_MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemberEndpoint:
     """A broker as far as its address matters.
 
     Attributes:
@@ -64,28 +64,37 @@ class Place:
         return bool(self.ip) and self.ready and not self.deleting
 
 
-def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = ()) -> dict[str, str]:
+def served_by(
+    endpoints: Iterable[MemberEndpoint], master: str, replaced: Collection[str] = ()
+) -> dict[str, str]:
     """Return for each broker the name of the one that answers at its address.
 
     Args:
-        places: all brokers of the group.
+        endpoints: all brokers of the group.
         master: the master's name, empty until one exists.
         replaced: brokers that lost mastership less than `HOLD` ago.
     """
-    known = {place.name: place for place in places}
-    chief = known.get(master)
-    return {name: _server(place, chief, replaced) for name, place in known.items()}
+    known = {endpoint.name: endpoint for endpoint in endpoints}
+    master_endpoint = known.get(master)
+    return {name: _serving_member(endpoint, master_endpoint, replaced) for name, endpoint in known.items()}
 
 
-def _server(place: Place, chief: Place | None, replaced: Collection[str]) -> str:
-    if chief is None or place.name == chief.name or not chief.ip or chief.deleting:
-        return place.name
-    if not place.serves or place.alive is False or place.name in replaced:
-        return chief.name
-    return place.name
+def _serving_member(
+    endpoint: MemberEndpoint, master_endpoint: MemberEndpoint | None, replaced: Collection[str]
+) -> str:
+    if (
+        master_endpoint is None
+        or endpoint.name == master_endpoint.name
+        or not master_endpoint.ip
+        or master_endpoint.deleting
+    ):
+        return endpoint.name
+    if not endpoint.serves or endpoint.alive is False or endpoint.name in replaced:
+        return master_endpoint.name
+    return endpoint.name
 
 
-def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozenset[str]:
+def recently_replaced(failovers: Iterable[ReportedFailover], now: datetime) -> frozenset[str]:
     """Return the addresses (host:port) of masters that were replaced less than `HOLD` ago."""
     return frozenset(
         failover.old_master_address
@@ -98,7 +107,7 @@ def endpoint_slice(
     owner: Owner,
     cluster: str,
     member: str,
-    server: Place,
+    server: MemberEndpoint,
     epoch: int = 0,
     *,
     ports: Mapping[str, int] = BROKER_PORTS,
@@ -127,7 +136,7 @@ def endpoint_slice(
     return body
 
 
-def decided_by(slice_: Live) -> int:
+def deciding_epoch(slice_: Live) -> int:
     """Return the master epoch that a slice carries, 0 if it carries none."""
     text = str((slice_["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return int(text) if text.isascii() and text.isdigit() else 0
@@ -159,6 +168,6 @@ def is_as_wanted(live: Live, wanted: Live) -> bool:
     return slice_is_current(live, wanted) and covers(labels, wanted["metadata"]["labels"])
 
 
-def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:
+def brokers_only(endpoints: Mapping[str, MemberEndpoint], group: str) -> tuple[MemberEndpoint, ...]:
     """Return the places of brokers, without log replicas, in order of their names."""
-    return tuple(places[name] for name in sorted(places) if names.is_member(name, group))
+    return tuple(endpoints[name] for name in sorted(endpoints) if names.is_member(name, group))

@@ -22,7 +22,7 @@ STANDBY_S: Final = 0.5
 LEASE_NAME: Final = "rocketmq-operator"
 
 
-class Move(StrEnum):
+class LeaseAction(StrEnum):
     """What to do with the Lease now."""
 
     TAKE = "Take"
@@ -31,27 +31,27 @@ class Move(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LeaseSighting:
     """A version of the Lease and when it was first seen, by our own monotonic clock in seconds."""
 
     version: str
     since_s: float
 
 
-def look(lease: Live | None, before: Sight | None, now_s: float) -> Sight:
+def sighting_of(lease: Live | None, before: LeaseSighting | None, now_s: float) -> LeaseSighting:
     """Return the sight of this version: the former one while nothing changed."""
     version = "" if lease is None else str(lease["metadata"].get("resourceVersion", ""))
-    return before if before is not None and before.version == version else Sight(version, now_s)
+    return before if before is not None and before.version == version else LeaseSighting(version, now_s)
 
 
-def move(lease: Live | None, identity: str, sight: Sight, now_s: float) -> Move:
+def lease_action(lease: Live | None, identity: str, sight: LeaseSighting, now_s: float) -> LeaseAction:
     """Return what to do with a Lease that has been as it is since `sight`."""
     holder = "" if lease is None else lease.get("spec", {}).get("holderIdentity", "")
     if holder == identity:
-        return Move.RENEW
+        return LeaseAction.RENEW
     if not holder or now_s - sight.since_s >= DURATION_S:
-        return Move.TAKE
-    return Move.WATCH
+        return LeaseAction.TAKE
+    return LeaseAction.WATCH
 
 
 def may_act(renewed_s: float | None, now_s: float) -> bool:

@@ -32,7 +32,7 @@ def earlier_operator(deployments: Iterable[Live], own_namespace: str) -> str:
     return f"{first['metadata']['namespace']}/{first['metadata']['name']}"
 
 
-def operators_inside(deployments: Iterable[Live], own_namespace: str) -> tuple[str, ...]:
+def operators_in_watched_namespaces(deployments: Iterable[Live], own_namespace: str) -> tuple[str, ...]:
     """Return namespace/name of the operators elsewhere that watch some namespaces, all of which are ours too."""
     found = (one["metadata"] for one in deployments if _runs(one) and not _watches_all(one))
     return tuple(

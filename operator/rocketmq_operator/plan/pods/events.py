@@ -21,7 +21,7 @@ _USED: Final = re.compile(r", used: \S+(?=, limited: )")
 
 
 @dataclass(frozen=True, slots=True)
-class EventSeen:
+class ObservedEvent:
     """One Event; `at` orders those about one object."""
 
     reason: str
@@ -29,13 +29,13 @@ class EventSeen:
     at: str
 
 
-def events_seen(values: Iterable[Live]) -> tuple[EventSeen, ...]:
+def parse_events(values: Iterable[Live]) -> tuple[ObservedEvent, ...]:
     """Read Events of `events.k8s.io/v1`, the oldest first."""
-    found = (EventSeen(str(one.get("reason") or ""), _text(one), _at(one)) for one in values)
+    found = (ObservedEvent(str(one.get("reason") or ""), _text(one), _at(one)) for one in values)
     return tuple(sorted(found, key=lambda one: one.at))
 
 
-def why_not_made(events: Sequence[EventSeen], pod: str) -> str:
+def why_not_created(events: Sequence[ObservedEvent], pod: str) -> str:
     """Return why a StatefulSet could not make a pod when it tried last; empty where it could, or nothing is known."""
     about = re.compile(rf"\bPod {re.escape(pod)} in StatefulSet ")
     newest = next((one for one in reversed(events) if about.search(one.note)), None)
@@ -46,7 +46,7 @@ def why_not_made(events: Sequence[EventSeen], pod: str) -> str:
     return re.sub(rf'^pods "{re.escape(pod)}" is ', "", why or newest.note)
 
 
-def why_not_bound(events: Sequence[EventSeen]) -> str:
+def why_not_bound(events: Sequence[ObservedEvent]) -> str:
     """Return why a claim has no volume; empty if unknown."""
     by_reason = {one.reason: one.note for one in events}
     return next((by_reason[reason] for reason in _WHY_NOT_BOUND if reason in by_reason), "")

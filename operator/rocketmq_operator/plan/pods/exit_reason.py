@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-WORDS_LENGTH_MAX: Final = 180
+EXIT_MESSAGE_LENGTH_MAX: Final = 180
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames)|File \"|\^+$|~+\^*~*$")
 _ERROR: Final = re.compile(
     r"error|exception|fatal|critical|fail|panic|cannot|could not|unable|invalid|illegal|denied|refused|not found|no such"
@@ -31,18 +31,18 @@ _VOLATILE: Final = re.compile(
 _UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\u00a0-\uffff]+")
 
 
-def last_words(log: str) -> str:
+def exit_message(log: str) -> str:
     """Return the line that says why a container ended, without what differs from run to run; empty where it said nothing."""
-    lines = [said for line in log.splitlines() if (said := _plain(line))]
+    lines = [text for line in log.splitlines() if (text := _line_text(line))]
     whole = [line for line in lines if not _FRAME.match(line)]
-    return _last(line for line in whole if _ERROR.search(line)) or _last(whole) or _last(lines)
+    return _last_line(line for line in whole if _ERROR.search(line)) or _last_line(whole) or _last_line(lines)
 
 
-def _last(lines: Iterable[str]) -> str:
-    return next(reversed([*lines]), "")[:WORDS_LENGTH_MAX]
+def _last_line(lines: Iterable[str]) -> str:
+    return next(reversed([*lines]), "")[:EXIT_MESSAGE_LENGTH_MAX]
 
 
-def _plain(line: str) -> str:
+def _line_text(line: str) -> str:
     """Return what a line says; of a line of JSON, as our own programs log, its message."""
     text = _message(line)
     return " ".join(_UNPRINTABLE.sub(" ", _VOLATILE.sub("", text)).split())
@@ -57,5 +57,7 @@ def _message(line: str) -> str:
         return line
     if not isinstance(value, dict):
         return line
-    told = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]
-    return ": ".join([told[0], *told[1].splitlines()[-1:]]) if len(told) > 1 else told[0] if told else line
+    texts = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]
+    return (
+        ": ".join([texts[0], *texts[1].splitlines()[-1:]]) if len(texts) > 1 else texts[0] if texts else line
+    )

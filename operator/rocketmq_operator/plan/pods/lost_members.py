@@ -30,21 +30,21 @@ from datetime import datetime, timedelta
 
 from rocketmq_operator.api.common import LostMembers, LostPolicy
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Step, Wait
+from rocketmq_operator.plan.common.actions import NO_STEPS, Delete, ResourcePlan, Step, Wait
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
 Needed = Callable[[str], str]
 """Says of a member's name why its volume is needed; empty where the others have all of it."""
 
 
 def free_lost(
-    pods: Mapping[str, PodSeen],
+    pods: Mapping[str, ObservedPod],
     claims: Mapping[str, Live],
     asked: LostMembers,
     now: datetime,
     needed: Needed,
-) -> Plan:
+) -> ResourcePlan:
     """Return what frees members from a lost node.
 
     Args:
@@ -55,7 +55,7 @@ def free_lost(
         needed: says why a member's volume must stay.
     """
     if asked.policy is LostPolicy.KEEP:
-        return NOTHING
+        return NO_STEPS
     too_long = timedelta(seconds=asked.after_seconds)
     stuck = [pod for pod in pods.values() if pod.gone_by is not None and now - pod.gone_by > too_long]
     steps: list[Step] = [
@@ -67,15 +67,17 @@ def free_lost(
         if pod not in stuck and pod.stranded_since is not None and now - pod.stranded_since > too_long
     ]
     if not stranded:
-        return Plan(tuple(steps))
+        return ResourcePlan(tuple(steps))
     pod = stranded[0]
     if why := needed(pod.name):
-        return Plan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
-    steps += _anew(pod, claims.get(names.claim(pod.name)))
-    return Plan(tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it restarts elsewhere"))
+        return ResourcePlan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
+    steps += _recreate(pod, claims.get(names.claim(pod.name)))
+    return ResourcePlan(
+        tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it restarts elsewhere")
+    )
 
 
-def _anew(pod: PodSeen, claim: Live | None) -> list[Step]:
+def _recreate(pod: ObservedPod, claim: Live | None) -> list[Step]:
     """Return the steps that make Kubernetes recreate a pod and its volume."""
     steps: list[Step] = []
     if claim is not None and "deletionTimestamp" not in claim["metadata"]:

@@ -24,7 +24,7 @@ _CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class ObservedPod:
     """One pod.
 
     Attributes:
@@ -50,11 +50,11 @@ class PodSeen:
     trouble: PodTrouble | None = None
 
 
-def pod_seen(pod: Live) -> PodSeen:
+def parse_pod(pod: Live) -> ObservedPod:
     """Read a pod of the API server."""
     metadata, status = pod["metadata"], pod.get("status", {})
     conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
-    return PodSeen(
+    return ObservedPod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         ip=status.get("podIP", ""),
@@ -85,7 +85,7 @@ def _stranded_since(conditions: Sequence[Json]) -> datetime | None:
     return None
 
 
-def of_older_revision(live: Live | None, pods: Iterable[PodSeen]) -> list[PodSeen]:
+def of_older_revision(live: Live | None, pods: Iterable[ObservedPod]) -> list[ObservedPod]:
     """Return which of a StatefulSet's pods are not of its newest revision; none while that is not known."""
     status = live.get("status", {}) if live is not None else {}
     revision = status.get("updateRevision", "")

@@ -13,7 +13,7 @@ The kubelet and the scheduler write the status. The order of the table is the or
 Init containers, sidecars included, come first, because the main container waits for them. A ready pod is without trouble.
 
 Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out, and of a
-container's last words (`last_words`) whatever differs from run to run.
+container's last words (`exit_message`) whatever differs from run to run.
 
 Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go, k8s.io/api/core/v1 PodReasonUnschedulable.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_operator.plan.common.objects import Json, Live
-from rocketmq_operator.plan.pods.exit_reason import last_words
+from rocketmq_operator.plan.pods.exit_reason import exit_message
 
 _NOT_PULLED: Final = frozenset(
     {
@@ -126,6 +126,8 @@ def _container_trouble(container: Json) -> PodTrouble | None:
         return PodTrouble("OOMKilled", f"container {name} needs more memory than its limit")
     if not ended.get("exitCode") and waiting.get("reason") != "CrashLoopBackOff":
         return None
-    said = last_words(ended.get("message") or "")
-    text = f"container {name} ended with exit code {ended.get('exitCode', 0)}" + (f": {said}" if said else "")
+    message = exit_message(ended.get("message") or "")
+    text = f"container {name} ended with exit code {ended.get('exitCode', 0)}" + (
+        f": {message}" if message else ""
+    )
     return PodTrouble("CrashLoop", text[:MESSAGE_LENGTH_MAX])

@@ -75,8 +75,8 @@ def threads(spec: SLOReportSpec) -> int:
 
 
 def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
-    asked = parts.resources(spec.resources)
-    limit = asked["limits"].get("cpu")
+    requested = parts.resources(spec.resources)
+    limit = requested["limits"].get("cpu")
     memory_mebibytes = int((quantity(spec.resources.memory) or _MEMORY_DEFAULT) / _MEBIBYTE)
     heap_mebibytes = int(memory_mebibytes * _HEAP_SHARE)
     return {
@@ -96,7 +96,7 @@ def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
         "spark.kubernetes.executor.podTemplateFile": f"{names.OBJECTIVES_PATH}/{TEMPLATE_FILE}",
         **({} if limit is None else {"spark.kubernetes.executor.limit.cores": limit}),
-        "spark.kubernetes.executor.request.cores": asked["requests"]["cpu"],
+        "spark.kubernetes.executor.request.cores": requested["requests"]["cpu"],
         "spark.kubernetes.namespace": owner.namespace,
         # Work is not begun on the first executor that is there: a small report would be done by it alone.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -9,7 +9,7 @@ import pytest
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.clients.api import RequestRefusedError, UnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.processes.ports import free_port
 
@@ -126,7 +126,7 @@ async def test_what_is_forgotten_is_named_and_a_groups_offsets_go_with_it(peer: 
 
 async def test_a_refusal_is_told_in_the_brokers_words(peer: _Peer) -> None:
     peer.code = ResponseCode.SYSTEM_ERROR
-    with pytest.raises(RefusedError, match="in its words"):
+    with pytest.raises(RequestRefusedError, match="in its words"):
         await BrokersClient().write(peer.address, "Topic", CONFIG)
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from rocketmq_operator.clients import json_answers
-from rocketmq_operator.clients.api import NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import RequestRefusedError, RetryLaterError, UnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 
 
@@ -131,7 +131,7 @@ async def test_a_refusal_is_not_tried_elsewhere(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].status = 409
-    with pytest.raises(RefusedError, match="409"):
+    with pytest.raises(RequestRefusedError, match="409"):
         await ControllersClient(session, [nodes[0].host, nodes[1].host]).designate("main", "orders", 2)
     assert nodes[1].asked == []
 
@@ -193,10 +193,10 @@ async def test_what_may_pass_by_itself_is_told_from_a_refusal(
 ) -> None:
     client = ControllersClient(session, [nodes[0].host])
     nodes[0].status = 503
-    with pytest.raises(NotYetError):
+    with pytest.raises(RetryLaterError):
         await client.change_members("promote", "n3")
     nodes[0].status = 409
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestRefusedError):
         await client.change_members("promote", "n3")
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
-from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
+from rocketmq_operator.handlers.leadership import HEARD_MAX_S, LeaseHolder
 from rocketmq_operator.plan.leadership.lease import DURATION_S, RENEW_DEADLINE_S
 from testkit.memory.kubernetes import Json, MemoryKube
 
@@ -49,9 +49,9 @@ def clock() -> _Clock:
     return _Clock()
 
 
-def _pair(clock: _Clock) -> tuple[_Leases, Leadership, Leadership]:
+def _pair(clock: _Clock) -> tuple[_Leases, LeaseHolder, LeaseHolder]:
     kube = _Leases()
-    one, two = (Leadership(kube, "system", name, lambda: NOW, clock.read) for name in ("one", "two"))
+    one, two = (LeaseHolder(kube, "system", name, lambda: NOW, clock.read) for name in ("one", "two"))
     return kube, one, two
 
 
@@ -110,7 +110,7 @@ async def test_of_two_who_take_it_at_once_one_acts(clock: _Clock) -> None:
     await one.release()
     before = await kube.get("Lease", "system", "rocketmq-operator")
     await two.once()
-    stale = Leadership(_Stale(kube, before), "system", "three", lambda: NOW, clock.read)
+    stale = LeaseHolder(_Stale(kube, before), "system", "three", lambda: NOW, clock.read)
     await stale.once()
     assert (two.may_act(), stale.may_act()) == (True, False)
 
@@ -153,7 +153,7 @@ async def test_a_renewal_that_is_still_on_its_way_does_not_keep_the_lease_from_b
     kube, one, two = _pair(clock)
     await one.once()
     await two.once()
-    twin = Leadership(kube, "system", "one", lambda: NOW, clock.read)
+    twin = LeaseHolder(kube, "system", "one", lambda: NOW, clock.read)
     read, late = kube.get, [twin.once]
 
     async def get(kind: str, namespace: str, name: str) -> Json | None:

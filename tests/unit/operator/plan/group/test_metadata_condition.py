@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.clients.bystanders import CompanionsClient
+from rocketmq_operator.clients.canaries_and_companions import CompanionsClient
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.status import NAMES_SHOWN_MAX
 from testkit.processes.http_served import http_served

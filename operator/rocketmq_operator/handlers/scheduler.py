@@ -26,12 +26,12 @@ PASSES_AT_ONCE_MAX: Final = 4
 BACKOFF_FIRST_S: Final = 0.2
 BACKOFF_MAX_S: Final = 30.0
 GATE_POLL_S: Final = 0.2
-LOOK_S: Final = 10.0
+STANDBY_OBSERVE_S: Final = 10.0
 """Between two looks at a resource of an operator that stands by; a watch tells it of pods in between."""
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Resource(NamedTuple):
+class ResourceName(NamedTuple):
     """A custom resource of ours."""
 
     kind: str
@@ -39,15 +39,15 @@ class Resource(NamedTuple):
     name: str
 
 
-Pass = Callable[[Resource], Awaitable[float | None]]
+DoPass = Callable[[ResourceName], Awaitable[float | None]]
 """Does one pass; returns when the next should come, in seconds, None when the resource is gone."""
-Look = Callable[[Resource], Awaitable[None]]
+ObserveResource = Callable[[ResourceName], Awaitable[None]]
 """Looks at a resource and changes nothing."""
-Quiet = Callable[[Resource], Awaitable[float | None]]
+QuietCheck = Callable[[ResourceName], Awaitable[float | None]]
 """Returns the delay until the next pass if a pass would have no work now; None if it may have some."""
 
 
-async def _never_quiet(_: Resource) -> float | None:
+async def _never_quiet(_: ResourceName) -> float | None:
     return None
 
 
@@ -56,7 +56,7 @@ def backoff_s(failures: int) -> float:
     return min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 30))
 
 
-class Work:
+class PassScheduler:
     """Runs passes.
 
     Invariant: a resource has at most one task, and a task at most one pass.
@@ -64,46 +64,46 @@ class Work:
 
     def __init__(
         self,
-        do_pass: Pass,
+        do_pass: DoPass,
         may_act: Callable[[], bool],
-        look: Look | None = None,
-        quiet: Quiet = _never_quiet,
+        observe: ObserveResource | None = None,
+        quiet: QuietCheck = _never_quiet,
     ) -> None:
         """Store the callbacks.
 
         Args:
             do_pass: does a pass.
             may_act: says whether we may act.
-            look: called from time to time while this operator may not act.
+            observe: called from time to time while this operator may not act.
             quiet: called before a pass that may be unnecessary, unless the last pass failed; it costs less than a pass.
         """
         self._do_pass: Final = do_pass
         self._quiet: Final = quiet
-        self._look: Final = look
+        self._observe: Final = observe
         self._may_act: Final = may_act
-        self._woken: Final[dict[Resource, asyncio.Event]] = {}
-        self._tasks: Final[dict[Resource, asyncio.Task[None]]] = {}
-        self._told: Final[set[Resource]] = set()
-        self._held_until_s: Final[dict[Resource, float]] = {}
-        self._turns: Final[defaultdict[str, asyncio.Semaphore]] = defaultdict(
+        self._wake_ups: Final[dict[ResourceName, asyncio.Event]] = {}
+        self._tasks: Final[dict[ResourceName, asyncio.Task[None]]] = {}
+        self._changed: Final[set[ResourceName]] = set()
+        self._held_until_s: Final[dict[ResourceName, float]] = {}
+        self._slots: Final[defaultdict[str, asyncio.Semaphore]] = defaultdict(
             lambda: asyncio.Semaphore(PASSES_AT_ONCE_MAX)
         )
 
-    def wake(self, resource: Resource, *, told: bool = True) -> None:
+    def wake(self, resource: ResourceName, *, changed: bool = True) -> None:
         """Have a pass over the resource soon.
 
         Args:
             resource: which.
-            told: whether something changed that `quiet` may not know yet.
+            changed: whether something changed that `quiet` may not know yet.
         """
-        if told:
-            self._told.add(resource)
-        event = self._woken.setdefault(resource, asyncio.Event())
+        if changed:
+            self._changed.add(resource)
+        event = self._wake_ups.setdefault(resource, asyncio.Event())
         event.set()
         if resource not in self._tasks:
             self._tasks[resource] = asyncio.create_task(self._serve(resource, event), name="/".join(resource))
 
-    def hold(self, resource: Resource, hold_s: float) -> None:
+    def hold(self, resource: ResourceName, hold_s: float) -> None:
         """Begin no pass over the resource for so long; one that is held already is not held longer."""
         now_s = asyncio.get_running_loop().time()
         if self._held_until_s.get(resource, 0.0) <= now_s:
@@ -116,53 +116,55 @@ class Work:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, resource: Resource, woken: asyncio.Event) -> None:
+    async def _serve(self, resource: ResourceName, wake_up: asyncio.Event) -> None:
         failures = 0
         # Whether something is known to have changed since the last pass, or may have: it is not just time again.
-        told = True
+        changed = True
         delay: float | None = GATE_POLL_S
-        while delay is not None or woken.is_set():
+        while delay is not None or wake_up.is_set():
             held_s = self._held_until_s.get(resource, 0.0) - asyncio.get_running_loop().time()
             if held_s > 0:
                 await asyncio.sleep(held_s)
-            told = told or resource in self._told
-            self._told.discard(resource)
-            woken.clear()
+            changed = changed or resource in self._changed
+            self._changed.discard(resource)
+            wake_up.clear()
             if not self._may_act():
-                told = True
+                changed = True
                 await self._stand_by(resource)
                 continue
-            failures, delay = await self._one(resource, failures, told=told)
-            told = failures > 0
+            failures, delay = await self._attempt(resource, failures, changed=changed)
+            changed = failures > 0
             if failures:
                 # Why not woken before its time: what wakes us may be what fails.
                 await asyncio.sleep(max(backoff_s(failures), delay or 0.0))
             elif delay is not None:
-                await _wait(woken, delay)
+                await _wait(wake_up, delay)
         # Why here and not in a callback: a wake-up between the two would find a task that is already over.
-        del self._woken[resource], self._tasks[resource]
+        del self._wake_ups[resource], self._tasks[resource]
         self._held_until_s.pop(resource, None)
-        self._told.discard(resource)
+        self._changed.discard(resource)
 
-    async def _stand_by(self, resource: Resource) -> None:
+    async def _stand_by(self, resource: ResourceName) -> None:
         """Look once, then wait until we may act or it is time for another look."""
-        if self._look is not None:
-            async with self._turns[resource.kind]:
+        if self._observe is not None:
+            async with self._slots[resource.kind]:
                 try:
-                    await self._look(resource)
+                    await self._observe(resource)
                 except Exception as error:
                     # Why all: a look that fails is made again, whatever it was.
                     _LOG.debug("%s: %s", "/".join(resource), error)
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + LOOK_S
+        end_s = loop.time() + STANDBY_OBSERVE_S
         while not self._may_act() and loop.time() < end_s:  # noqa: ASYNC110 - the Lease's clock has no event
             await asyncio.sleep(GATE_POLL_S)
 
-    async def _one(self, resource: Resource, failures: int, *, told: bool) -> tuple[int, float | None]:
+    async def _attempt(
+        self, resource: ResourceName, failures: int, *, changed: bool
+    ) -> tuple[int, float | None]:
         """Do one pass; return the failures in a row and the delay until the next; after a failure it is the least."""
-        async with self._turns[resource.kind]:
+        async with self._slots[resource.kind]:
             try:
-                if not told and (delay := await self._quiet(resource)) is not None:
+                if not changed and (delay := await self._quiet(resource)) is not None:
                     return 0, delay
                 return 0, await self._do_pass(resource)
             except NotLeadingError:
@@ -180,10 +182,10 @@ class Work:
         return failures + 1, GATE_POLL_S
 
 
-async def _wait(woken: asyncio.Event, delay_s: float) -> None:
+async def _wait(wake_up: asyncio.Event, delay_s: float) -> None:
     """Wait for a wake-up, and not longer than so many seconds."""
     try:
         async with asyncio.timeout(delay_s):
-            await woken.wait()
+            await wake_up.wait()
     except TimeoutError:
         return

@@ -25,12 +25,12 @@ def ago(since: datetime | None, now: datetime) -> str:
     return NOTHING if since is None else f"{age(since, now)} ago"
 
 
-def counted(number: int, one: str) -> str:
+def with_count(number: int, one: str) -> str:
     """Return a number with its word: 1 step, 2 steps."""
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}s"
 
 
-def columns(rows: Sequence[Sequence[str]], gap: int = 3) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], gap: int = 3) -> list[str]:
     """Return rows as lines whose cells stand below each other; the last cell of a row may be of any length."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
     return [

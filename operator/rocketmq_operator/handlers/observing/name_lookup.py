@@ -10,27 +10,29 @@ from collections.abc import Iterable
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.names import CLUSTER_KIND, FAILOVER_KIND, GROUP_KIND, REPORT_KIND
-from rocketmq_operator.clients.api import Json, Kube
-from rocketmq_operator.handlers.observe import InvalidSpecError, validated
+from rocketmq_operator.clients.api import Json, KubeApi
+from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import Plan
-from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim, report_claim
+from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group, names_of_report
 from rocketmq_operator.plan.common.objects import ObjectKey, Owner, key_of
-from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, Claim, LookedUp, unknown_names
+from rocketmq_operator.plan.common.ownership import OF_STATEFUL_SET, ClaimedNames, NameLookup, unknown_names
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.report.observed import ObservedReport
 
-Observed = ObservedCluster | ObservedGroup | ObservedReport
+ResourceWithChildren = ObservedCluster | ObservedGroup | ObservedReport
 
 
-async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp | None:
+async def look_up_names(
+    kube: KubeApi, observed: ResourceWithChildren, plan: ResourcePlan
+) -> NameLookup | None:
     """Return the known objects plus those that already have the names the plan will write first; None if it writes no new name.
 
     Raises:
         UnavailableError: the API server does not answer.
     """
-    keys = _unknown(observed, plan)
+    keys = _names_to_look_up(observed, plan)
     if not keys:
         return None
     namespace = observed.owner.namespace
@@ -41,28 +43,28 @@ async def look_up_names(kube: Kube, observed: Observed, plan: Plan) -> LookedUp 
     live = {
         key: {"kind": key.kind} | one for key, one in zip(sorted(keys), found, strict=True) if one is not None
     }
-    before = observed.looked_up
-    return LookedUp(before.asked | keys, {**before.live, **live}, {**before.reserved, **reserved})
+    previous = observed.name_lookup
+    return NameLookup(previous.asked | keys, {**previous.live, **live}, {**previous.reserved, **reserved})
 
 
-def _unknown(observed: Observed, plan: Plan) -> frozenset[ObjectKey]:
+def _names_to_look_up(observed: ResourceWithChildren, plan: ResourcePlan) -> frozenset[ObjectKey]:
     owner = observed.owner
     known = dict(observed.children)
     match observed:
         case ObservedGroup():
-            claim = group_claim(owner.name, observed.spec)
-            known |= _running(observed.pods)
+            claim = names_of_group(owner.name, observed.spec)
+            known |= _existing_pods(observed.pods)
             known |= {ObjectKey(FAILOVER_KIND.kind, name): {} for name in observed.records}
         case ObservedCluster():
-            claim = cluster_claim(owner.name, observed.spec)
-            known |= _running(observed.pods)
+            claim = names_of_cluster(owner.name, observed.spec)
+            known |= _existing_pods(observed.pods)
             known |= {ObjectKey("PersistentVolumeClaim", name): {} for name in observed.claims}
         case ObservedReport():
-            claim = report_claim(owner.name)
-    return unknown_names(claim, plan, known, observed.looked_up)
+            claim = names_of_report(owner.name)
+    return unknown_names(claim, plan, known, observed.name_lookup)
 
 
-def _running(pods: Iterable[str]) -> dict[ObjectKey, Json]:
+def _existing_pods(pods: Iterable[str]) -> dict[ObjectKey, Json]:
     """Return the existing pods and their volumes; a volume that a person restored may have no label."""
     found: dict[ObjectKey, Json] = {}
     for pod in pods:
@@ -70,7 +72,7 @@ def _running(pods: Iterable[str]) -> dict[ObjectKey, Json]:
     return found
 
 
-async def _reserved(kube: Kube, owner: Owner, keys: frozenset[ObjectKey]) -> dict[ObjectKey, str]:
+async def _reserved(kube: KubeApi, owner: Owner, keys: frozenset[ObjectKey]) -> dict[ObjectKey, str]:
     """Return those of the names that an older resource of ours claims."""
     if all(kind in {FAILOVER_KIND.kind, *OF_STATEFUL_SET} for kind, _ in keys):
         return {}
@@ -84,7 +86,7 @@ async def _reserved(kube: Kube, owner: Owner, keys: frozenset[ObjectKey]) -> dic
     for one in every:
         if own_age is None or _age(one) >= own_age or "deletionTimestamp" in one["metadata"]:
             continue
-        theirs = _claim_of(one).keys & keys
+        theirs = _names_of_resource(one).keys & keys
         reserved |= dict.fromkeys(theirs, " ".join(key_of(one)))
     return reserved
 
@@ -95,14 +97,14 @@ def _age(resource: Json) -> tuple[str, str]:
     return metadata.get("creationTimestamp") or "", metadata["uid"]
 
 
-def _claim_of(resource: Json) -> Claim:
+def _names_of_resource(resource: Json) -> ClaimedNames:
     """Return what a resource claims; nothing where its spec is invalid, as nothing is made for it."""
     name = resource["metadata"]["name"]
     try:
         if resource["kind"] == CLUSTER_KIND.kind:
-            return cluster_claim(name, validated(RocketMQClusterSpec, resource))
+            return names_of_cluster(name, parse_spec(RocketMQClusterSpec, resource))
         if resource["kind"] == GROUP_KIND.kind:
-            return group_claim(name, validated(BrokerGroupSpec, resource))
+            return names_of_group(name, parse_spec(BrokerGroupSpec, resource))
     except InvalidSpecError:
-        return Claim(frozenset(), {})
-    return report_claim(name)
+        return ClaimedNames(frozenset(), {})
+    return names_of_report(name)

@@ -14,7 +14,7 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Json
 
 
-class Role(StrEnum):
+class ControllerRole(StrEnum):
     """What a controller is in the membership."""
 
     VOTER = "voter"
@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerSeen:
+class ObservedController:
     """One controller that there is, or may be.
 
     Attributes:
@@ -38,7 +38,7 @@ class ControllerSeen:
     """
 
     ordinal: int
-    role: Role = Role.NONE
+    role: ControllerRole = ControllerRole.NONE
     active: bool = False
     lag_entries: int | None = None
     member_store: str = ""
@@ -50,7 +50,7 @@ class ControllerSeen:
         """Whether it came back with another store, an empty one: by its own word, never because it is silent."""
         known = bool(self.member_store and self.own_store)
         return (
-            self.role is not Role.NONE
+            self.role is not ControllerRole.NONE
             and self.has_log is False
             and known
             and not _is_same_store(self.own_store, self.member_store)
@@ -58,34 +58,34 @@ class ControllerSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllersSeen:
+class ObservedControllers:
     """The controllers as observed.
 
     Attributes:
         leader: the leader's pod, as any controller reports it; empty if unknown.
         term: Raft's.
-        led: whether the leader itself answered: only then the roles below are known.
-        each: every controller that there may be, by ordinal, and members beyond.
+        has_leader: whether the leader itself answered: only then the roles below are known.
+        controllers: every controller that there may be, by ordinal, and members beyond.
     """
 
     leader: str
     term: int
-    led: bool = False
-    each: tuple[ControllerSeen, ...] = ()
+    has_leader: bool = False
+    controllers: tuple[ObservedController, ...] = ()
 
     @property
-    def voters(self) -> tuple[ControllerSeen, ...]:
+    def voters(self) -> tuple[ObservedController, ...]:
         """Those that vote."""
-        return tuple(one for one in self.each if one.role is Role.VOTER)
+        return tuple(one for one in self.controllers if one.role is ControllerRole.VOTER)
 
     @property
-    def members(self) -> tuple[ControllerSeen, ...]:
+    def members(self) -> tuple[ObservedController, ...]:
         """Those that vote or learn."""
-        return tuple(one for one in self.each if one.role is not Role.NONE)
+        return tuple(one for one in self.controllers if one.role is not ControllerRole.NONE)
 
-    def at(self, ordinal: int) -> ControllerSeen:
+    def at(self, ordinal: int) -> ObservedController:
         """Return a controller; an unknown one is not a member and does not answer."""
-        return next((one for one in self.each if one.ordinal == ordinal), ControllerSeen(ordinal))
+        return next((one for one in self.controllers if one.ordinal == ordinal), ObservedController(ordinal))
 
 
 _FINGERPRINT_DIGITS: Final = 16
@@ -107,13 +107,13 @@ def _fingerprint(incarnation: str) -> str:
     return digest.hexdigest()[:_FINGERPRINT_DIGITS]
 
 
-def leading(nodes: Sequence[Json | None]) -> int | None:
+def leader_ordinal(nodes: Sequence[Json | None]) -> int | None:
     """Return which controller leads, by its own word; of two, the one of the newer term."""
     found = [(node["term"], ordinal) for ordinal, node in enumerate(nodes) if node and node["role"] == _LEADS]
     return max(found)[1] if found else None
 
 
-def controllers_seen(nodes: Sequence[Json | None], members: Json | None) -> ControllersSeen | None:
+def parse_controllers(nodes: Sequence[Json | None], members: Json | None) -> ObservedControllers | None:
     """Read what the controllers said; None if none did.
 
     Args:
@@ -123,27 +123,29 @@ def controllers_seen(nodes: Sequence[Json | None], members: Json | None) -> Cont
     Raises:
         KeyError, TypeError, ValueError: an answer has an unexpected shape.
     """
-    heard = [node for node in nodes if node is not None]
-    if not heard:
+    answers = [node for node in nodes if node is not None]
+    if not answers:
         return None
-    newest = max(heard, key=lambda node: (bool(node["leader_address"]), node["term"]))
-    told = {_ordinal(one["name"]): one for one in (members or {"members": []})["members"]}
-    each = [
-        _controller(ordinal, nodes[ordinal] if ordinal < len(nodes) else None, told.get(ordinal))
-        for ordinal in sorted({*range(len(nodes)), *told})
+    newest = max(answers, key=lambda node: (bool(node["leader_address"]), node["term"]))
+    members_by_ordinal = {_ordinal(one["name"]): one for one in (members or {"members": []})["members"]}
+    controllers = [
+        _parse_controller(
+            ordinal, nodes[ordinal] if ordinal < len(nodes) else None, members_by_ordinal.get(ordinal)
+        )
+        for ordinal in sorted({*range(len(nodes)), *members_by_ordinal})
     ]
-    return ControllersSeen(
+    return ObservedControllers(
         leader=names.pod_of(str(newest["leader_address"] or "").partition(":")[0]),
         term=int(newest["term"]),
-        led=members is not None,
-        each=tuple(each),
+        has_leader=members is not None,
+        controllers=tuple(controllers),
     )
 
 
-def _controller(ordinal: int, node: Json | None, member: Json | None) -> ControllerSeen:
-    return ControllerSeen(
+def _parse_controller(ordinal: int, node: Json | None, member: Json | None) -> ObservedController:
+    return ObservedController(
         ordinal=ordinal,
-        role=Role.NONE if member is None else Role(member["role"] or ""),
+        role=ControllerRole.NONE if member is None else ControllerRole(member["role"] or ""),
         active=member is not None and bool(member["active"]),
         lag_entries=member["lag_entries"] if member is not None and member["match_index"] else None,
         member_store="" if member is None else member["incarnation"] or "",

@@ -13,7 +13,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupStatus, MemberStatus
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
 from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.words import NOTHING, age, ago, columns, counted
+from rocketmq_operator.plugin.formatting import NOTHING, age, ago, align_columns, with_count
 
 Json = dict[str, Any]
 _GOOD: Final[Mapping[str, str]] = {
@@ -37,7 +37,7 @@ EVENTS_SHOWN_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
+class GroupOverview:
     """A group and its related objects.
 
     Attributes:
@@ -67,23 +67,26 @@ class GroupView:
         return BrokerGroupStatus.model_validate(self.resource.get("status") or {})
 
 
-def status_lines(view: GroupView) -> list[str]:
+def status_lines(view: GroupOverview) -> list[str]:
     """Return the picture of a group: one line for itself, one for each member, its last failover, current work."""
     status = view.status
-    lines = [_headline(view, status), *(f"  {line}" for line in columns(_member_rows(view, status), gap=2))]
+    lines = [
+        _headline(view, status),
+        *(f"  {line}" for line in align_columns(_member_rows(view, status), gap=2)),
+    ]
     if view.failover is not None:
-        lines.append(f"  last failover  {failover_words(view.failover, view.now)}")
+        lines.append(f"  last failover  {failover_text(view.failover, view.now)}")
     if status.plan.steps:
         more = len(status.plan.steps) - 1
         lines.append(
-            f"  next  {status.plan.steps[0]}" + (f", and {counted(more, 'step')} more" if more else "")
+            f"  next  {status.plan.steps[0]}" + (f", and {with_count(more, 'step')} more" if more else "")
         )
     if status.plan.waiting_for:
         lines.append(f"  waits  {status.plan.waiting_for}")
     return lines
 
 
-def _headline(view: GroupView, status: BrokerGroupStatus) -> str:
+def _headline(view: GroupOverview, status: BrokerGroupStatus) -> str:
     ready = _condition(status, "Ready")
     word = "Unknown" if ready is None else "Ready" if ready.status == "True" else ready.reason
     durability = view.resource["spec"].get("durability", "AllInSync")
@@ -92,20 +95,20 @@ def _headline(view: GroupView, status: BrokerGroupStatus) -> str:
     return f"{view.name}  {word}  epoch {status.master.epoch}  {durability}, {in_sync}"
 
 
-def _member_rows(view: GroupView, status: BrokerGroupStatus) -> list[list[str]]:
+def _member_rows(view: GroupOverview, status: BrokerGroupStatus) -> list[list[str]]:
     return [
         [
             member.name,
             member.role.lower(),
             view.nodes.get(member.name) or "no pod",
             f"id {member.broker_id}" if member.broker_id is not None else "no id",
-            _member_words(view, status, member),
+            _member_text(view, status, member),
         ]
         for member in status.members
     ]
 
 
-def _member_words(view: GroupView, status: BrokerGroupStatus, member: MemberStatus) -> str:
+def _member_text(view: GroupOverview, status: BrokerGroupStatus, member: MemberStatus) -> str:
     words = []
     if member.role == "Master":
         since = status.master.since
@@ -121,12 +124,12 @@ def _member_words(view: GroupView, status: BrokerGroupStatus, member: MemberStat
     return ", ".join(words)
 
 
-def failover_words(failover: Json, now: datetime) -> str:
+def failover_text(failover: Json, now: datetime) -> str:
     """Return a Failover in one line, without its group."""
     spec, status = failover["spec"], failover.get("status") or {}
     lost = status.get("lostMessages")
     words = [
-        ago(_made_at(failover), now),
+        ago(_elected_at(failover), now),
         spec["cause"],
         f"{spec['to']} again"
         if is_reelection(failover)
@@ -137,7 +140,7 @@ def failover_words(failover: Json, now: datetime) -> str:
     return "  ".join(words)
 
 
-def list_lines(views: Sequence[GroupView]) -> list[str]:
+def list_lines(views: Sequence[GroupOverview]) -> list[str]:
     """Return one line for each group."""
     return [_headline(view, view.status) for view in views] or ["no broker groups found"]
 
@@ -147,7 +150,7 @@ def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:
     rows = [["NAME", "CAUSE", "FROM", "TO", "GAP", "LOST", "TOOK", "AGE"]]
     for one in newest_first(failovers):
         spec, status = one["spec"], one.get("status") or {}
-        made = _made_at(one)
+        made = _elected_at(one)
         lost = status.get("lostMessages")
         rows.append(
             [
@@ -161,7 +164,7 @@ def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:
                 age(made, now) if made else NOTHING,
             ]
         )
-    return columns(rows) if len(rows) > 1 else ["there are no failovers"]
+    return align_columns(rows) if len(rows) > 1 else ["there are no failovers"]
 
 
 def is_reelection(failover: Json) -> bool:
@@ -174,16 +177,16 @@ def newest_first(failovers: Sequence[Json]) -> list[Json]:
     """Return Failovers by the time of their change, then by epoch."""
     return sorted(
         failovers,
-        key=lambda one: (str(_made_at(one) or ""), one["spec"]["group"], one["spec"]["newEpoch"]),
+        key=lambda one: (str(_elected_at(one) or ""), one["spec"]["group"], one["spec"]["newEpoch"]),
         reverse=True,
     )
 
 
-def explain_lines(view: GroupView) -> list[str]:
+def explain_lines(view: GroupOverview) -> list[str]:
     """Return the problems of a group and its cluster, the operator's actions, and possible remedies."""
     status = view.status
     wrong = [one for one in status.conditions if _GOOD.get(one.type, one.status) != one.status]
-    lines = [_headline(view, status), *_wrong_lines(wrong, view.now)]
+    lines = [_headline(view, status), *_problem_lines(wrong, view.now)]
     if not wrong:
         lines.append("  nothing is wrong with it")
     lines += [f"  next  {step}" for step in status.plan.steps]
@@ -192,7 +195,7 @@ def explain_lines(view: GroupView) -> list[str]:
     return lines + _cluster_lines(view) + [f"  {line}" for line in _event_lines(view)]
 
 
-def _cluster_lines(view: GroupView) -> list[str]:
+def _cluster_lines(view: GroupOverview) -> list[str]:
     """Return the problems of a group's cluster; empty if it has none."""
     if view.cluster is None:
         return []
@@ -203,10 +206,10 @@ def _cluster_lines(view: GroupView) -> list[str]:
         if _GOOD_CLUSTER.get(one.type, one.status) != one.status and one.reason != "NotAsked"
     ]
     head = f"  its RocketMQCluster {view.cluster['metadata']['name']}:"
-    return [head, *_wrong_lines(wrong, view.now)] if wrong else []
+    return [head, *_problem_lines(wrong, view.now)] if wrong else []
 
 
-def _wrong_lines(wrong: Sequence[Condition], now: datetime) -> list[str]:
+def _problem_lines(wrong: Sequence[Condition], now: datetime) -> list[str]:
     lines = []
     for one in wrong:
         lines.append(
@@ -219,7 +222,7 @@ def _wrong_lines(wrong: Sequence[Condition], now: datetime) -> list[str]:
     return lines
 
 
-def _event_lines(view: GroupView) -> list[str]:
+def _event_lines(view: GroupOverview) -> list[str]:
     found = sorted(view.events, key=lambda one: str(one.get("eventTime") or ""), reverse=True)
     return [
         f"event  {ago(_time(one.get('eventTime')), view.now)}  {one.get('reason', '')}: {one.get('note', '')}"
@@ -231,7 +234,7 @@ def _condition(status: BrokerGroupStatus, type_: str) -> Condition | None:
     return next((one for one in status.conditions if one.type == type_), None)
 
 
-def _made_at(failover: Json) -> datetime | None:
+def _elected_at(failover: Json) -> datetime | None:
     """Return when a master was elected, as near as it is known."""
     phases = {one["name"]: one["at"] for one in (failover.get("status") or {}).get("phases", [])}
     for name in ("Proposed", "Committed"):

@@ -16,24 +16,24 @@ from rocketmq_operator.clients.api import Json, KubeConflictError
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
-    Note,
+    BrokerRecord,
+    BrokerReport,
+    MigrationRequest,
     ObservedMigration,
     OldMember,
-    Said,
-    Spot,
-    Wish,
-    set_of,
-    spot_of,
+    StoreLocation,
+    locate_store,
+    stateful_set_of,
 )
 from rocketmq_operator.plan.migration.steps import MigrationPlan, migration_plan
 from rocketmq_operator.plan.migration.undo import undo_plan
-from rocketmq_operator.plan.migration.writes import Create, Patch, Remove, Task, Write
-from rocketmq_operator.plugin.asking import RequestError
+from rocketmq_operator.plan.migration.writes import CreateObject, DeleteObject, PatchObject, RunPod, Write
+from rocketmq_operator.plugin.queries import RequestError
 
 POLL_S: Final = 2.0
 WRITES_MAX: Final = 60
 """Of one step: far more than any has."""
-_TAKEN_KINDS: Final = ("StatefulSet", "Service", "ConfigMap")
+_COLLIDING_KINDS: Final = ("StatefulSet", "Service", "ConfigMap")
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -58,7 +58,7 @@ class MigrationServer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class MigrationOptions:
     """How it is gone about.
 
     Attributes:
@@ -80,14 +80,14 @@ class Manner:
     poll_s: float = POLL_S
 
 
-class Migration:
+class MigrationRun:
     """One call of the command."""
 
-    def __init__(self, server: MigrationServer, wish: Wish, manner: Manner) -> None:
+    def __init__(self, server: MigrationServer, request: MigrationRequest, options: MigrationOptions) -> None:
         """Store the API server, the request, and the options."""
         self._server: Final = server
-        self._wish: Final = wish
-        self._manner: Final = manner
+        self._request: Final = request
+        self._options: Final = options
         self._ends: dict[str, int] = {}
         self._ends_since_s = time.monotonic()
 
@@ -103,103 +103,106 @@ class Migration:
         writes = 0
         since_s = time.monotonic()
         while True:
-            plan = await self.look()
+            plan = await self.observe()
             if step is None:
-                self._tell(plan)
+                self._list_steps(plan)
             elif step != plan.step:
-                self._manner.say(f"done: {_title(plan, step)}")
+                self._options.say(f"done: {_title(plan, step)}")
             if step != plan.step:
-                if self._manner.one_step and step is not None:
+                if self._options.one_step and step is not None:
                     return plan
                 step, writes, waited_for, since_s = plan.step, 0, "", time.monotonic()
-            if not plan.step or self._manner.dry_run:
-                return self._dry(plan)
-            if plan.turn.way:
-                raise RequestError(plan.turn.way)
-            if plan.turn.writes:
+            if not plan.step or self._options.dry_run:
+                return self._describe_next(plan)
+            if plan.action.obstacle:
+                raise RequestError(plan.action.obstacle)
+            if plan.action.writes:
                 confirmed = await self._confirmed(plan, confirmed)
-                for write in plan.turn.writes:
+                for write in plan.action.writes:
                     await self._write(write)
-                writes += len(plan.turn.writes)
-            if writes > WRITES_MAX or not (plan.turn.writes or plan.turn.wait):
+                writes += len(plan.action.writes)
+            if writes > WRITES_MAX or not (plan.action.writes or plan.action.wait):
                 raise RequestError(f"{plan.title}: {writes} writes did not bring it about")
-            if plan.turn.wait:
-                waited_for = await self._waited(plan.turn.wait, waited_for, since_s)
+            if plan.action.wait:
+                waited_for = await self._wait_a_moment(plan.action.wait, waited_for, since_s)
 
-    async def _waited(self, wait: str, before: str, since_s: float) -> str:
+    async def _wait_a_moment(self, wait: str, previous: str, since_s: float) -> str:
         """Wait a moment for something, and say so when it is another thing than before; return what it is."""
-        if wait != before:
-            self._manner.say(f"  waits: {wait}")
-        if time.monotonic() - since_s > self._manner.timeout_s:
-            raise RequestError(f"not in {self._manner.timeout_s:g} s: {wait}")
-        await asyncio.sleep(self._manner.poll_s)
+        if wait != previous:
+            self._options.say(f"  waits: {wait}")
+        if time.monotonic() - since_s > self._options.timeout_s:
+            raise RequestError(f"not in {self._options.timeout_s:g} s: {wait}")
+        await asyncio.sleep(self._options.poll_s)
         return wait
 
-    def _tell(self, plan: MigrationPlan) -> None:
+    def _list_steps(self, plan: MigrationPlan) -> None:
         for number, (_, title, is_done) in enumerate(plan.steps, 1):
-            self._manner.say(f"{number:>2} {'done' if is_done else 'left'}  {title}")
+            self._options.say(f"{number:>2} {'done' if is_done else 'left'}  {title}")
 
-    def _dry(self, plan: MigrationPlan) -> MigrationPlan:
+    def _describe_next(self, plan: MigrationPlan) -> MigrationPlan:
         """Say what would come next; nothing if all is done."""
         if not plan.step:
             return plan
-        self._manner.say(f"next: {plan.title}")
-        if plan.turn.way or plan.turn.wait:
-            self._manner.say(f"  in the way: {plan.turn.way or plan.turn.wait}")
-        for write in plan.turn.writes:
-            self._manner.say(f"  {write}")
+        self._options.say(f"next: {plan.title}")
+        if plan.action.obstacle or plan.action.wait:
+            self._options.say(f"  in the way: {plan.action.obstacle or plan.action.wait}")
+        for write in plan.action.writes:
+            self._options.say(f"  {write}")
         return plan
 
-    async def _confirmed(self, plan: MigrationPlan, before: str) -> str:
+    async def _confirmed(self, plan: MigrationPlan, previous: str) -> str:
         """Ask before the first write of each step; return the step."""
-        if plan.step == before:
-            return before
-        self._manner.say(f"next: {plan.title}")
-        for write in plan.turn.writes:
-            self._manner.say(f"  {write}")
-        if self._manner.confirm is not None and not await self._manner.confirm(f"{plan.step}?"):
+        if plan.step == previous:
+            return previous
+        self._options.say(f"next: {plan.title}")
+        for write in plan.action.writes:
+            self._options.say(f"  {write}")
+        if self._options.confirm is not None and not await self._options.confirm(f"{plan.step}?"):
             raise RequestError(f"{plan.title}: not confirmed, nothing of it was done")
         return plan.step
 
-    async def look(self) -> MigrationPlan:
+    async def observe(self) -> MigrationPlan:
         """Look at everything and return where it stands."""
         observed = await self._observed()
-        return undo_plan(observed) if self._manner.undo else migration_plan(observed)
+        return undo_plan(observed) if self._options.undo else migration_plan(observed)
 
     async def _observed(self) -> ObservedMigration:
-        wish = self._wish
-        spec = wish.spec
-        cluster, group, taken = await asyncio.gather(
-            self._server.get(CLUSTER_KIND.kind, wish.namespace, spec.cluster),
-            self._server.get(GROUP_KIND.kind, wish.namespace, wish.group),
-            self._taken(),
+        request = self._request
+        spec = request.spec
+        cluster, group, colliding = await asyncio.gather(
+            self._server.get(CLUSTER_KIND.kind, request.namespace, spec.cluster),
+            self._server.get(GROUP_KIND.kind, request.namespace, request.group),
+            self._colliding_objects(),
         )
-        members = [await self._member(number, pod) for number, pod in enumerate(wish.pods)]
+        members = [await self._member(number, pod) for number, pod in enumerate(request.pods)]
         observed = ObservedMigration(
-            wish=wish,
+            request=request,
             cluster=cluster,
             group=group,
-            taken=() if group is not None else taken,
+            colliding_objects=() if group is not None else colliding,
             members=tuple(members),
         )
         if cluster is None or observed.is_migrated:
             return observed
-        if any(one.address for one in observed.asked):
+        if any(one.address for one in observed.surveyed):
             observed = await self._surveyed(observed)
         elif migration_plan(observed).step == "prove":
-            observed = replace(observed, new_said=await self._new_master(observed))
+            observed = replace(observed, new_master_report=await self._new_master(observed))
         return await self._with_volumes(observed)
 
-    async def _taken(self) -> tuple[str, ...]:
-        wish = self._wish
-        found = [(kind, await self._server.get(kind, wish.namespace, wish.group)) for kind in _TAKEN_KINDS]
-        return tuple(f"{kind} {wish.group}" for kind, live in found if live is not None)
+    async def _colliding_objects(self) -> tuple[str, ...]:
+        request = self._request
+        found = [
+            (kind, await self._server.get(kind, request.namespace, request.group))
+            for kind in _COLLIDING_KINDS
+        ]
+        return tuple(f"{kind} {request.group}" for kind, live in found if live is not None)
 
     async def _member(self, number: int, pod: str) -> OldMember:
-        namespace = self._wish.namespace
-        member = names.member(self._wish.group, number)
+        namespace = self._request.namespace
+        member = names.member(self._request.group, number)
         stateful_set, live, new_claim = await asyncio.gather(
-            self._server.get("StatefulSet", namespace, set_of(pod)),
+            self._server.get("StatefulSet", namespace, stateful_set_of(pod)),
             self._server.get("Pod", namespace, pod),
             self._server.get("PersistentVolumeClaim", namespace, names.claim(member)),
         )
@@ -217,101 +220,106 @@ class Migration:
         """Find the volumes of those who said where their stores lie; one that is not asked has its master's paths."""
         members = []
         for one in observed.members:
-            said = one.said or observed.first.said
-            if said is not None and one.stateful_set is not None:
-                spot = spot_of(one.stateful_set, one.pod, said.store, said.commit_log)
-                members.append(await self._with_volume(replace(one, spot=spot)))
+            report = one.report or observed.first.report
+            if report is not None and one.stateful_set is not None:
+                location = locate_store(one.stateful_set, one.pod, report.store, report.commit_log)
+                members.append(await self._with_volume(replace(one, store_location=location)))
             else:
                 members.append(one)
         return replace(observed, members=tuple(members))
 
     async def _with_volume(self, member: OldMember) -> OldMember:
         """Find the volume by the note, else by the broker's report."""
-        where: Note | Spot | str | None = member.note or member.spot
-        if where is None or isinstance(where, str):
+        location: BrokerRecord | StoreLocation | str | None = member.record or member.store_location
+        if location is None or isinstance(location, str):
             return member
-        claim = await self._server.get("PersistentVolumeClaim", member.namespace, where.claim)
+        claim = await self._server.get("PersistentVolumeClaim", member.namespace, location.claim)
         name = (
-            where.volume if isinstance(where, Note) else (claim or {}).get("spec", {}).get("volumeName", "")
+            location.volume
+            if isinstance(location, BrokerRecord)
+            else (claim or {}).get("spec", {}).get("volumeName", "")
         )
         volume = await self._server.get("PersistentVolume", "", name) if name else None
         return replace(member, old_claim=claim, volume=volume)
 
     async def _surveyed(self, observed: ObservedMigration) -> ObservedMigration:
         """Ask the old brokers that run."""
-        running = {f"{one.address}:{self._wish.port}": one for one in observed.asked if one.address}
-        by_dledger = self._wish.course.value == "dledger"
-        body = migration_pods.survey(observed, tuple(running), unread=by_dledger and not self._manner.undo)
-        told = _read(body, await self._ended(body, (0,)))
-        said, silence = {}, {}
-        for one in told["brokers"]:
+        running = {f"{one.address}:{self._request.port}": one for one in observed.surveyed if one.address}
+        by_dledger = self._request.old_kind.value == "dledger"
+        body = migration_pods.survey_pod(
+            observed, tuple(running), unread=by_dledger and not self._options.undo
+        )
+        survey = _parse_message(body, await self._run_pod(body, (0,)))
+        reports, problems = {}, {}
+        for one in survey["brokers"]:
             pod = running[one["address"]].pod
             if "problem" in one:
-                silence[pod] = one["problem"]
+                problems[pod] = one["problem"]
             else:
-                said[pod] = Said.of(one)
-        ends = {pod: one.max_offset for pod, one in said.items()}
+                reports[pod] = BrokerReport.of(one)
+        ends = {pod: one.max_offset for pod, one in reports.items()}
         if ends != self._ends:
             self._ends, self._ends_since_s = ends, time.monotonic()
         members = tuple(
-            replace(one, said=said.get(one.pod), silence=silence.get(one.pod, "")) for one in observed.members
+            replace(one, report=reports.get(one.pod), no_report_reason=problems.get(one.pod, ""))
+            for one in observed.members
         )
-        unread = tuple(map(_unread_words, told["unread"])) if "unread" in told else None
-        still_s = time.monotonic() - self._ends_since_s
-        return replace(observed, members=members, unread=unread, still_s=still_s)
+        unread = tuple(map(_unread_text, survey["unread"])) if "unread" in survey else None
+        unchanged_s = time.monotonic() - self._ends_since_s
+        return replace(observed, members=members, unread=unread, unchanged_s=unchanged_s)
 
-    async def _new_master(self, observed: ObservedMigration) -> Said | None:
-        host = names.pod_host(self._wish.group, 0, self._wish.namespace)
-        body = migration_pods.survey(observed, [f"{host}:{names.BROKER_PORT}"])
-        (told,) = _read(body, await self._ended(body, (0,)))["brokers"]
-        return None if "problem" in told else Said.of(told)
+    async def _new_master(self, observed: ObservedMigration) -> BrokerReport | None:
+        host = names.pod_host(self._request.group, 0, self._request.namespace)
+        body = migration_pods.survey_pod(observed, [f"{host}:{names.BROKER_PORT}"])
+        (answer,) = _parse_message(body, await self._run_pod(body, (0,)))["brokers"]
+        return None if "problem" in answer else BrokerReport.of(answer)
 
     async def _write(self, write: Write) -> None:
         match write:
-            case Patch():
+            case PatchObject():
                 await self._server.patch(write.kind, write.namespace, write.name, write.body)
-            case Create():
+            case CreateObject():
                 await self._server.create(write.body)
-            case Remove():
+            case DeleteObject():
                 await self._server.delete(write.kind, write.namespace, write.name, write.uid)
-            case Task():
-                told = _read(write.body, await self._ended(write.body, write.statuses))
+            case RunPod():
+                message = _parse_message(write.body, await self._run_pod(write.body, write.statuses))
                 if write.volume:
-                    text = json.dumps(told, separators=(",", ":"))
+                    text = json.dumps(message, separators=(",", ":"))
                     body = {"metadata": {"annotations": {write.key: text}}}
                     await self._server.patch("PersistentVolume", "", write.volume, body)
 
-    async def _ended(self, body: Json, statuses: Sequence[int]) -> str:
+    async def _run_pod(self, body: Json, statuses: Sequence[int]) -> str:
         """Run a pod to its end, remove it, and return what it said.
 
         Raises:
             RequestError: it ended otherwise, or does not begin.
         """
-        await self._removed(body)
+        await self._remove_pod(body)
         try:
             made = await self._server.create(body)
         except KubeConflictError as error:
             name = body["metadata"]["name"]
             raise RequestError(
-                f"somebody else migrates {self._wish.group}: pod {name} appeared during this call"
+                f"somebody else migrates {self._request.group}: pod {name} appeared during this call"
             ) from error
         began_s = time.monotonic()
         while True:
-            pod = await self._server.get("Pod", self._wish.namespace, body["metadata"]["name"]) or made
+            pod = await self._server.get("Pod", self._request.namespace, body["metadata"]["name"]) or made
             phase = pod.get("status", {}).get("phase")
             if phase in _ENDED:
                 break
-            if phase != "Running" and time.monotonic() - began_s > self._manner.timeout_s:
+            if phase != "Running" and time.monotonic() - began_s > self._options.timeout_s:
                 raise RequestError(f"pod {body['metadata']['name']} does not begin: {_why_not(pod)}")
-            await asyncio.sleep(min(self._manner.poll_s, 0.5))
-        await self._removed(body)
+            await asyncio.sleep(min(self._options.poll_s, 0.5))
+        await self._remove_pod(body)
         ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         text = str(ended.get("message", ""))
         if ended["exitCode"] not in statuses:
             raise RequestError(f"{body['metadata']['name']} ended with {ended['exitCode']}: {text.strip()}")
         return text
 
-    async def _removed(self, body: Json) -> None:
+    async def _remove_pod(self, body: Json) -> None:
         """Remove a pod of that name and wait until it is gone.
 
         Raises:
@@ -319,33 +327,33 @@ class Migration:
         """
         name = body["metadata"]["name"]
         began_s = time.monotonic()
-        while (live := await self._server.get("Pod", self._wish.namespace, name)) is not None:
+        while (live := await self._server.get("Pod", self._request.namespace, name)) is not None:
             if not live["metadata"].get("deletionTimestamp"):
-                await self._server.delete("Pod", self._wish.namespace, name, live["metadata"]["uid"])
-            if time.monotonic() - began_s > self._manner.timeout_s:
+                await self._server.delete("Pod", self._request.namespace, name, live["metadata"]["uid"])
+            if time.monotonic() - began_s > self._options.timeout_s:
                 raise RequestError(f"pod {name} does not go: its node does not answer")
-            await asyncio.sleep(min(self._manner.poll_s, 0.5))
+            await asyncio.sleep(min(self._options.poll_s, 0.5))
 
 
-def _read(body: Json, text: str) -> Json:
+def _parse_message(body: Json, text: str) -> Json:
     """Return what a pod said; of a message Kubernetes keeps 4,096 bytes.
 
     Raises:
         RequestError: it is not a JSON object, or its end is missing.
     """
     try:
-        told = json.loads(text)
+        message = json.loads(text)
     except ValueError as error:
         name = body["metadata"]["name"]
         raise RequestError(f"{name} sent an unreadable answer: {text.strip()[:200]!r}: {error}") from error
-    return dict(told)
+    return dict(message)
 
 
 def _title(plan: MigrationPlan, name: str) -> str:
     return next((title for its_name, title, _ in plan.steps if its_name == name), name)
 
 
-def _unread_words(one: Mapping[str, Any]) -> str:
+def _unread_text(one: Mapping[str, Any]) -> str:
     if one["group"]:
         return f"{one['group']} has not read {one['messages']:,} messages of {one['topic']}"
     return f"nobody reads {one['topic']}, which holds {one['messages']:,} messages"

@@ -18,9 +18,9 @@ from rocketmq_operator.api.names import (
     GROUP_LABEL,
     SWITCHOVER_ANNOTATION,
 )
-from rocketmq_operator.clients.api import Json, RefusedError
-from rocketmq_operator.plan.group.switchover import Asked
-from rocketmq_operator.plugin.pictures import GroupView, is_reelection, newest_first
+from rocketmq_operator.clients.api import Json, RequestRefusedError
+from rocketmq_operator.plan.group.switchover import SwitchoverRequest
+from rocketmq_operator.plugin.rendering import GroupOverview, is_reelection, newest_first
 
 POLL_S: Final = 0.2
 
@@ -29,7 +29,7 @@ class RequestError(Exception):
     """The request is invalid here; the text names the value and the reason."""
 
 
-class Server(Protocol):
+class GroupServer(Protocol):
     """The required part of the API server's client; `clients.kube.KubeClient` implements it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
@@ -52,7 +52,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Switched:
+class SwitchoverResult:
     """A switchover that was done; `took_s` from the wish to the status that tells of it."""
 
     group: str
@@ -62,14 +62,14 @@ class Switched:
     took_s: float
 
 
-async def all_views(server: Server, namespace: str) -> list[GroupView]:
+async def list_groups(server: GroupServer, namespace: str) -> list[GroupOverview]:
     """Return every group of a namespace, without related objects."""
     now = datetime.now(UTC)
     groups = await server.find(GROUP_KIND.kind, namespace, {})
-    return [GroupView(resource=group, nodes={}, failover=None, events=(), now=now) for group in groups]
+    return [GroupOverview(resource=group, nodes={}, failover=None, events=(), now=now) for group in groups]
 
 
-async def view_of(server: Server, namespace: str, name: str) -> GroupView:
+async def observe_group(server: GroupServer, namespace: str, name: str) -> GroupOverview:
     """Return a group and its related objects.
 
     Raises:
@@ -84,7 +84,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
         server.find("Event", namespace, {}),
     )
     uid = group["metadata"].get("uid")
-    return GroupView(
+    return GroupOverview(
         resource=group,
         nodes={pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods},
         failover=next((one for one in newest_first(failovers) if not is_reelection(one)), None),
@@ -94,7 +94,7 @@ async def view_of(server: Server, namespace: str, name: str) -> GroupView:
     )
 
 
-async def check_namespace(server: Server, namespace: str) -> None:
+async def check_namespace(server: GroupServer, namespace: str) -> None:
     """Refuse a namespace that does not exist: the API server answers for one as if it were empty.
 
     A user without permission to read namespaces gets no error.
@@ -104,13 +104,13 @@ async def check_namespace(server: Server, namespace: str) -> None:
     """
     try:
         found = await server.get("Namespace", "", namespace)
-    except RefusedError:
+    except RequestRefusedError:
         return
     if found is None:
         raise RequestError(f"namespace {namespace} does not exist")
 
 
-async def failovers_of(server: Server, namespace: str, name: str | None) -> list[Json]:
+async def failovers_of(server: GroupServer, namespace: str, name: str | None) -> list[Json]:
     """Return the Failovers of a group, or of all. Those of a deleted group are listed for as long as they exist.
 
     Raises:
@@ -125,8 +125,8 @@ async def failovers_of(server: Server, namespace: str, name: str | None) -> list
 
 
 async def switch_over(
-    server: Server, namespace: str, name: str, to: str, timeout_s: float
-) -> Switched | None:
+    server: GroupServer, namespace: str, name: str, to: str, timeout_s: float
+) -> SwitchoverResult | None:
     """Ask for a switchover and wait until it is done; None if `to` is master already.
 
     After the timeout the command withdraws the request, so that the operator does not fulfil it later.
@@ -136,18 +136,18 @@ async def switch_over(
     """
     group = await _group(server, namespace, name)
     status = _status(group)
-    before = status.master
-    if to and to == before.name:
+    previous = status.master
+    if to and to == previous.name:
         return None
     _check(group, status, to)
-    wish = {SWITCHOVER_ANNOTATION: str(Asked(before.epoch, to))}
+    annotations = {SWITCHOVER_ANNOTATION: str(SwitchoverRequest(previous.epoch, to))}
     started_s = time.monotonic()
-    await server.annotate(GROUP_KIND.kind, namespace, name, wish)
+    await server.annotate(GROUP_KIND.kind, namespace, name, annotations)
     while time.monotonic() - started_s < timeout_s:
         status = _status(await _group(server, namespace, name))
-        if status.master.epoch > before.epoch and status.master.name:
+        if status.master.epoch > previous.epoch and status.master.name:
             took_s = time.monotonic() - started_s
-            return Switched(name, before.name, status.master.name, status.master.epoch, took_s)
+            return SwitchoverResult(name, previous.name, status.master.name, status.master.epoch, took_s)
         await asyncio.sleep(POLL_S)
     await server.annotate(GROUP_KIND.kind, namespace, name, {SWITCHOVER_ANNOTATION: None})
     why = f": {status.plan.waiting_for}" if status.plan.waiting_for else ""
@@ -165,13 +165,13 @@ def _check(group: Json, status: BrokerGroupStatus, to: str) -> None:
     if to and to not in known:
         raise RequestError(f"--to {to}: not a member of {name}; its members are {', '.join(known)}")
     if to:
-        if problem := _unfit(known[to]):
+        if problem := _why_unfit(known[to]):
             raise RequestError(f"--to {to}: {problem}")
-    elif all(map(_unfit, status.members)):
+    elif all(map(_why_unfit, status.members)):
         raise RequestError(f"no other broker of {name} is ready and in sync")
 
 
-def _unfit(member: MemberStatus) -> str:
+def _why_unfit(member: MemberStatus) -> str:
     """Say why a member cannot be made master; empty if it can."""
     if member.role == "Log":
         return "a log replica cannot be master"
@@ -182,7 +182,7 @@ def _unfit(member: MemberStatus) -> str:
     return "" if member.ready else "its pod is not ready"
 
 
-async def _group(server: Server, namespace: str, name: str) -> Json:
+async def _group(server: GroupServer, namespace: str, name: str) -> Json:
     group = await server.get(GROUP_KIND.kind, namespace, name)
     if group is None:
         raise RequestError(f"BrokerGroup {name} does not exist in namespace {namespace}")

@@ -16,7 +16,7 @@ ANSWER_BYTES_MAX: Final = 2 << 20
 
 
 class CanariesClient:
-    """`Canaries` over HTTP."""
+    """`CanaryApi` over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         """Take what connects."""
@@ -24,11 +24,11 @@ class CanariesClient:
 
     async def gaps(self, host: str) -> Json:
         """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
-        return await _told(self._session, f"http://{host}/v1/gaps", f"the canary {host}")
+        return await _get_object(self._session, f"http://{host}/v1/gaps", f"the canary {host}")
 
 
 class CompanionsClient:
-    """`Companions` over HTTP."""
+    """`CompanionApi` over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         """Take what connects."""
@@ -36,10 +36,10 @@ class CompanionsClient:
 
     async def status(self, host: str) -> Json:
         """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
-        return await _told(self._session, f"http://{host}/v1/status", f"the companion {host}")
+        return await _get_object(self._session, f"http://{host}/v1/status", f"the companion {host}")
 
 
-async def _told(session: aiohttp.ClientSession, url: str, who: str) -> Json:
+async def _get_object(session: aiohttp.ClientSession, url: str, who: str) -> Json:
     try:
         async with session.get(url, timeout=ANSWER_TIMEOUT, allow_redirects=False) as response:
             if response.status != 200:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.clients.api import Json, Kube
+from rocketmq_operator.clients.api import Json, KubeApi
 
-CLAIMS_KEPT: Final = timedelta(seconds=5)
+CLAIMS_CACHED: Final = timedelta(seconds=5)
 NAME_FIELDS: Final = ("topicName", "groupName")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Claim:
+class BrokerNameClaim:
     """One object's claim; the least has the name."""
 
     since: str
@@ -25,14 +25,14 @@ class Claim:
     name: str
 
 
-class Claims:
+class BrokerNameClaims:
     """Lists of claims by kind and namespace."""
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._kept: Final[dict[tuple[str, str], tuple[datetime, tuple[Claim, ...]]]] = {}
+        self._cached: Final[dict[tuple[str, str], tuple[datetime, tuple[BrokerNameClaim, ...]]]] = {}
 
-    async def rival(self, kube: Kube, kind: str, resource: Json, now: datetime) -> str:
+    async def older_owner(self, kube: KubeApi, kind: str, resource: Json, now: datetime) -> str:
         """Return the older object that claims the same name in the same cluster, empty if none exists.
 
         Raises:
@@ -40,18 +40,18 @@ class Claims:
         """
         own = _claim(resource)
         key = (kind, resource["metadata"]["namespace"])
-        kept_at, claims = self._kept.get(key, (now, ()))
-        if abs(now - kept_at) >= CLAIMS_KEPT or own not in claims:
+        kept_at, claims = self._cached.get(key, (now, ()))
+        if abs(now - kept_at) >= CLAIMS_CACHED or own not in claims:
             claims = tuple(sorted(map(_claim, await kube.find(*key, {}))))
-            self._kept[key] = (now, claims)
+            self._cached[key] = (now, claims)
         same = [one for one in claims if (one.cluster, one.name) == (own.cluster, own.name)]
         return same[0].owner if same and same[0] < own else ""
 
 
-def _claim(resource: Json) -> Claim:
+def _claim(resource: Json) -> BrokerNameClaim:
     metadata, spec = resource["metadata"], resource.get("spec", {})
     name = next((spec[field] for field in NAME_FIELDS if spec.get(field)), metadata["name"])
-    return Claim(
+    return BrokerNameClaim(
         metadata.get("creationTimestamp", ""),
         metadata["name"],
         metadata["uid"],

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rocketmq_operator.handlers.claims import CLAIMS_KEPT, Claims
+from rocketmq_operator.handlers.observing.claims import CLAIMS_CACHED, BrokerNameClaims
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -27,35 +27,35 @@ def _put(kube: MemoryKube, name: str, second: int, **spec: str) -> Json:
 
 
 async def test_many_passes_share_one_list_for_some_seconds() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     topics = [_put(kube, f"t{number}", number) for number in range(20)]
     for topic in topics:
-        assert await claims.rival(kube, "Topic", topic, NOW) == ""
+        assert await claims.older_owner(kube, "Topic", topic, NOW) == ""
     assert kube.lists == 1
-    await claims.rival(kube, "Topic", topics[0], NOW + CLAIMS_KEPT)
+    await claims.older_owner(kube, "Topic", topics[0], NOW + CLAIMS_CACHED)
     assert kube.lists == 2
 
 
 async def test_one_that_came_after_the_list_sees_every_older_one() -> None:
-    kube, claims = _Counting(), Claims()
-    await claims.rival(kube, "Topic", _put(kube, "first", 0), NOW)
+    kube, claims = _Counting(), BrokerNameClaims()
+    await claims.older_owner(kube, "Topic", _put(kube, "first", 0), NOW)
     _put(kube, "b", 1, topicName="prices")
     later = _put(kube, "a", 2, topicName="prices")
-    assert await claims.rival(kube, "Topic", later, NOW) == "b"
+    assert await claims.older_owner(kube, "Topic", later, NOW) == "b"
 
 
 async def test_of_two_of_the_same_second_the_name_decides_for_both() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     one = _put(kube, "a", 1, topicName="prices")
     other = _put(kube, "prices", 1)
-    assert await claims.rival(kube, "Topic", one, NOW) == ""
-    assert await claims.rival(kube, "Topic", other, NOW) == "a"
+    assert await claims.older_owner(kube, "Topic", one, NOW) == ""
+    assert await claims.older_owner(kube, "Topic", other, NOW) == "a"
 
 
 async def test_an_older_one_that_is_gone_is_no_rival_once_the_list_is_old() -> None:
-    kube, claims = _Counting(), Claims()
+    kube, claims = _Counting(), BrokerNameClaims()
     _put(kube, "a", 1, topicName="prices")
     later = _put(kube, "prices", 2)
-    assert await claims.rival(kube, "Topic", later, NOW) == "a"
+    assert await claims.older_owner(kube, "Topic", later, NOW) == "a"
     kube.remove("Topic", "shop", "a")
-    assert await claims.rival(kube, "Topic", later, NOW + CLAIMS_KEPT) == ""
+    assert await claims.older_owner(kube, "Topic", later, NOW + CLAIMS_CACHED) == ""

@@ -6,9 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.handlers.work import BACKOFF_MAX_S, PASSES_AT_ONCE_MAX, Resource, Work, backoff_s
+from rocketmq_operator.handlers.scheduler import (
+    BACKOFF_MAX_S,
+    PASSES_AT_ONCE_MAX,
+    PassScheduler,
+    ResourceName,
+    backoff_s,
+)
 
-ORDERS = Resource("BrokerGroup", "shop", "orders")
+ORDERS = ResourceName("BrokerGroup", "shop", "orders")
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -28,7 +34,7 @@ class _Passes:
         self.failures: list[Exception] = []
         self.go = asyncio.Event()
 
-    async def do(self, _: Resource) -> float | None:
+    async def do(self, _: ResourceName) -> float | None:
         self.begun += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -41,7 +47,7 @@ class _Passes:
 
 async def test_many_wake_ups_during_a_pass_make_one_more_pass() -> None:
     passes = _Passes()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
     for _ in range(10):
@@ -57,7 +63,7 @@ async def test_many_wake_ups_during_a_pass_make_one_more_pass() -> None:
 async def test_a_held_resource_has_no_pass_until_the_first_hold_is_over() -> None:
     passes = _Passes()
     passes.go.set()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     started_s = asyncio.get_running_loop().time()
     work.hold(ORDERS, 0.1)
     work.hold(ORDERS, 3_600.0)
@@ -70,7 +76,7 @@ async def test_a_held_resource_has_no_pass_until_the_first_hold_is_over() -> Non
 async def test_a_pass_comes_again_by_itself() -> None:
     passes = _Passes(delay=0.01)
     passes.go.set()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     work.wake(ORDERS)
     await _until(lambda: passes.begun >= 3)
     await work.stop()
@@ -82,7 +88,7 @@ async def test_a_pass_that_fails_is_tried_again(error: Exception) -> None:
     passes = _Passes()
     passes.failures = [error]
     passes.go.set()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 2)
     await work.stop()
@@ -91,7 +97,7 @@ async def test_a_pass_that_fails_is_tried_again(error: Exception) -> None:
 async def test_a_resource_that_is_gone_is_dropped_and_may_come_back() -> None:
     passes = _Passes(delay=None)
     passes.go.set()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1 and not work._tasks)
     work.wake(ORDERS)
@@ -103,7 +109,7 @@ async def test_a_wake_up_is_kept_until_the_lease_is_ours() -> None:
     passes = _Passes()
     passes.go.set()
     leading = False
-    work = Work(passes.do, lambda: leading)
+    work = PassScheduler(passes.do, lambda: leading)
     work.wake(ORDERS)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -124,10 +130,10 @@ async def test_an_operator_that_stands_by_looks_and_makes_no_pass() -> None:
     passes, looks = _Passes(), _Passes()
     looks.go.set()
 
-    async def look(resource: Resource) -> None:
+    async def look(resource: ResourceName) -> None:
         await looks.do(resource)
 
-    work = Work(passes.do, lambda: False, look)
+    work = PassScheduler(passes.do, lambda: False, look)
     work.wake(ORDERS)
     await _until(lambda: looks.begun == 1)
     assert passes.begun == 0
@@ -138,11 +144,11 @@ async def test_a_look_that_fails_does_not_keep_an_operator_from_acting_later() -
     passes, acts = _Passes(), [False]
     passes.go.set()
 
-    async def look(_: Resource) -> None:
+    async def look(_: ResourceName) -> None:
         acts[0] = True
         raise UnavailableError("the API server does not answer")
 
-    work = Work(passes.do, lambda: acts[0], look)
+    work = PassScheduler(passes.do, lambda: acts[0], look)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
     await work.stop()
@@ -150,10 +156,10 @@ async def test_a_look_that_fails_does_not_keep_an_operator_from_acting_later() -
 
 async def test_resources_of_one_kind_do_not_stand_in_the_way_of_another() -> None:
     passes = _Passes()
-    work = Work(passes.do, lambda: True)
+    work = PassScheduler(passes.do, lambda: True)
     topics = PASSES_AT_ONCE_MAX + 3
     for number in range(topics):
-        work.wake(Resource("Topic", "shop", f"t{number}"))
+        work.wake(ResourceName("Topic", "shop", f"t{number}"))
     await _until(lambda: passes.begun == PASSES_AT_ONCE_MAX)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == PASSES_AT_ONCE_MAX + 1)
@@ -168,7 +174,7 @@ class _Quiet:
         self.asked = 0
         self.delay: float | None = 0.01
 
-    async def ask(self, _: Resource) -> float | None:
+    async def ask(self, _: ResourceName) -> float | None:
         self.asked += 1
         return self.delay
 
@@ -176,7 +182,7 @@ class _Quiet:
 async def test_a_pass_that_comes_only_because_it_is_time_first_asks_what_costs_less() -> None:
     passes, quiet = _Passes(delay=0.01), _Quiet()
     passes.go.set()
-    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work = PassScheduler(passes.do, lambda: True, quiet=quiet.ask)
     work.wake(ORDERS)
     await _until(lambda: quiet.asked >= 3)
     assert passes.begun == 1, "the first, which was woken"
@@ -189,15 +195,15 @@ async def test_who_is_woken_by_what_is_kept_asks_that_first() -> None:
     passes, quiet = _Passes(delay=60.0), _Quiet()
     quiet.delay = 60.0
     passes.go.set()
-    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work = PassScheduler(passes.do, lambda: True, quiet=quiet.ask)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
     for _ in range(20):
         await asyncio.sleep(0)
-    work.wake(ORDERS, told=False)
+    work.wake(ORDERS, changed=False)
     await _until(lambda: quiet.asked == 1)
     quiet.delay = None
-    work.wake(ORDERS, told=False)
+    work.wake(ORDERS, changed=False)
     await _until(lambda: passes.begun == 2)
     await work.stop()
 
@@ -207,7 +213,7 @@ async def test_who_was_woken_looks_for_itself_and_so_does_a_pass_after_one_that_
     quiet.delay = 60.0
     passes.failures = [UnavailableError("cut")]
     passes.go.set()
-    work = Work(passes.do, lambda: True, quiet=quiet.ask)
+    work = PassScheduler(passes.do, lambda: True, quiet=quiet.ask)
     for begun in (2, 3, 4):
         work.wake(ORDERS)
         await _until(lambda begun=begun: passes.begun >= begun)
@@ -221,10 +227,10 @@ async def test_whoever_has_just_got_the_lease_looks_for_itself() -> None:
     passes, quiet, acts = _Passes(delay=60.0), _Quiet(), [False]
     passes.go.set()
 
-    async def look(_: Resource) -> None:
+    async def look(_: ResourceName) -> None:
         acts[0] = True
 
-    work = Work(passes.do, lambda: acts[0], look, quiet.ask)
+    work = PassScheduler(passes.do, lambda: acts[0], look, quiet.ask)
     work.wake(ORDERS)
     await _until(lambda: passes.begun == 1)
     assert quiet.asked == 0

@@ -20,20 +20,20 @@ from rocketmq_operator.api.names import (
     TOPIC_KIND,
 )
 from rocketmq_operator.api.topic import TopicSpec
-from rocketmq_operator.clients.api import Controllers, Json, UnavailableError
-from rocketmq_operator.handlers.observe import (
+from rocketmq_operator.clients.api import ControllerApi, Json, UnavailableError
+from rocketmq_operator.handlers.observing.clusters_and_groups import (
+    Environment,
     InvalidSpecError,
-    World,
     cluster_spec,
+    get_unless_deleted,
     owner_of,
-    staying,
-    validated,
+    parse_spec,
 )
 from rocketmq_operator.plan.cluster.children import NAME_SERVER
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import group_seen
+from rocketmq_operator.plan.group.observed import parse_group
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
 from rocketmq_operator.plan.metadata.settings import MetadataSpec
 
@@ -41,43 +41,45 @@ _NO_TOKEN: Final = ""
 """Reads need none."""
 
 
-async def observe_metadata(world: World, kind: str, namespace: str, name: str) -> ObservedMetadata | None:
+async def observe_metadata(
+    environment: Environment, kind: str, namespace: str, name: str
+) -> ObservedMetadata | None:
     """Return the observed state of a Topic or a ConsumerGroup, None if it is gone, or going without waiting for us.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
         UnavailableError: the API server does not answer.
     """
-    resource = await world.kube.get(kind, namespace, name)
+    resource = await environment.kube.get(kind, namespace, name)
     if resource is None:
         return None
     metadata = resource["metadata"]
-    held = BROKERS_FINALIZER in metadata.get("finalizers", [])
+    has_finalizer = BROKERS_FINALIZER in metadata.get("finalizers", [])
     deleting = metadata.get("deletionTimestamp")
-    if deleting is not None and not held:
+    if deleting is not None and not has_finalizer:
         return None
     spec = _spec(kind, resource, going=deleting is not None)
     name_in_brokers = spec.name_in_brokers(name)
     rival, cluster = await asyncio.gather(
-        world.claims.rival(world.kube, kind, resource, world.now()),
-        staying(world, CLUSTER_KIND.kind, namespace, spec.cluster),
+        environment.claims.older_owner(environment.kube, kind, resource, environment.now()),
+        get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, spec.cluster),
     )
     groups: tuple[GroupMetadata, ...] = ()
     name_servers: tuple[str, ...] = ()
     if cluster is not None and not rival:
-        groups = await _groups(world, namespace, (kind, name_in_brokers), spec, cluster_spec(cluster))
+        groups = await _groups(environment, namespace, (kind, name_in_brokers), spec, cluster_spec(cluster))
         if deleting is not None:
-            name_servers = await _name_servers(world, namespace, spec.cluster)
+            name_servers = await _name_servers(environment, namespace, spec.cluster)
     return ObservedMetadata(
-        now=world.now(),
+        now=environment.now(),
         owner=owner_of(resource, kind),
         generation=metadata.get("generation", 0),
         spec=spec,
         status=MetadataStatus.model_validate(resource.get("status") or {}),
         name=name_in_brokers,
-        held=held,
+        has_finalizer=has_finalizer,
         deleting_since=None if deleting is None else datetime.fromisoformat(deleting),
-        rival=rival,
+        older_owner=rival,
         cluster_found=cluster is not None,
         groups=groups,
         name_servers=name_servers,
@@ -89,7 +91,7 @@ def _spec(kind: str, resource: Json, *, going: bool) -> MetadataSpec:
     model = TopicSpec if kind == TOPIC_KIND.kind else ConsumerGroupSpec
     try:
         return (
-            validated(TopicSpec, resource) if model is TopicSpec else validated(ConsumerGroupSpec, resource)
+            parse_spec(TopicSpec, resource) if model is TopicSpec else parse_spec(ConsumerGroupSpec, resource)
         )
     except InvalidSpecError:
         if not going:
@@ -100,16 +102,20 @@ def _spec(kind: str, resource: Json, *, going: bool) -> MetadataSpec:
 
 
 async def _groups(
-    world: World, namespace: str, what: tuple[str, str], spec: MetadataSpec, cluster: RocketMQClusterSpec
+    environment: Environment,
+    namespace: str,
+    what: tuple[str, str],
+    spec: MetadataSpec,
+    cluster: RocketMQClusterSpec,
 ) -> tuple[GroupMetadata, ...]:
     """Return what the master of each chosen broker group has; `what` is the kind, and the name in the brokers."""
-    found = await world.kube.find(GROUP_KIND.kind, namespace, {})
+    found = await environment.kube.find(GROUP_KIND.kind, namespace, {})
     paused = {
         one["metadata"]["name"]: cluster.paused or bool(one["spec"].get("paused"))
         for one in found
         if one["spec"]["cluster"] == spec.cluster and "deletionTimestamp" not in one["metadata"]
     }
-    controllers = world.controllers_of(namespace, spec.cluster, _NO_TOKEN)
+    controllers = environment.controllers_of(namespace, spec.cluster, _NO_TOKEN)
 
     async def one(group: str) -> GroupMetadata:
         if group not in paused:
@@ -118,7 +124,7 @@ async def _groups(
         config = None
         if not problem:
             try:
-                config = await world.brokers.read(address, *what)
+                config = await environment.brokers.read(address, *what)
             except UnavailableError as error:
                 problem = str(error)
         return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)
@@ -126,20 +132,20 @@ async def _groups(
     return tuple(await asyncio.gather(*map(one, spec.broker_groups or sorted(paused))))
 
 
-async def _master(controllers: Controllers, cluster: str, group: str) -> tuple[str, str]:
+async def _master(controllers: ControllerApi, cluster: str, group: str) -> tuple[str, str]:
     """Return the address of a group's master, or else why it is not known."""
     try:
         value = await controllers.group(cluster, group)
-        seen = None if value is None else group_seen(value)
+        reported = None if value is None else parse_group(value)
     except (UnavailableError, ObservationError) as error:
         return "", str(error)
-    if seen is None or seen.master_id is None:
+    if reported is None or reported.master_id is None:
         return "", "the controllers name no master"
-    return seen.master_address, ""
+    return reported.master_address, ""
 
 
-async def _name_servers(world: World, namespace: str, cluster: str) -> tuple[str, ...]:
-    services = await world.kube.find(
+async def _name_servers(environment: Environment, namespace: str, cluster: str) -> tuple[str, ...]:
+    services = await environment.kube.find(
         "Service", namespace, {CLUSTER_LABEL: cluster, COMPONENT_LABEL: NAME_SERVER}
     )
     return tuple(

@@ -30,30 +30,34 @@ from rocketmq_operator.api.names import (
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
 from rocketmq_operator.clients.api import (
-    Brokers,
-    Canaries,
-    Companions,
-    Controllers,
+    BrokerApi,
+    CanaryApi,
+    CompanionApi,
+    ControllerApi,
     Json,
-    Kube,
+    KubeApi,
     UnavailableError,
 )
-from rocketmq_operator.handlers.claims import Claims
+from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
-from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, controllers_seen, leading
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_controllers import (
+    ObservedControllers,
+    leader_ordinal,
+    parse_controllers,
+)
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.common.report_servers import servers_seen
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.group.observed import (
-    FailoverSeen,
-    GroupSeen,
     ObservedGroup,
-    failover_seen,
-    group_seen,
+    ReportedFailover,
+    ReportedGroup,
+    parse_failover,
+    parse_group,
 )
-from rocketmq_operator.plan.pods.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import parse_pod
 
 _LOG: Final = logging.getLogger(__name__)
 _VALUE_CHARS_MAX: Final = 64
@@ -80,7 +84,7 @@ class InvalidSpecError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """What handlers stand on.
 
     Attributes:
@@ -93,61 +97,61 @@ class World:
         claims: who claims which topic or consumer group, as it was found lately.
     """
 
-    kube: Kube
-    controllers_of: Callable[[str, str, str], Controllers]
+    kube: KubeApi
+    controllers_of: Callable[[str, str, str], ControllerApi]
     now: Callable[[], datetime]
     new_token: Callable[[], str]
-    canaries: Canaries
-    companions: Companions
-    brokers: Brokers
-    claims: Claims = field(default_factory=Claims)
+    canaries: CanaryApi
+    companions: CompanionApi
+    brokers: BrokerApi
+    claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
 
 
-async def staying(world: World, kind: str, namespace: str, name: str) -> Json | None:
+async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
     """Return a resource, None if it is gone or going.
 
     Raises:
         UnavailableError: the API server does not answer.
     """
-    resource = await world.kube.get(kind, namespace, name)
+    resource = await environment.kube.get(kind, namespace, name)
     return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
 
 
-async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCluster | None:
+async def observe_cluster(environment: Environment, namespace: str, name: str) -> ObservedCluster | None:
     """Return the observed state of a cluster, None if it is gone or going.
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
         UnavailableError: the API server does not answer.
     """
-    resource = await staying(world, CLUSTER_KIND.kind, namespace, name)
+    resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
     if resource is None:
         return None
     spec = cluster_spec(resource)
     # Why by name: permission to list Secrets is permission to read all of them.
     secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
-        world.kube.get("Secret", namespace, names.token_secret(name)),
+        environment.kube.get("Secret", namespace, names.token_secret(name)),
         asyncio.gather(
-            world.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
-            world.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
-            world.kube.find("PersistentVolumeClaim", namespace, {CLUSTER_LABEL: name}),
-            *(world.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
+            environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
+            environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
+            environment.kube.find("PersistentVolumeClaim", namespace, {CLUSTER_LABEL: name}),
+            *(environment.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
         ),
     )
     found = [item for items in lists for item in items] + ([] if secret is None else [secret])
     children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
-    token = token_of(secret) or world.new_token()
+    token = token_of(secret) or environment.new_token()
     return ObservedCluster(
-        now=world.now(),
+        now=environment.now(),
         owner=owner_of(resource, CLUSTER_KIND.kind),
         generation=resource["metadata"].get("generation", 0),
         spec=spec,
         status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
         children=children,
         token=token,
-        controllers=await _controllers_seen(world.controllers_of(namespace, name, token)),
-        pods={pod.name: pod for pod in map(pod_seen, pods)},
-        name_server_pods={pod.name: pod for pod in map(pod_seen, name_server_pods)},
+        controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
         claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
         brokers_ready=sum(
             item.get("status", {}).get("readyReplicas", 0)
@@ -157,43 +161,43 @@ async def observe_cluster(world: World, namespace: str, name: str) -> ObservedCl
     )
 
 
-async def observe_group(world: World, namespace: str, name: str) -> ObservedGroup | None:
+async def observe_group(environment: Environment, namespace: str, name: str) -> ObservedGroup | None:
     """Return the observed state of a group, None if it is gone or going.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
         UnavailableError: the API server does not answer.
     """
-    resource = await staying(world, GROUP_KIND.kind, namespace, name)
+    resource = await get_unless_deleted(environment, GROUP_KIND.kind, namespace, name)
     if resource is None:
         return None
-    spec = validated(BrokerGroupSpec, resource)
+    spec = parse_spec(BrokerGroupSpec, resource)
     status = BrokerGroupStatus.model_validate(resource.get("status") or {})
     labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
     kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
     (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
         asyncio.gather(
-            world.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
-            world.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+            environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
+            environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
         # Why by component: by the cluster's label alone come the Services of all its groups too. Why by cluster, the chart's
         # report server too: the reflections hold only objects with its label, and each observation would cost a dozen API calls.
         asyncio.gather(
             *(
-                world.kube.find(
+                environment.kube.find(
                     "Service", namespace, {CLUSTER_LABEL: spec.cluster, COMPONENT_LABEL: component}
                 )
                 for component in (CONTROLLER, NAME_SERVER, REPORT_SERVER)
             )
         ),
-        asyncio.gather(*(world.kube.find(kind, namespace, labels) for kind in kinds)),
+        asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
     )
     cluster_ = None if cluster is None else cluster_spec(cluster)
-    heard, group, failovers = await _of_controllers(
-        world, namespace, name, spec.cluster, (cluster_, token_of(secret))
+    controllers_answered, group, failovers = await _ask_controllers(
+        environment, namespace, name, spec.cluster, (cluster_, token_of(secret))
     )
     return ObservedGroup(
-        now=world.now(),
+        now=environment.now(),
         owner=owner_of(resource, GROUP_KIND.kind),
         generation=resource["metadata"].get("generation", 0),
         spec=spec,
@@ -201,29 +205,29 @@ async def observe_group(world: World, namespace: str, name: str) -> ObservedGrou
         cluster=cluster_,
         cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
         children=by_key(item for items in children for item in items),
-        pods={pod.name: pod for pod in map(pod_seen, pods)},
-        controllers_heard=heard,
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        controllers_answered=controllers_answered,
         group=group,
         failovers=failovers,
         records={record["metadata"]["name"]: record for record in records},
         annotations=resource["metadata"].get("annotations", {}),
-        report_servers=servers_seen(report_servers),
+        report_servers=parse_report_servers(report_servers),
     )
 
 
-async def controllers_for(world: World, observed: ObservedGroup) -> Controllers:
+async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
     """Return the client for the controllers of a group's cluster, with the token that changes need."""
     namespace, cluster = observed.owner.namespace, observed.spec.cluster
-    secret = await world.kube.get("Secret", namespace, names.token_secret(cluster))
-    return world.controllers_of(namespace, cluster, token_of(secret))
+    secret = await environment.kube.get("Secret", namespace, names.token_secret(cluster))
+    return environment.controllers_of(namespace, cluster, token_of(secret))
 
 
 def cluster_spec(resource: Json) -> RocketMQClusterSpec:
     """Return a cluster's spec; raise `InvalidSpecError`."""
-    return validated(RocketMQClusterSpec, resource)
+    return parse_spec(RocketMQClusterSpec, resource)
 
 
-def validated(model: type[S], resource: Json) -> S:
+def parse_spec(model: type[S], resource: Json) -> S:
     """Return a resource's spec; raise `InvalidSpecError`."""
     try:
         return model.model_validate(resource.get("spec") or {})
@@ -257,35 +261,39 @@ def token_of(secret: Mapping[str, Any] | None) -> str:
     return base64.b64decode(encoded).decode()
 
 
-async def _controllers_seen(controllers: Controllers) -> ControllersSeen | None:
+async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:
     try:
         nodes = await controllers.nodes()
-        leader = leading(nodes)
-        return controllers_seen(nodes, None if leader is None else await controllers.members(leader))
+        leader = leader_ordinal(nodes)
+        return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
     except (UnavailableError, KeyError, TypeError, ValueError) as error:
         _LOG.debug("controllers: %r", error)
         return None
 
 
-HeardOfGroup = tuple[bool, GroupSeen | None, tuple[FailoverSeen, ...]]
+ControllersView = tuple[bool, ReportedGroup | None, tuple[ReportedFailover, ...]]
 
 
-async def _of_controllers(
-    world: World, namespace: str, name: str, cluster: str, access: tuple[RocketMQClusterSpec | None, str]
-) -> HeardOfGroup:
+async def _ask_controllers(
+    environment: Environment,
+    namespace: str,
+    name: str,
+    cluster: str,
+    access: tuple[RocketMQClusterSpec | None, str],
+) -> ControllersView:
     """Return whether a controller answered, the group and its failovers."""
     spec, token = access
     if spec is None:
         return False, None, ()
-    controllers = world.controllers_of(namespace, cluster, token)
+    controllers = environment.controllers_of(namespace, cluster, token)
     try:
         group, failovers = await asyncio.gather(
             controllers.group(cluster, name), controllers.failovers(cluster, name)
         )
-        return True, None if group is None else group_seen(group), _failovers(failovers)
+        return True, None if group is None else parse_group(group), _failovers(failovers)
     except (UnavailableError, ObservationError):
         return False, None, ()
 
 
-def _failovers(values: Sequence[Json]) -> tuple[FailoverSeen, ...]:
-    return tuple(sorted(map(failover_seen, values), key=lambda one: -one.new_epoch))
+def _failovers(values: Sequence[Json]) -> tuple[ReportedFailover, ...]:
+    return tuple(sorted(map(parse_failover, values), key=lambda one: -one.new_epoch))

@@ -29,7 +29,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field that is not as wanted; `path` from the object's root."""
 
     path: Path
@@ -37,31 +37,31 @@ class Difference:
     wanted: Any
 
 
-def rewritten(live: Live, wanted: Json) -> str:
+def describe_rewritten_field(live: Live, wanted: Json) -> str:
     """Say which field differs although this very object was written and no other write changed it; empty if an apply may help."""
     if _digest(live) is None or _digest(live) != _digest(wanted):
         return ""
     found = list(differences(live, wanted))
     if not all(_apply_is_vain(live, one) for one in found):
         return ""
-    return in_words(live, found[0]) if found else ""
+    return describe_difference(live, found[0]) if found else ""
 
 
 def first_difference(live: Live | None, wanted: Json) -> str:
     """Return which field of an object differs, and its manager; empty if none does or the object is missing."""
     found = None if live is None else next(differences(live, wanted), None)
-    return "" if live is None or found is None else in_words(live, found)
+    return "" if live is None or found is None else describe_difference(live, found)
 
 
-def in_words(live: Live, difference: Difference) -> str:
+def describe_difference(live: Live, difference: FieldDifference) -> str:
     """Say which field of an object has which value, and who changes it."""
     key = key_of(live)
-    path = _words(live, difference.path)
-    found, asked = _shown(difference.live), _shown(difference.wanted)
-    return f"{key.kind} {key.name}: {path} is {found}, not {asked}: {_writer(live, difference)} changes it"
+    path = _path_text(live, difference.path)
+    found, wanted = _value_text(difference.live), _value_text(difference.wanted)
+    return f"{key.kind} {key.name}: {path} is {found}, not {wanted}: {_writer(live, difference)} changes it"
 
 
-def differences(live: Any, wanted: Any, path: Path = ()) -> Iterator[Difference]:  # noqa: ANN401 - any JSON value
+def differences(live: Any, wanted: Any, path: Path = ()) -> Iterator[FieldDifference]:  # noqa: ANN401 - any JSON value
     """Yield each field of `wanted` that `live` has with another value or has not; lists of other lengths are one field."""
     if covers(live, wanted):
         return
@@ -72,11 +72,11 @@ def differences(live: Any, wanted: Any, path: Path = ()) -> Iterator[Difference]
         for number, (one, other) in enumerate(zip(live, wanted, strict=True)):
             yield from differences(one, other, (*path, number))
     else:
-        yield Difference(path, live, wanted)
+        yield FieldDifference(path, live, wanted)
 
 
-def _apply_is_vain(live: Live, difference: Difference) -> bool:
-    node = _ours(live, difference.path)
+def _apply_is_vain(live: Live, difference: FieldDifference) -> bool:
+    node = _our_entry(live, difference.path)
     if node is None:
         return False
     both_lists = isinstance(difference.live, list) and isinstance(difference.wanted, list)
@@ -85,7 +85,7 @@ def _apply_is_vain(live: Live, difference: Difference) -> bool:
     return True
 
 
-def _ours(live: Live, path: Path) -> Json | None:
+def _our_entry(live: Live, path: Path) -> Json | None:
     """Return what our applies own at and below a field; None where they do not own it."""
     owned = (
         _owned(live, path, entry)
@@ -121,7 +121,7 @@ def _entry(node: Mapping[str, Any], items: Any, number: int) -> Json | None:  # 
     return None
 
 
-def _writer(live: Live, difference: Difference) -> str:
+def _writer(live: Live, difference: FieldDifference) -> str:
     """Return who owns the field beside us, in words; a webhook owns nothing, as it writes within our own apply."""
     others = [
         str(entry.get("manager"))
@@ -138,7 +138,7 @@ def _digest(value: Live) -> str | None:
     return None if found is None else str(found)
 
 
-def _words(live: Live, path: Path) -> str:
+def _path_text(live: Live, path: Path) -> str:
     """Return a path as people write it, entries of lists by their name where they have one."""
     text = ""
     value: Any = live
@@ -153,7 +153,7 @@ def _words(live: Live, path: Path) -> str:
     return text
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _value_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
     if value is None:
         return "absent"
     if isinstance(value, list):
