@@ -73,16 +73,18 @@ def run(
         misuses: errors that mean a wrong command line or setting, besides `MisuseError`.
         failures: errors that mean a failed command, besides `FailedError` and `OSError`.
     """
+    misused: Errors = (MisuseError, *misuses)
+    failed: Errors = (FailedError, OSError, *failures)
     try:
         options = parser.parse_args(arguments)
         return int(options.carry_out(options) or EXIT_DONE)
-    except (MisuseError, *misuses) as error:
+    except misused as error:
         return complain(parser.prog, error, EXIT_MISUSED)
     except BrokenPipeError:
         # The reader of our output closed it. Write nothing more to it, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except (FailedError, OSError, *failures) as error:
+    except failed as error:
         return complain(parser.prog, error, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_FAILED

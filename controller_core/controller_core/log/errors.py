@@ -60,8 +60,8 @@ class LogBoundsError(LogCorruptError):
             f"{path} holds {what} {value} at byte {offset}, expected at most {value_max}: only a message "
             "that no controller sends leads to it. Do not edit the file. "
             "If most of the other controllers are well: stop this one, move its directory away, "
-            "start it, then `controller-core members remove` and `members add` it; if not, restore the directories of a majority from a backup "
-            "(docs/reference/controllers.md)",
+            "start it, then `controller-core members remove` and `members add` it; "
+            "if not, restore the directories of a majority from a backup (docs/reference/controllers.md)",
         )
         self.value = value
         self.value_max = value_max
