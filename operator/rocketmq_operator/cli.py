@@ -1,4 +1,6 @@
-"""The command line: `rocketmq-operator run` operates, `rocketmq-operator crds` prints the resource definitions.
+"""The command line.
+
+`rocketmq-operator run` operates, `rocketmq-operator crds` prints the resource definitions.
 
 Never here: what a command does.
 """

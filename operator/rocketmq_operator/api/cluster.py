@@ -40,7 +40,8 @@ class ControllersSpec(SpecModel):
     )
 
     replicas: Annotated[int, Field(ge=1, le=5)] = 3
-    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes is deleted."""
+    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes
+    is deleted."""
     storage: StorageSpec = StorageSpec(size="10Gi")
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")

@@ -1,8 +1,9 @@
 """Conditions: the one place that makes and merges them.
 
-A condition is a fact about an object with one word why. Every kind lists its types; all of them are set at the first
-visit, Unknown where nothing is known yet, so that `kubectl wait` never waits for a condition that does not exist.
-`lastTransitionTime` moves when the status of a type changes, not when its reason or text does.
+A condition is a fact about an object with one word why. Every kind lists its types; all of them are set at
+the first visit, Unknown where nothing is known yet, so that `kubectl wait` never waits for a condition that
+does not exist. `lastTransitionTime` moves when the status of a type changes, not when its reason or text
+does.
 
 Source: Kubernetes API conventions, "Typical status properties".
 """

@@ -41,7 +41,8 @@ class FailoverSpec(SpecModel):
     to: ResourceName
     """The new master, named likewise."""
     reelection: bool = False
-    """Whether the master that was lost was elected again, because no other broker could be, or none was needed any more."""
+    """Whether the master that was lost was elected again, because no other broker could be, or none was
+    needed any more."""
     old_epoch: Annotated[int, Field(ge=0)]
     """Master epoch before."""
     new_epoch: Annotated[int, Field(ge=0)]
@@ -79,8 +80,10 @@ class FailoverStatus(StatusModel):
     took: Annotated[str, Field(max_length=32)] = ""
     """From suspicion to the new master's first act in its epoch, for instance 120ms."""
     write_gap: Annotated[str, Field(max_length=32)] | None = None
-    """Longest time without an acknowledged write around the change, by a canary: 512ms; <100ms where it saw none so long."""
+    """Longest time without an acknowledged write around the change, by a canary: 512ms; <100ms where it saw
+    none so long."""
     page: Annotated[str, Field(max_length=1024)] = ""
-    """Where reports tell of it, for those inside the cluster, as soon as one has been made; empty where no report server is."""
+    """Where reports tell of it, for those inside the cluster, as soon as one has been made; empty where no
+    report server is."""
     lost_messages: Annotated[int, Field(ge=0)] | None = None
     """Acknowledged messages of a canary that are gone; empty until it has read all of them back."""

@@ -1,7 +1,8 @@
 """One objective in OpenSLO's terms: the name of an indicator, its threshold, and its target.
 
-The catalogue of indicators is slo-pipeline's; only what decides whether an objective can be used is repeated here, and a
-test holds the two equal. A person who copies the `slos` of a file for slo-pipeline has a list for an SLOReport.
+The catalogue of indicators is slo-pipeline's; only what decides whether an objective can be used is repeated
+here, and a test holds the two equal. A person who copies the `slos` of a file for slo-pipeline has a list for
+an SLOReport.
 
 Source: OpenSLO v1, SLO.spec: targetPercent, op, value, budgetingMethod, timeSliceWindow.
 """
@@ -45,22 +46,22 @@ class IndicatorName(StrEnum):
     ELECTION_HEALTH = "election_health"
 
 
-class Indicator(NamedTuple):
+class ObjectiveIndicator(NamedTuple):
     """The comparison of an indicator; `op` is None for one without a threshold."""
 
     method: BudgetingMethod
     op: Comparison | None = None
 
 
-INDICATORS: Final[dict[IndicatorName, Indicator]] = {
-    IndicatorName.WRITE_AVAILABILITY: Indicator(BudgetingMethod.TIMESLICES),
-    IndicatorName.SEND_LATENCY: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
-    IndicatorName.REPLICATION_LAG: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
-    IndicatorName.IN_SYNC_RATIO: Indicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
-    IndicatorName.CONTROLLER_LEADER: Indicator(BudgetingMethod.TIMESLICES),
-    IndicatorName.FAILOVER_DURATION: Indicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
-    IndicatorName.DURABILITY: Indicator(BudgetingMethod.OCCURRENCES),
-    IndicatorName.ELECTION_HEALTH: Indicator(BudgetingMethod.OCCURRENCES),
+INDICATORS: Final[dict[IndicatorName, ObjectiveIndicator]] = {
+    IndicatorName.WRITE_AVAILABILITY: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.SEND_LATENCY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.REPLICATION_LAG: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
+    IndicatorName.IN_SYNC_RATIO: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
+    IndicatorName.CONTROLLER_LEADER: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.FAILOVER_DURATION: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.DURABILITY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
+    IndicatorName.ELECTION_HEALTH: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
 }
 
 
@@ -101,12 +102,12 @@ def _wanted_threshold(spec: "Objective") -> str:
 _WRONG_METHOD = Rule(
     name="WrongMethod",
     expression=f"(self.budgetingMethod == 'Timeslices') == (self.indicator in {_SLICED})",
-    message="'objectives: ' + self.name + ': budgetingMethod is ' + self.budgetingMethod + ', but ' + self.indicator + "
-    f"' is judged by ' + (self.indicator in {_SLICED} ? 'Timeslices' : 'Occurrences')",
+    message="'objectives: ' + self.name + ': budgetingMethod is ' + self.budgetingMethod + ', but ' + "
+    f"self.indicator + ' is judged by ' + (self.indicator in {_SLICED} ? 'Timeslices' : 'Occurrences')",
     holds=lambda spec: spec.budgeting_method is INDICATORS[spec.indicator].method,
     problem=lambda spec: (
-        f"objectives: {spec.name}: budgetingMethod is {spec.budgeting_method}, but {spec.indicator} is judged by "
-        f"{INDICATORS[spec.indicator].method}"
+        f"objectives: {spec.name}: budgetingMethod is {spec.budgeting_method}, but {spec.indicator} is "
+        f"judged by {INDICATORS[spec.indicator].method}"
     ),
 )
 _WRONG_THRESHOLD = Rule(
@@ -126,8 +127,8 @@ _WRONG_SLICE = Rule(
     f"': only Timeslices have one, and that of write_availability is {_SECOND}'",
     holds=_fits_slice,
     problem=lambda spec: (
-        f"objectives: {spec.name}: timeSliceWindow is {spec.time_slice_window}: only Timeslices have one, and that of "
-        f"write_availability is {_SECOND}"
+        f"objectives: {spec.name}: timeSliceWindow is {spec.time_slice_window}: only Timeslices have one, "
+        f"and that of write_availability is {_SECOND}"
     ),
 )
 

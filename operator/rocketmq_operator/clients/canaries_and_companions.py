@@ -1,13 +1,14 @@
 """Small services of a group's pods over HTTP, canaries and companions: asked now and then, never waited for.
 
-Their answers are optional, so this client bounds the time and size of an answer tightly and rejects redirects.
+Their answers are optional, so this client bounds the time and size of an answer tightly and rejects
+redirects.
 """
 
 from typing import Any, Final
 
 import aiohttp
 
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.clients.json_answers import read_json
 
 ANSWER_TIMEOUT: Final = aiohttp.ClientTimeout(total=0.6)
@@ -23,7 +24,7 @@ class CanariesClient:
         self._session: Final = session
 
     async def gaps(self, host: str) -> Json:
-        """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
+        """Return what the canary at host:port knows of gaps and losses; raise `PeerUnavailableError`."""
         return await _get_object(self._session, f"http://{host}/v1/gaps", f"the canary {host}")
 
 
@@ -35,7 +36,7 @@ class CompanionsClient:
         self._session: Final = session
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
+        """Return what the companion at host:port knows of its broker; raise `PeerUnavailableError`."""
         return await _get_object(self._session, f"http://{host}/v1/status", f"the companion {host}")
 
 
@@ -43,10 +44,10 @@ async def _get_object(session: aiohttp.ClientSession, url: str, who: str) -> Jso
     try:
         async with session.get(url, timeout=ANSWER_TIMEOUT, allow_redirects=False) as response:
             if response.status != 200:
-                raise UnavailableError(f"{who} answers {response.status}")
+                raise PeerUnavailableError(f"{who} answers {response.status}")
             value: Any = await read_json(response, ANSWER_BYTES_MAX)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise UnavailableError(f"{who} does not answer: {error!r}") from error
+        raise PeerUnavailableError(f"{who} does not answer: {error!r}") from error
     if not isinstance(value, dict):
-        raise UnavailableError(f"the answer of {who} is not a JSON object")
+        raise PeerUnavailableError(f"the answer of {who} is not a JSON object")
     return value

@@ -1,8 +1,8 @@
 """The controllers over HTTP: any of them answers reads, the leader takes changes.
 
-Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a lagging
-controller remembers. The next call tries the controller that answered last first. A follower answers a change with
-the leader's address and sent again there by us, because the token must not travel otherwise.
+Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a
+lagging controller remembers. The next call tries the controller that answered last first. A follower answers
+a change with the leader's address and sent again there by us, because the token must not travel otherwise.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from rocketmq_operator.clients.api import Json, RequestRefusedError, RetryLaterError, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.json_answers import parse_json, read_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
@@ -37,7 +37,10 @@ class ControllersClient:
         self._last_sequence: int | None = None
 
     async def nodes(self) -> list[Json | None]:
-        """Return the status of each controller, queried at the same time; later calls try the leader first."""
+        """Return the status of each controller, queried at the same time.
+
+        Later calls try the leader first.
+        """
         statuses = await asyncio.gather(*(self._status(host) for host in self._all))
         leaders = [
             (value["term"], host)
@@ -51,7 +54,7 @@ class ControllersClient:
     async def _status(self, host: str) -> Json | None:
         try:
             return _object(await self._get(host, "/v1/status"))
-        except (aiohttp.ClientError, TimeoutError, ValueError, UnavailableError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, PeerUnavailableError):
             return None
 
     async def members(self, node: int) -> Json:
@@ -60,7 +63,7 @@ class ControllersClient:
         try:
             return _object(await self._get(host, "/v1/members"))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise UnavailableError(f"{host} does not tell the members: {error!r}") from error
+            raise PeerUnavailableError(f"{host} does not tell the members: {error!r}") from error
 
     async def change_members(self, action: str, member: str) -> None:
         """Add, promote or remove a controller.
@@ -68,7 +71,7 @@ class ControllersClient:
         Raises:
             RequestRefusedError: it makes no sense.
             RetryLaterError: the obstacle may pass by itself.
-            UnavailableError: no controller accepts it.
+            PeerUnavailableError: no controller accepts it.
         """
         await self._change_anywhere("/v1/members", {action: member})
 
@@ -79,10 +82,10 @@ class ControllersClient:
 
     async def failovers(self, cluster: str, name: str) -> list[Json]:
         """Return a group's changes of master, newest first."""
-        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
-        found = _object(await self._read(path)).get("failovers")
+        query = f"cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
+        found = _object(await self._read(f"/v1/failovers?{query}")).get("failovers")
         if not isinstance(found, list):
-            raise UnavailableError("a controller's answer lacks the list of failovers")
+            raise PeerUnavailableError("a controller's answer lacks the list of failovers")
         return found
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
@@ -99,10 +102,13 @@ class ControllersClient:
                 return await self._change(f"http://{host}{path}", body)
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = f"{host}: {error!r}"
-        raise UnavailableError(f"no controller takes a change: {problem}")
+        raise PeerUnavailableError(f"no controller takes a change: {problem}")
 
     async def events(self) -> AsyncIterator[Json]:
-        """Yield events until the stream ends: at first from now on, later from where the last stream ended."""
+        """Yield events until the stream ends.
+
+        The first call starts from now on, a later one from where the last stream ended.
+        """
         host, newest = await self._last_event()
         # Why the smaller: controllers that lost their state count from the beginning again.
         last = newest if self._last_sequence is None else min(newest, self._last_sequence)
@@ -116,7 +122,7 @@ class ControllersClient:
                         yield event
                         self._last_sequence = sequence
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
+            raise PeerUnavailableError(f"the event stream of {host} broke: {error!r}") from error
 
     @asynccontextmanager
     async def _lines(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -141,7 +147,7 @@ class ControllersClient:
                 continue
             self._prefer(host)
             return host, last
-        raise UnavailableError(f"no controller serves events: {problem}")
+        raise PeerUnavailableError(f"no controller serves events: {problem}")
 
     async def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
         problem = "no controller address is known"
@@ -153,7 +159,7 @@ class ControllersClient:
                 continue
             self._prefer(host)
             return value
-        raise UnavailableError(f"no controller answers: {problem}")
+        raise PeerUnavailableError(f"no controller answers: {problem}")
 
     async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
@@ -179,7 +185,7 @@ class ControllersClient:
                 if response.status >= 400:
                     raise RequestRefusedError(f"the controllers refused: {response.status} {text}")
                 return
-        raise UnavailableError("the controllers send changes in a circle")
+        raise PeerUnavailableError("the controllers send changes in a circle")
 
     def _prefer(self, host: str) -> None:
         if self._hosts[0] != host:
@@ -203,5 +209,5 @@ def _event(line: bytes) -> tuple[Json, int]:
 
 def _object(value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError("a controller's answer is not a JSON object")
+        raise PeerUnavailableError("a controller's answer is not a JSON object")
     return value

@@ -1,4 +1,7 @@
-"""JSON that another process answers, read within bounds: a bad peer must not end a task or fill the memory."""
+"""JSON that another process answers, read within bounds.
+
+A bad peer must not end a task or fill the memory.
+"""
 
 import json
 from typing import Any, Final

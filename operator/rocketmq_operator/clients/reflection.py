@@ -1,4 +1,6 @@
-"""The objects of some kinds as they are now, kept by one list and one watch each, so that looking costs the API server nothing.
+"""The objects of some kinds as they are now, kept by one list and one watch each.
+
+So looking costs the API server nothing.
 
     list -> watch -> (the API server ends it) -> watch ...
       ^       |
@@ -6,10 +8,11 @@
               |  404: the kind does not exist; forget all, list again every `MISSING_POLL_S`
               |  anything else: not fresh, wait longer each time, list again
 
-A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
-by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the API server itself.
-Reflections never follow Secrets or Events. Permission to list Secrets is permission to read all; `SECRET_S` is the cache time of the one known by name.
-Events are many, and needed only for an object in trouble; `EVENTS_S` is their cache time.
+A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a
+sign lately, if only by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the
+API server itself. Reflections never follow Secrets or Events. Permission to list Secrets is permission to
+read all; `SECRET_S` is the cache time of the one known by name. Events are many, and needed only for an
+object in trouble; `EVENTS_S` is their cache time.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
-from rocketmq_operator.clients.api import BusyError, Json, KubeApi, UnavailableError
+from rocketmq_operator.clients.api import BusyError, Json, KubeApi, PeerUnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
 from rocketmq_operator.clients.stream import (
     WATCH_S,
@@ -40,7 +43,8 @@ BACKOFF_MAX_S: Final = 30.0
 MISSING_POLL_S: Final = 5.0
 """Time in seconds until a kind is found again after its definition is reapplied."""
 OURS: Final = frozenset(one.kind for one in OUR_KINDS)
-"""Cached completely; of other kinds only objects with one of our labels, because foreign objects are unbounded in number."""
+"""Cached completely; of other kinds only objects with one of our labels, because foreign objects are
+unbounded in number."""
 _LABELS: Final[Mapping[str, str]] = {"Job": REPORT_LABEL}
 """The label of the followed objects, for kinds that do not belong to a cluster."""
 KINDS: Final = (
@@ -51,15 +55,19 @@ KINDS: Final = (
 _LOG: Final = logging.getLogger(__name__)
 _ObjectName = tuple[str, str]
 OnChange = Callable[[str, Json, bool], None]
-"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains the change. A list reports each
-difference from the former cache in the same way, so a change during a gap of the watch arrives once."""
+"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains
+the change. A list reports each difference from the former cache in the same way, so a change during a gap of
+the watch arrives once."""
 
 
 class ReadOnlyError(Exception):
-    """A caller tried to write on the basis of the cache; writes require an observation of the API server itself."""
+    """A caller tried to write on the basis of the cache.
+
+    Writes require an observation of the API server itself.
+    """
 
 
-class StaleError(UnavailableError):
+class StaleError(PeerUnavailableError):
     """The cache may be old: ask the API server."""
 
 
@@ -132,7 +140,7 @@ class Reflection:
             except BusyError as error:
                 wait_s = error.retry_after_s
                 _LOG.warning("%s", error)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 wait_s = 0.0
                 _LOG.warning("%s", error)
             # Why here: from now on the cache receives no changes.
@@ -177,7 +185,10 @@ class Reflection:
             _LOG.exception("%s %s: a change could not be told", self._kind, "/".join(_object_name(found)))
 
     def _forget(self, error: KindMissingError) -> None:
-        """Keep nothing: the kind is gone, and every object of it with it. The API server answers, so this is not silence."""
+        """Keep nothing: the kind is gone, and every object of it with it.
+
+        The API server answers, so this is not silence.
+        """
         if not self.missing:
             _LOG.warning("kind %s does not exist now: %s", self._kind, error)
         self.missing = True
@@ -219,7 +230,10 @@ class Reflection:
 
 
 class Reflections:
-    """A read-only `Kube`: the cache may be a moment old, and the operator must not delete on the basis of old data."""
+    """A read-only `KubeApi`.
+
+    The cache may be a moment old, and the operator must not delete on the basis of old data.
+    """
 
     def __init__(
         self,
@@ -230,7 +244,10 @@ class Reflections:
         kinds: Iterable[str] = KINDS,
         on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
-        """Store the API server, the watch client, the namespaces (none: all), the clock, and the receiver of changes."""
+        """Store the API server, the watch client, the clock, and the receiver of changes.
+
+        Without namespaces, the reflections cover all.
+        """
         self._kube: Final = kube
         self._monotonic_s: Final = monotonic_s
         self._reflections: Final = {
@@ -322,6 +339,9 @@ def _version(found: Json) -> tuple[str, str]:
 
 
 def _backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row, never the same for all kinds: they failed together."""
+    """Return how long to wait after so many failures in a row, never the same for all kinds.
+
+    They failed together.
+    """
     longest_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 30))
     return longest_s * (0.5 + random.random() / 2)  # noqa: S311 - no secret

@@ -1,9 +1,11 @@
-"""Where a host of the cluster is, as the API server knows it: the ClusterIP of its Service. DNS for all others.
+"""Where a host of the cluster is, as the API server knows it.
 
-Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves names sees no
-controllers then, just when it should move an address.
-Shape: a resolver for aiohttp. `POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name, as it is
-kept (`clients.reflection`), else as the API server says; what it was last time holds while that gives no answer.
+That is the ClusterIP of its Service; DNS answers for all other hosts.
+
+Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves
+names sees no controllers then, just when it should move an address. Shape: a resolver for aiohttp.
+`POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name, as it is kept
+(`clients.reflection`), else as the API server says; what it was last time holds while that gives no answer.
 Never: pods' own addresses. They change with every restart; a Service's stays.
 """
 
@@ -14,7 +16,7 @@ from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rocketmq_operator.clients.api import Json, KubeApi, UnavailableError
+from rocketmq_operator.clients.api import Json, KubeApi, PeerUnavailableError
 
 ASK_TIMEOUT_S: Final = 0.5
 """Of the second that a connection to a controller may take."""
@@ -32,7 +34,10 @@ class ServiceResolver(AbstractResolver):
         self._known: Final[dict[str, str]] = {}
 
     def prefer(self, cached: KubeApi) -> None:
-        """Ask this one first from now on: it costs the API server nothing, and need not know every Service."""
+        """Ask this one first from now on.
+
+        It costs the API server nothing, and need not know every Service.
+        """
         self._kept = cached
 
     async def resolve(
@@ -71,7 +76,7 @@ class ServiceResolver(AbstractResolver):
                 service = await self._cached_service(namespace, name) or await self._kube.get(
                     "Service", namespace, name
                 )
-        except (UnavailableError, TimeoutError):
+        except (PeerUnavailableError, TimeoutError):
             return self._known.get(host)
         address = "" if service is None else str(service["spec"].get("clusterIP", ""))
         if address in _NO_ADDRESS:
@@ -83,6 +88,6 @@ class ServiceResolver(AbstractResolver):
     async def _cached_service(self, namespace: str, name: str) -> Json | None:
         if self._kept is None:
             return None
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(PeerUnavailableError):
             return await self._kept.get("Service", namespace, name)
         return None

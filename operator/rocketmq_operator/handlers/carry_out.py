@@ -1,4 +1,7 @@
-"""Carry out one step of a plan, and write statuses: the only writes that a pass makes, each only while the Lease is held."""
+"""Carry out one step of a plan, and write statuses.
+
+These are the only writes that a pass makes, each only while the Lease is held.
+"""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +31,8 @@ from rocketmq_operator.plan.common.actions import (
 from rocketmq_operator.plan.group.observed import ObservedGroup
 
 _EFFECT_ELSEWHERE: Final = frozenset({"StatefulSet", "Deployment", FAILOVER_KIND.kind})
-"""Kinds whose change shows in more than the answer to the write: pods come and go; a record is not a child."""
+"""Kinds whose change shows in more than the answer to the write: pods come and go; a record is not a
+child."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -51,7 +55,10 @@ class PassContext:
 async def carry_out(
     context: PassContext, observed: ObservedResource, step: Step
 ) -> tuple[Json | None, Wait | None]:
-    """Do one step; return a child as it was written, and why a peer would not have it, which a person must read in the status."""
+    """Do one step, and return a child as it was written.
+
+    The second value says why a peer refused, which a person must read in the status.
+    """
     if not context.may_act():
         raise NotLeadingError
     owner = observed.owner

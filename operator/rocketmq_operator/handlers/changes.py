@@ -1,16 +1,20 @@
-"""Forward each change that a reflection receives: to the fast takeover, the work queue and the followers of controllers.
+"""Forward each change that a reflection receives.
+
+The receivers are the fast takeover, the work queue and the followers of controllers.
 
     kind                                    receiver, and what it does
     RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it
     BrokerGroup, SLOReport, Topic,
-      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover forgets a deleted group
+      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover
+                                            forgets a deleted group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport
     any other child                         a pass over its group or cluster
     Failover                                none: the operator itself writes it
 
-A reflection calls `ChangeRouter.note` in the same step of the event loop in which the event arrives. No queue and no delay stands between a
-pod's event and the takeover. The work queue only remembers that a pass is needed. The regular pass finds changes that a watch missed.
+A reflection calls `ChangeRouter.route` in the same step of the event loop in which the event arrives. No
+queue and no delay stands between a pod's event and the takeover. The work queue only remembers that a pass is
+needed. The regular pass finds changes that a watch missed.
 """
 
 from collections.abc import Mapping
@@ -73,7 +77,10 @@ class ChangeRouter:
         self._last_wake_ups: Final[LastWakeUps] = {}
 
     def route(self, kind: str, body: Mapping[str, Any], gone: bool) -> None:
-        """Wake a changed resource of ours, or the owner of a changed child; the reflections already contain the change."""
+        """Wake a changed resource of ours, or the owner of a changed child.
+
+        The reflections already contain the change.
+        """
         if kind == FAILOVER_KIND.kind:
             return
         if kind in OURS:
@@ -110,7 +117,10 @@ class ChangeRouter:
             self._receivers.takeover.note_pod(metadata["namespace"], group, parse_pod(body), gone=gone)
 
     def _wake_owner(self, body: Mapping[str, Any]) -> None:
-        """Wake the owner of a child, if it exists: the first list of a kind may come before that of its owners."""
+        """Wake the owner of a child, if it exists.
+
+        The first list of a kind may come before that of its owners.
+        """
         metadata = body["metadata"]
         labels = metadata.get("labels") or {}
         owner = next(

@@ -1,6 +1,7 @@
 """Events of Kubernetes: what a person should see in `kubectl describe`, never from a hot loop.
 
-Events report changes only: a refusal that the status does not report yet, and each step that the operator takes.
+Events report changes only: a refusal that the status does not report yet, and each step that the operator
+takes.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ from typing import Final
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.common.actions import (
@@ -65,7 +66,10 @@ async def announce_trouble(
     plan: ResourcePlan,
     troubles: Sequence[MemberTrouble],
 ) -> None:
-    """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
+    """Write an Event for the first problem that the status does not name yet.
+
+    A problem is a member's trouble, or a field that somebody rewrites.
+    """
     previous = [text for one in observed.status.conditions for text in (one.reason, one.message)]
     causes = with_cause(troubles)
     # A claim that ends while the plan waits is one that the plan gave up.
@@ -110,7 +114,7 @@ async def _write_once(environment: Environment, owner: Owner, event: tuple[str, 
     reason, note, type_ = event
     try:
         await environment.kube.create(_event(environment, owner, reason, note, type_))
-    except UnavailableError:
+    except PeerUnavailableError:
         return
 
 

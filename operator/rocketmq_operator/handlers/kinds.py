@@ -1,6 +1,9 @@
-"""Each kind of resource that the operator works on, as one record: how it is observed, planned, reported and timed.
+"""Each kind of resource that the operator works on, as one record.
 
-A pass (`reconcile`) and the check that saves one (`quiet`) read the same record, so that they cannot disagree.
+A record says how the kind is observed, planned, reported and timed.
+
+A pass (`reconcile`) and the check that saves one (`quiet_delay_s`) read the same record, so that they cannot
+disagree.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -59,7 +62,8 @@ REPORT_RESYNC_S: Final = 60.0
 METADATA_RESYNC_S: Final = 60.0
 """The same for a Topic or a ConsumerGroup: how long drift may last. There may be a thousand of them."""
 _ENDED_BY_PEOPLE: Final = frozenset({"FieldRewritten", "NameTaken", "StepRefused"})
-"""Reasons of a wait that ends when a person acts. Each look costs dozens of calls, so these are rechecked less often."""
+"""Reasons of a wait that ends when a person acts. Each look costs dozens of calls, so these are rechecked
+less often."""
 _DELETED_SLOWLY: Final = frozenset({"Pod", "PersistentVolumeClaim"})
 """Kinds that exist for a while after their deletion."""
 ObservedResource = ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata
@@ -89,7 +93,8 @@ class KindHandling(Generic[ObservedType]):
         plan: the remaining work.
         status: the status to write, as far as one look and its plan tell.
         next_pass_s: seconds until the next pass, by the plan of the last look.
-        can_be_quiet: whether the reflections suffice to decide that a pass has no work; None if they never do.
+        can_be_quiet: whether the reflections suffice to decide that a pass has no work; None if they never
+            do.
         with_causes: adds to a look why pods are missing or not ready; only the status depends on it.
         announce: writes the Events that this kind has beside those of its plan.
         measure: steps that follow the status, because they may wait for a canary.
@@ -108,7 +113,10 @@ class KindHandling(Generic[ObservedType]):
 
 
 def _short_while_unfinished(plan: ResourcePlan) -> float:
-    """Return the delay for what clients depend on: short while there is work or a wait that ends by itself."""
+    """Return the delay for what clients depend on.
+
+    It is short while there is work or a wait that ends by itself.
+    """
     if plan.wait is not None and plan.wait.reason in _ENDED_BY_PEOPLE:
         return RESYNC_S
     waits = plan.wait is not None and plan.wait.reason != "Paused"
@@ -116,7 +124,10 @@ def _short_while_unfinished(plan: ResourcePlan) -> float:
 
 
 def _never_short(settled_s: float, plan: ResourcePlan) -> float:
-    """Return the delay for what clients do not depend on: never short, so that a peer that refuses is not asked every second."""
+    """Return the delay for what clients do not depend on.
+
+    It is never short, so that a peer that refuses is not asked every second.
+    """
     return RESYNC_S if plan.steps or plan.wait is not None else settled_s
 
 

@@ -1,9 +1,9 @@
 """Complete the records of failovers with what canaries saw: asked for after a pass, when all else is done.
 
-A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>` and
-`rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. The operator asks it only while a record lacks a value that it could still provide. An error
-here leaves the record as it is: the next pass asks again, for at most an hour.
-Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
+A canary stands behind a Service of the group's namespace with the labels `rocketmq-ha.dev/cluster: <cluster>`
+and `rocketmq-ha.dev/canary: <group>`; the measuring part of the chart makes it. The operator asks it only
+while a record lacks a value that it could still provide. An error here leaves the record as it is: the next
+pass asks again, for at most an hour. Never: on the way of a takeover, and never for longer than `ASK_S_MAX`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from rocketmq_operator.api.names import CANARY_LABEL, CLUSTER_LABEL
-from rocketmq_operator.clients.api import Json, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.common.actions import ApplyStatus
 from rocketmq_operator.plan.common.observation import ObservationError
@@ -25,13 +25,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 async def measurement_steps(environment: Environment, observed: ObservedGroup) -> tuple[ApplyStatus, ...]:
-    """Return the steps that complete the records of a group's failovers; empty if all are complete or no canary answers."""
+    """Return the steps that complete the records of a group's failovers.
+
+    There are none if all are complete or no canary answers.
+    """
     if not unmeasured(observed):
         return ()
     try:
         async with asyncio.timeout(ASK_S_MAX):
             canaries = await _canary_gaps(environment, observed)
-    except (TimeoutError, UnavailableError) as error:
+    except (TimeoutError, PeerUnavailableError) as error:
         _LOG.info("canaries of %s/%s: %r", observed.owner.namespace, observed.owner.name, error)
         return ()
     return tuple(measured_steps(observed, canaries))
@@ -51,7 +54,7 @@ async def _canary_gaps(environment: Environment, observed: ObservedGroup) -> lis
 async def _gaps_of_canary(environment: Environment, host: str, group: str) -> CanaryGaps | None:
     try:
         return parse_canary_gaps(await environment.canaries.gaps(host), group)
-    except (UnavailableError, ObservationError) as error:
+    except (PeerUnavailableError, ObservationError) as error:
         _LOG.info("%s", error)
         return None
 

@@ -47,7 +47,11 @@ class OperatorMetrics:
 
 
 class HealthServer:
-    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (all our kinds are there, and no operator in our place)."""
+    """Serves /metrics, /livez and /readyz.
+
+    /livez fails if the loop or a watch is dead; /readyz if one of our kinds is missing, or another operator
+    must act.
+    """
 
     def __init__(
         self,
@@ -57,7 +61,10 @@ class HealthServer:
         missing: Callable[[], Sequence[str]] = tuple,
         problem: Callable[[], str] = str,
     ) -> None:
-        """Store the sources of the metrics; `missing` returns kinds unknown to the API server, `problem` why this operator must not act."""
+        """Store the sources of the metrics.
+
+        `missing` returns kinds unknown to the API server, `problem` why this operator must not act.
+        """
         self._problem: Final = problem
         self._alive: Final = alive
         self._missing: Final = missing

@@ -1,10 +1,13 @@
-"""Keep an operator of the whole cluster from acting beside one that was installed before it (`plan.leadership.other_operators`)."""
+"""Keep an operator of the whole cluster from acting beside an older one.
+
+The rule is in `plan.leadership.other_operators`.
+"""
 
 import asyncio
 import logging
 from typing import Final
 
-from rocketmq_operator.clients.api import KubeApi, RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
@@ -19,7 +22,10 @@ class OtherOperators:
     """Looks for other operators again and again; `problem` says why ours must not act."""
 
     def __init__(self, kube: KubeApi, own_namespace: str, *, whole_cluster: bool) -> None:
-        """Take where our own Deployment is, and whether we watch every namespace: only then may we look for others."""
+        """Store where our own Deployment is, and whether we watch every namespace.
+
+        Only an operator of every namespace may look for others.
+        """
         self._kube: Final = kube
         self._own_namespace: Final = own_namespace
         self._whole_cluster: Final = whole_cluster
@@ -44,7 +50,7 @@ class OtherOperators:
             _LOG.warning("other operators cannot be looked for: %s", error)
             self.problem = ""
             return
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("other operators: %s", error)
             return
         self._note(earlier_operator(found, self._own_namespace))
@@ -61,8 +67,8 @@ class OtherOperators:
         problem = ""
         if earlier:
             problem = (
-                f"operator {earlier} was installed before this one and watches every namespace too: this one does "
-                "nothing; remove one of the releases, or set operator.clusterWide to false"
+                f"operator {earlier} was installed before this one and watches every namespace too: this one "
+                "does nothing; remove one of the releases, or set operator.clusterWide to false"
             )
         if problem != self.problem:
             _LOG.log(logging.ERROR if problem else logging.INFO, "%s", problem or "no other operator")

@@ -1,14 +1,17 @@
-"""One pass over a resource: look, plan, do the first step, look again, until no step is left or the plan must wait.
+"""One pass over a resource.
 
-A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an unreachable API server. The next pass
-finds the remaining work. The status is written at the end, and only if it changed. After that the pass asks the canaries (`measuring`).
+It looks, plans, does the first step and looks again, until no step is left or the plan must wait.
+
+A pass remembers nothing, so it may end anywhere: by a crash, by the loss of the Lease, by an unreachable API
+server. The next pass finds the remaining work. The status is written at the end, and only if it changed.
+After that the pass asks the canaries (`measuring`).
 """
 
 from dataclasses import replace
 from typing import Any, Final
 
 from rocketmq_operator.api.conditions import Condition, make_finding, merge_findings
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.carry_out import PassContext, apply_status, carry_out, write_status
 from rocketmq_operator.handlers.events import announce, announce_correction, announce_left_behind
 from rocketmq_operator.handlers.kinds import KINDS, METADATA_KINDS, RESYNC_S, KindHandling, ObservedResource
@@ -40,7 +43,7 @@ async def reconcile(context: PassContext, kind: str, namespace: str, name: str) 
 
     Raises:
         NotLeadingError: another operator acts.
-        UnavailableError: a peer does not answer.
+        PeerUnavailableError: a peer does not answer.
     """
     try:
         if kind in METADATA_KINDS:
@@ -79,8 +82,9 @@ async def _carry_out_steps(
 ) -> tuple[Any, ResourcePlan] | None:
     """Look, carry out the first step, and look again, until nothing is left to do now.
 
-    After a child was written that moves nothing else, the answer is laid over the look instead, for at most `STEPS_PER_OBSERVATION_MAX` steps: a
-    look is a dozen calls, and the answer is the newest there is. Before the pass ends there is a look that found nothing to do.
+    After a child was written that moves nothing else, the answer is laid over the look instead, for at most
+    `STEPS_PER_OBSERVATION_MAX` steps: a look is a dozen calls, and the answer is the newest there is. Before
+    the pass ends there is a look that found nothing to do.
 
     Args:
         context: what a pass needs.
@@ -162,7 +166,8 @@ async def _metadata_pass(
     await announce(context.environment, observed, plan)
     status = metadata_status(observed, plan, corrected)
     await write_status(context, observed, status)
-    # Do not hurry a write that did not take effect: the operator would otherwise call an unresponsive broker every second.
+    # Do not hurry a write that did not take effect: the operator would otherwise call an unresponsive broker
+    # every second.
     return kind.next_pass_s(plan)
 
 
@@ -170,7 +175,7 @@ async def _try_step(context: PassContext, observed: ObservedMetadata, step: Step
     """Do one step, or return why not; only a deletion past its patience continues without a silent peer."""
     try:
         return (await carry_out(context, observed, step))[1]
-    except UnavailableError as error:
+    except PeerUnavailableError as error:
         if not (observed.is_overdue and isinstance(step, DeleteMetadata | DeleteRoute)):
             raise
         return Wait("StepRefused", f"{step}: {error}")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 
 from rocketmq_operator.api.names import GROUP_KIND
-from rocketmq_operator.clients.api import ControllerApi, UnavailableError
+from rocketmq_operator.clients.api import ControllerApi, PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from rocketmq_operator.clients.canaries_and_companions import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
@@ -67,8 +67,8 @@ class Options:
 class ControllerFollowers:
     """Follows the events of every controller of every cluster that there is.
 
-    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that froze with
-    an open stream is not missed.
+    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that
+    froze with an open stream is not missed.
     """
 
     def __init__(self, takeover: Takeover, session: aiohttp.ClientSession) -> None:
@@ -240,9 +240,12 @@ class Operator:
 
 
 def are_watches_dead(silence_s: float, heard_for_s: float) -> bool:
-    """Tell whether a watch is dead: silent for long, while the API server answered requests for the same time.
+    """Tell whether a watch is dead.
 
-    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart does not help.
+    A dead watch was silent for long, while the API server answered requests for the same time.
+
+    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart
+    does not help.
     """
     return min(silence_s, heard_for_s) > WATCH_DEAD_S
 
@@ -259,7 +262,7 @@ async def run(options: Options) -> int:
     try:
         dynamic = await asyncio.to_thread(connect)
         missing = await asyncio.to_thread(missing_kinds, dynamic)
-    except UnavailableError as error:
+    except PeerUnavailableError as error:
         _LOG.error("%s", error)
         return 1
     if others := [kind for kind in missing if kind not in OURS]:

@@ -1,15 +1,16 @@
 """When passes happen: one at a time for each resource, soon after a wake-up, and again by themselves.
 
-A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that comes
-by schedule or after a reflection change first makes the cheaper check (`quiet`). Wake-ups that come
-during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for ever: an
-operator that gives up would have to be noticed by somebody.
+A wake-up says only that something about a resource may have changed; the pass looks for itself. A pass that
+comes by schedule or after a reflection change first makes the cheaper check (`quiet_delay_s`). Wake-ups that
+come during a pass make one more pass, not many. A pass that fails is tried again after a growing delay, for
+ever: an operator that gives up would have to be noticed by somebody.
 
-A resource may be held: no pass over it begins for a moment. During a failover the CPU must serve the work that clients wait for,
-and the two dozen calls of a pass come just then by themselves, because everything changes.
+A resource may be held: no pass over it begins for a moment. During a failover the CPU must serve the work
+that clients wait for, and the two dozen calls of a pass come just then by themselves, because everything
+changes.
 
-While another operator has the Lease, wake-ups stay queued and no pass begins; this operator only observes now and then, so that it
-knows each group when it must act faster than a pass.
+While another operator has the Lease, wake-ups stay queued and no pass begins; this operator only observes now
+and then, so that it knows each group when it must act faster than a pass.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
 from rocketmq_operator.handlers.leadership import NotLeadingError
 
 PASSES_AT_ONCE_MAX: Final = 4
@@ -75,7 +76,8 @@ class PassScheduler:
             do_pass: does a pass.
             may_act: says whether we may act.
             observe: called from time to time while this operator may not act.
-            quiet: called before a pass that may be unnecessary, unless the last pass failed; it costs less than a pass.
+            quiet: called before a pass that may be unnecessary, unless the last pass failed; it costs less
+                than a pass.
         """
         self._do_pass: Final = do_pass
         self._quiet: Final = quiet
@@ -118,7 +120,8 @@ class PassScheduler:
 
     async def _serve(self, resource: ResourceName, wake_up: asyncio.Event) -> None:
         failures = 0
-        # Whether something is known to have changed since the last pass, or may have: it is not just time again.
+        # Whether something is known to have changed since the last pass, or may have: it is not just time
+        # again.
         changed = True
         delay: float | None = GATE_POLL_S
         while delay is not None or wake_up.is_set():
@@ -161,7 +164,10 @@ class PassScheduler:
     async def _attempt(
         self, resource: ResourceName, failures: int, *, changed: bool
     ) -> tuple[int, float | None]:
-        """Do one pass; return the failures in a row and the delay until the next; after a failure it is the least."""
+        """Do one pass; return the failures in a row and the delay until the next.
+
+        After a failure that delay is the least one.
+        """
         async with self._slots[resource.kind]:
             try:
                 if not changed and (delay := await self._quiet(resource)) is not None:
@@ -172,7 +178,7 @@ class PassScheduler:
             except BusyError as error:
                 _LOG.warning("%s: %s", "/".join(resource), error)
                 return failures + 1, error.retry_after_s
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("%s: %s; again in %.1f s", "/".join(resource), error, backoff_s(failures + 1))
             except Exception:
                 # Why all: one resource that breaks our code must not stop the others.

@@ -1,25 +1,30 @@
-"""Move addresses at once when a new master can serve: from the controllers' event stream straight to the EndpointSlices.
+"""Move addresses at once when a new master can serve.
 
-The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
-this module caches the last observation of each group, applies the event to it, and writes the resulting slices side by
-side, without a call before them. The decision is the plan's own (`group_steps.moves`); the next pass looks again and
-corrects errors.
+The way leads from the controllers' event stream straight to the EndpointSlices.
+
+The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts
+milliseconds. So this module caches the last observation of each group, applies the event to it, and writes
+the resulting slices side by side, without a call before them. The decision is the plan's own
+(`plan.group.steps.endpoint_slice_moves`); the next pass looks again and corrects errors.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
     RoleTaken            moves, if it has as many copies as it can have by then
     SyncStateSetChanged  moves, as soon as it has
-    the master's pod is being deleted (watch)  its address leads to its companion, where new connections wait for the broker's end
+    the master's pod is  its address leads to its companion, where new connections wait for
+    being deleted        the broker's end (by the watch)
 
-Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its set. A client
-that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12 faults then, in none of the next 20. At the old
-address it finds no listener, or the dead master's companion holds it. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
+Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its
+set. A client that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12
+faults then, in none of the next 20. At the old address it finds no listener, or the dead master's companion
+holds it. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
 
 An event that tells of an epoch which the last look already had is old and changes nothing.
 
-The operator that stands by moves addresses too, `STANDBY_S` later and only those that are still wrong then: the one that
-acts may have been on the node that is lost, and its Lease lasts far longer than a client waits. Two things keep an
-operator that was frozen from moving an address back: a slice carries the master epoch that decided it, and a newer one
-is left alone; and the write names the version that was read, so that it fails if anybody wrote in between.
+The operator that stands by moves addresses too, `STANDBY_S` later and only those that are still wrong then:
+the one that acts may have been on the node that is lost, and its Lease lasts far longer than a client waits.
+Two things keep an operator that was frozen from moving an address back: a slice carries the master epoch that
+decided it, and a newer one is left alone; and the write names the version that was read, so that it fails if
+anybody wrote in between.
 """
 
 import asyncio
@@ -29,7 +34,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.clients.api import ControllerApi, Json, KubeApi, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import (
+    ControllerApi,
+    Json,
+    KubeApi,
+    KubeConflictError,
+    PeerUnavailableError,
+)
 from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
@@ -41,9 +52,11 @@ RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
 WRITE_TRIES_MAX: Final = 3
 HELD_AFTER_EVENT_S: Final = 1.5
-"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
+"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait
+for that."""
 HELD_AFTER_DELETION_S: Final = 5.0
-"""From the deletion of the master's pod until clients have another: it waits until its address leads elsewhere, or hands over, before it ends."""
+"""From the deletion of the master's pod until clients have another: it waits until its address leads
+elsewhere, or hands over, before it ends."""
 STANDBY_S: Final = 0.25
 """What the acting operator has in advance: it needs a tenth of that when it lives."""
 _LOG: Final = logging.getLogger(__name__)
@@ -164,7 +177,8 @@ class Takeover:
             wake: told (namespace, group) of news.
             on_moved: told how long a move took, in seconds.
             standby_s: what the acting operator has in advance.
-            hold: told (namespace, group, seconds) that passes may wait so long, until clients have their master.
+            hold: told (namespace, group, seconds) that passes may wait so long, until clients have their
+                master.
         """
         self._kube: Final = kube
         self._may_act: Final = may_act
@@ -186,7 +200,10 @@ class Takeover:
         self._observations[key] = observed
 
     def note_pod(self, namespace: str, group: str, pod: ObservedPod, *, gone: bool) -> None:
-        """Store a pod from a watch; when the master's deletion begins, passes and new connections wait for its successor."""
+        """Store a pod from a watch.
+
+        When the master's deletion begins, passes and new connections wait for its successor.
+        """
         key = (namespace, group)
         if (observed := self._observations.get(key)) is None:
             return
@@ -273,12 +290,15 @@ class Takeover:
         for _ in range(WRITE_TRIES_MAX):
             try:
                 return await self._kube.apply(body)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("EndpointSlice %s: %s", body["metadata"]["name"], error)
         return None
 
     async def _write_if_still_wrong(self, body: Json) -> Json | None:
-        """Write a slice in the acting operator's place; None if it was done, or is newer, or somebody else was faster."""
+        """Write a slice in the acting operator's place.
+
+        The result is None if it was done, or is newer, or another writer was faster.
+        """
         metadata = body["metadata"]
         try:
             live = await self._kube.get(body["kind"], metadata["namespace"], metadata["name"])
@@ -290,7 +310,7 @@ class Takeover:
             return await self._kube.apply(body | {"metadata": metadata | {"resourceVersion": version}})
         except KubeConflictError:
             return None
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("EndpointSlice %s: %s", metadata["name"], error)
             return None
 
@@ -302,7 +322,7 @@ class Takeover:
                 async for event in controllers.events():
                     failures = 0
                     await self.on_event(namespace, event)
-            except (UnavailableError, ObservationError) as error:
+            except (PeerUnavailableError, ObservationError) as error:
                 failures += 1
                 _LOG.debug("events of %s: %s", namespace, error)
             await asyncio.sleep(min(RECONNECT_MAX_S, RECONNECT_S * 2.0 ** min(failures, 10)))

@@ -5,7 +5,7 @@
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        the problems of a group, and their remedies
     kubectl rmqha report [NAME] [--run]                results of SLOReports
-    kubectl rmqha migrate GROUP -f FILE ...            move brokers that predate controller mode to a BrokerGroup
+    kubectl rmqha migrate GROUP -f FILE ...            move brokers without controllers to a BrokerGroup
 
 Never here: what a command asks or shows.
 """
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from controller_core.command_line.program import MisuseError, Parser, program, run
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.kube import (
     KubeClient,
     connect_as_person,
@@ -46,8 +46,11 @@ CommandFunction = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
-    return run(parser(), arguments, failures=(RequestError, UnavailableError))
+    """Run one command; return the exit code.
+
+    It is 1 if the cluster or the group is in the way, 2 for a wrong command line.
+    """
+    return run(parser(), arguments, failures=(RequestError, PeerUnavailableError))
 
 
 def _show(options: argparse.Namespace) -> int:

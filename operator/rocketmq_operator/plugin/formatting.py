@@ -31,7 +31,10 @@ def with_count(number: int, one: str) -> str:
 
 
 def align_columns(rows: Sequence[Sequence[str]], gap: int = 3) -> list[str]:
-    """Return rows as lines whose cells stand below each other; the last cell of a row may be of any length."""
+    """Return rows as lines whose cells stand below each other.
+
+    The last cell of a row may be of any length.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
     return [
         (" " * gap).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

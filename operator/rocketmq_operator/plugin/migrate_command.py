@@ -1,9 +1,11 @@
 """`kubectl rmqha migrate`: its options, and what a person reads of it.
 
-    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF --slave REF ...
+    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF
+        --slave REF ...
     kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
 
-REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and their order.
+REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and
+their order.
 """
 
 import argparse

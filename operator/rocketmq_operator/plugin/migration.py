@@ -1,7 +1,7 @@
 """Carries a migration out: looks at the world, asks the plan, writes what it says, and looks again.
 
-This module makes no decisions. It stores only how long the logs have been unchanged, and each call restarts that count. A
-new pod replaces a pod of the same name from an earlier call: its work is repeatable.
+This module makes no decisions. It stores only how long the logs have been unchanged, and each call restarts
+that count. A new pod replaces a pod of the same name from an earlier call: its work is repeatable.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class MigrationRun:
 
         Raises:
             RequestError: something is in the way, or did not come in time; the text says what.
-            UnavailableError: the API server is.
+            PeerUnavailableError: the API server is.
         """
         step: str | None = None
         confirmed = waited_for = ""
@@ -217,7 +217,10 @@ class MigrationRun:
         return await self._with_volume(found)
 
     async def _with_volumes(self, observed: ObservedMigration) -> ObservedMigration:
-        """Find the volumes of those who said where their stores lie; one that is not asked has its master's paths."""
+        """Find the volumes of brokers that reported where their stores lie.
+
+        A broker that is not asked has its master's paths.
+        """
         members = []
         for one in observed.members:
             report = one.report or observed.first.report

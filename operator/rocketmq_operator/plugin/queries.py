@@ -1,6 +1,9 @@
-"""What the plugin asks of the API server about groups, and the one thing that it writes there: the wish for a switchover.
+"""What the plugin asks of the API server about groups.
 
-Whoever types has their own rights: nothing here goes past them, and nothing speaks to a controller or a broker.
+The one thing that it writes there is the request for a switchover.
+
+Whoever types has their own rights: nothing here goes past them, and nothing speaks to a controller or a
+broker.
 """
 
 import asyncio
@@ -111,7 +114,9 @@ async def check_namespace(server: GroupServer, namespace: str) -> None:
 
 
 async def failovers_of(server: GroupServer, namespace: str, name: str | None) -> list[Json]:
-    """Return the Failovers of a group, or of all. Those of a deleted group are listed for as long as they exist.
+    """Return the Failovers of a group, or of all.
+
+    Those of a deleted group are listed for as long as they exist.
 
     Raises:
         RequestError: there is neither such a group nor a Failover of it.

@@ -1,7 +1,7 @@
 """What the plugin prints, from resources as the API server has them: pure, so that a test needs no cluster.
 
-Everything shown stands in a status that the operator wrote, or in a pod; nothing is computed that another tool would
-compute differently.
+Everything shown stands in a status that the operator wrote, or in a pod; nothing is computed that another
+tool would compute differently.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,10 @@ class GroupOverview:
 
 
 def status_lines(view: GroupOverview) -> list[str]:
-    """Return the picture of a group: one line for itself, one for each member, its last failover, current work."""
+    """Return the picture of a group.
+
+    It has a line for the group, one for each member, the last failover and current work.
+    """
     status = view.status
     lines = [
         _headline(view, status),
@@ -168,7 +171,10 @@ def failover_lines(failovers: Sequence[Json], now: datetime) -> list[str]:
 
 
 def is_reelection(failover: Json) -> bool:
-    """Tell whether a Failover is of a master that was elected again, in a record of any version of the operator."""
+    """Tell whether a Failover is of a master that was elected again.
+
+    The record may be of any version of the operator.
+    """
     spec = failover["spec"]
     return bool(spec.get("reelection")) or spec.get("from") == spec["to"]
 

@@ -1,7 +1,7 @@
 """`kubectl rmqha report`: results of SLOReports, and one made now because somebody asks.
 
-The command shows the status that the operator wrote and computes no objective. A requested run is a Job of the report's own
-CronJob, as `kubectl create job --from` makes one, with the user's permissions.
+The command shows the status that the operator wrote and computes no objective. A requested run is a Job of
+the report's own CronJob, as `kubectl create job --from` makes one, with the user's permissions.
 """
 
 import asyncio
@@ -100,7 +100,10 @@ def list_lines(reports: Sequence[Json], now: datetime) -> list[str]:
 
 
 def report_lines(report: Json, now: datetime) -> list[str]:
-    """Return what one report says: its last run, each objective with the least budget left first, and where its page is."""
+    """Return what one report says.
+
+    That is its last run, each objective with the least budget left first, and where its page is.
+    """
     status, name = _status(report), report["metadata"]["name"]
     if status.last_run is None:
         return [f"{name}  {status.reason or 'no run has ended yet'}"]

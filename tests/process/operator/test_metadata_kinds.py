@@ -15,7 +15,7 @@ import pytest
 from controller_core.channel.asking import Asker, AskError
 from controller_core.remoting.client_headers import GetRouteInfoRequestHeader
 from controller_core.remoting.codes import RequestCode, ResponseCode
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.rocketmq.jars import jars
 from testkit.rocketmq.processes import Broker, BrokerPlace, NameServer, mqadmin
@@ -58,7 +58,7 @@ class PatientBrokers(BrokersClient):
             while True:
                 try:
                     return await super().read(address, kind, name)
-                except UnavailableError:
+                except PeerUnavailableError:
                     await asyncio.sleep(0.2)
 
 
@@ -83,7 +83,7 @@ class Real:
             while True:
                 try:
                     await self.world.one_pass(kind, name)
-                except UnavailableError:
+                except PeerUnavailableError:
                     await asyncio.sleep(0.2)
                 else:
                     return

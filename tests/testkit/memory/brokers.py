@@ -7,7 +7,7 @@ refused, also with the same value.
 import copy
 from typing import Any
 
-from rocketmq_operator.clients.api import RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 
 Json = dict[str, Any]
 UNCHANGEABLE = ("cleanup.policy", "queue.type")
@@ -68,5 +68,5 @@ class MemoryBrokers:
 
     def _table(self, address: str) -> dict[tuple[str, str], Json]:
         if address in self.silent:
-            raise UnavailableError(f"{address}: connection refused")
+            raise PeerUnavailableError(f"{address}: connection refused")
         return self.tables.setdefault(address, {})

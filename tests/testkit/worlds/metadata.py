@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.carry_out import PassContext
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
@@ -37,7 +37,7 @@ class _Masters(MemoryControllers):
     async def group(self, cluster: str, name: str) -> Json | None:
         """Return a group, without members."""
         if not self.reachable:
-            raise UnavailableError("no controller answers")
+            raise PeerUnavailableError("no controller answers")
         if cluster != "main" or name not in self.masters:
             return None
         address = self.masters[name]

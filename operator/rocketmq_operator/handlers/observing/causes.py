@@ -1,7 +1,8 @@
 """Ask why a pod is missing or not ready, before a status is made: companions, Events, the pods of proxies.
 
-Why not in each look: only the status tells of it. A member without trouble costs nothing here; one whose pod or volume is missing costs a
-call for the Events about its StatefulSet or its claim, once a pass, and none in its first seconds.
+Why not in each look: only the status tells of it. A member without trouble costs nothing here; one whose pod
+or volume is missing costs a call for the Events about its StatefulSet or its claim, once a pass, and none in
+its first seconds.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Final
 
 from rocketmq_operator.api.conditions import Condition
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL
-from rocketmq_operator.clients.api import RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY
@@ -39,7 +40,7 @@ async def cluster_with_causes(environment: Environment, observed: ObservedCluste
     """Return the look with what tells why pods are missing or not ready.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     events = await _events(environment, observed, cluster_members(observed))
     pods = await _proxy_pods(environment, observed) if proxies_lack_pods(observed) else {}
@@ -47,12 +48,12 @@ async def cluster_with_causes(environment: Environment, observed: ObservedCluste
 
 
 async def group_with_causes(environment: Environment, observed: ObservedGroup) -> ObservedGroup:
-    """Return the look with what tells why pods are missing or not ready, and what companions say of their brokers.
+    """Return the look with the causes of missing pods, and with what companions say of their brokers.
 
     The operator asks all companions at the same time and omits those that do not answer.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     logs = f"{names.log_set(observed.owner.name)}-"
     pods = observed.pods.values()
@@ -71,7 +72,7 @@ async def _companion_status(environment: Environment, ip: str) -> _Told | None:
     try:
         status = await environment.companions.status(f"{ip}:{names.COMPANION_HTTP_PORT}")
         return parse_missing_metadata(status), parse_refusal(status)
-    except (UnavailableError, ObservationError) as error:
+    except (PeerUnavailableError, ObservationError) as error:
         _LOG.debug("%s", error)
         return None
 

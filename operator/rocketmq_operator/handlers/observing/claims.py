@@ -1,7 +1,8 @@
 """Who claims which name in the brokers: of two objects with the same one, the older has it.
 
-Each pass over a Topic needs all Topics of its namespace, so this module caches the list for some seconds: otherwise a thousand of them would
-be listed a thousand times. A cached list is complete for an object in it: every older object was created before, so the list has it too.
+Each pass over a Topic needs all Topics of its namespace, so this module caches the list for some seconds:
+otherwise a thousand of them would be listed a thousand times. A cached list is complete for an object in it:
+every older object was created before, so the list has it too.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class BrokerNameClaims:
         """Return the older object that claims the same name in the same cluster, empty if none exists.
 
         Raises:
-            UnavailableError: the API server does not answer.
+            PeerUnavailableError: the API server does not answer.
         """
         own = _claim(resource)
         key = (kind, resource["metadata"]["namespace"])

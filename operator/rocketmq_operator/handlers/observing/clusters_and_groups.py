@@ -1,7 +1,7 @@
 """Look at everything that a plan needs, once.
 
-Each observation reads the custom resource from the API server, because watch data may be old. Controllers that do not answer are part
-of the observation, not an error; an API server that does not answer is an error.
+Each observation reads the custom resource from the API server, because watch data may be old. Controllers
+that do not answer are part of the observation, not an error; an API server that does not answer is an error.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from rocketmq_operator.clients.api import (
     ControllerApi,
     Json,
     KubeApi,
-    UnavailableError,
+    PeerUnavailableError,
 )
 from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
 from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
@@ -88,7 +88,8 @@ class Environment:
     """What handlers stand on.
 
     Attributes:
-        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name, token.
+        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name,
+            token.
         now: the wall clock, UTC.
         new_token: a fresh secret token.
         canaries: the client for canaries.
@@ -111,7 +112,7 @@ async def get_unless_deleted(environment: Environment, kind: str, namespace: str
     """Return a resource, None if it is gone or going.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
     return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
@@ -122,7 +123,7 @@ async def observe_cluster(environment: Environment, namespace: str, name: str) -
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
     if resource is None:
@@ -166,7 +167,7 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, GROUP_KIND.kind, namespace, name)
     if resource is None:
@@ -180,8 +181,9 @@ async def observe_group(environment: Environment, namespace: str, name: str) -> 
             environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
             environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
         ),
-        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by cluster, the chart's
-        # report server too: the reflections hold only objects with its label, and each observation would cost a dozen API calls.
+        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
+        # cluster, the chart's report server too: the reflections hold only objects with its label, and each
+        # observation would cost a dozen API calls.
         asyncio.gather(
             *(
                 environment.kube.find(
@@ -266,7 +268,7 @@ async def _observe_controllers(controllers: ControllerApi) -> ObservedController
         nodes = await controllers.nodes()
         leader = leader_ordinal(nodes)
         return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
-    except (UnavailableError, KeyError, TypeError, ValueError) as error:
+    except (PeerUnavailableError, KeyError, TypeError, ValueError) as error:
         _LOG.debug("controllers: %r", error)
         return None
 
@@ -291,7 +293,7 @@ async def _ask_controllers(
             controllers.group(cluster, name), controllers.failovers(cluster, name)
         )
         return True, None if group is None else parse_group(group), _failovers(failovers)
-    except (UnavailableError, ObservationError):
+    except (PeerUnavailableError, ObservationError):
         return False, None, ()
 
 

@@ -1,4 +1,6 @@
-"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once; it queries all masters at the same time.
+"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once.
+
+It queries all masters at the same time.
 
 Masters and controllers that do not answer are part of the observation: work on other broker groups continues.
 """
@@ -20,7 +22,7 @@ from rocketmq_operator.api.names import (
     TOPIC_KIND,
 )
 from rocketmq_operator.api.topic import TopicSpec
-from rocketmq_operator.clients.api import ControllerApi, Json, UnavailableError
+from rocketmq_operator.clients.api import ControllerApi, Json, PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import (
     Environment,
     InvalidSpecError,
@@ -44,11 +46,13 @@ _NO_TOKEN: Final = ""
 async def observe_metadata(
     environment: Environment, kind: str, namespace: str, name: str
 ) -> ObservedMetadata | None:
-    """Return the observed state of a Topic or a ConsumerGroup, None if it is gone, or going without waiting for us.
+    """Return the observed state of a Topic or a ConsumerGroup.
+
+    The result is None if it is gone, or going without waiting for us.
 
     Raises:
         InvalidSpecError: its spec or its cluster's breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await environment.kube.get(kind, namespace, name)
     if resource is None:
@@ -108,7 +112,10 @@ async def _groups(
     spec: MetadataSpec,
     cluster: RocketMQClusterSpec,
 ) -> tuple[GroupMetadata, ...]:
-    """Return what the master of each chosen broker group has; `what` is the kind, and the name in the brokers."""
+    """Return what the master of each chosen broker group has.
+
+    `what` is the kind, and the name in the brokers.
+    """
     found = await environment.kube.find(GROUP_KIND.kind, namespace, {})
     paused = {
         one["metadata"]["name"]: cluster.paused or bool(one["spec"].get("paused"))
@@ -125,7 +132,7 @@ async def _groups(
         if not problem:
             try:
                 config = await environment.brokers.read(address, *what)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 problem = str(error)
         return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)
 
@@ -137,7 +144,7 @@ async def _master(controllers: ControllerApi, cluster: str, group: str) -> tuple
     try:
         value = await controllers.group(cluster, group)
         reported = None if value is None else parse_group(value)
-    except (UnavailableError, ObservationError) as error:
+    except (PeerUnavailableError, ObservationError) as error:
         return "", str(error)
     if reported is None or reported.master_id is None:
         return "", "the controllers name no master"

@@ -1,7 +1,10 @@
-"""Look up names before the first write of each: a foreign object has none of our labels, and no list by labels shows it.
+"""Look up names before the first write of each.
 
-That costs a call for each name and three lists, and only before a pass makes something: not while nothing changes. Between the lookup and
-the write another client may take the name within milliseconds; server-side apply has no "create only" mode.
+A foreign object lacks our labels, and a list by labels does not show it.
+
+That costs a call for each name and three lists, and only before a pass makes something: not while nothing
+changes. Between the lookup and the write another client may take the name within milliseconds; server-side
+apply has no "create only" mode.
 """
 
 import asyncio
@@ -27,10 +30,12 @@ ResourceWithChildren = ObservedCluster | ObservedGroup | ObservedReport
 async def look_up_names(
     kube: KubeApi, observed: ResourceWithChildren, plan: ResourcePlan
 ) -> NameLookup | None:
-    """Return the known objects plus those that already have the names the plan will write first; None if it writes no new name.
+    """Return the known objects plus those that already have the names the plan will write first.
+
+    The result is None if it writes no new name.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     keys = _names_to_look_up(observed, plan)
     if not keys:

@@ -1,6 +1,7 @@
 """Look at everything that the plan of an SLOReport needs, once.
 
-The lookup of children is by name and not by label, because it must also find objects of other owners with these names.
+The lookup of children is by name and not by label, because it must also find objects of other owners with
+these names.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ async def observe_report(environment: Environment, namespace: str, name: str) ->
 
     Raises:
         InvalidSpecError: its spec breaks a rule.
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
     resource = await get_unless_deleted(environment, REPORT_KIND.kind, namespace, name)
     if resource is None:

@@ -1,29 +1,33 @@
-"""How many controllers there are: from what the spec asks for to who votes, one change of membership at a time.
+"""How many controllers there are.
 
-The problem. A StatefulSet creates and deletes pods by a number; the controllers' own log records the voters. A pod removed
-while it votes costs a majority, a pod that votes after losing its store costs committed decisions. So the number in the StatefulSet follows the
-membership when controllers go, and comes before it when they come. The controllers check each of these requests again.
+This module leads from the number in the spec to the voters, one change of membership at a time.
 
-Theory of operation. Each look finds the first line that holds and does that; nothing is remembered, so an operator that ends anywhere is
-continued by the next. `wanted` are the ordinals that the spec asks for.
+The problem. A StatefulSet creates and deletes pods by a number; the controllers' own log records the voters.
+A pod removed while it votes costs a majority, a pod that votes after losing its store costs committed
+decisions. So the number in the StatefulSet follows the membership when controllers go, and comes before it
+when they come. The controllers check each of these requests again.
 
-    observed                                                  action                                  pods
-    no leader answers                                         wait: the voters are unknown            stay
-    a member says that its store is another one, and empty    remove it, if a majority lives          stay
-    fewer pods than wanted                                    wait for those that are still going     as wanted
-    a wanted one is not a member and does not answer          wait                                    stay
-    a wanted one is not a member, has a log, the last of all  take the pod and its volume away        down to the last member
-    a wanted one is not a member, has a log, among others     wait for a person                       stay
-    a wanted one is not a member and has an empty store       add it as a learner                     stay
-    a wanted one learns                                       promote it once it has caught up        stay
-    all wanted vote, and there are more members               remove a silent one, else the last      stay
-    more pods than wanted                                     take them and their volumes away        as wanted
+Theory of operation. Each look finds the first line that holds and does that; nothing is remembered, so an
+operator that ends anywhere is continued by the next. `wanted` are the ordinals that the spec asks for.
 
-Why the lost one first: until it is removed it counts in the size of the majority. Why removal last: the members that will
-stay must be able to decide alone. A controller whose node is down is none of these: it keeps its vote and its volume, and comes back.
+    observed                                                action                               pods
+    no leader answers                                       wait: the voters are unknown         stay
+    a member says that its store is another one, and empty  remove it, if a majority lives       stay
+    fewer pods than wanted                                  wait for those being deleted         as wanted
+    a wanted one is not a member and does not answer        wait                                 stay
+    a wanted one is not a member, has a log, is the last    take the pod and its volume away     to the last
+    a wanted one is not a member, has a log, among others   wait for a person                    stay
+    a wanted one is not a member and has an empty store     add it as a learner                  stay
+    a wanted one learns                                     promote it once it has caught up     stay
+    all wanted vote, and there are more members             remove a silent one, else the last   stay
+    more pods than wanted                                   take them and their volumes away     as wanted
 
-Controllers never readmit a removed store (they refuse its name with it), so a new member needs an empty store: the volume goes
-with the pod, and no pod is made again before its old volume has gone.
+Why the lost one first: until it is removed it counts in the size of the majority. Why removal last: the
+members that will stay must be able to decide alone. A controller whose node is down is none of these: it
+keeps its vote and its volume, and comes back.
+
+Controllers never readmit a removed store (they refuse its name with it), so a new member needs an empty
+store: the volume goes with the pod, and no pod is made again before its old volume has gone.
 """
 
 from collections.abc import Iterator
@@ -84,7 +88,10 @@ def next_change(observed: ObservedCluster) -> ControllerSetChange:
 
 
 def why_volume_is_needed(observed: ObservedCluster, pod: str) -> str:
-    """Return why a controller's volume must stay; empty if the others can decide without it and hold all decisions."""
+    """Return why a controller's volume must stay.
+
+    The result is empty if the others can decide without it and hold all decisions.
+    """
     controllers = observed.controllers
     if controllers is None or not controllers.has_leader:
         return "no controller leads: its log may be needed"

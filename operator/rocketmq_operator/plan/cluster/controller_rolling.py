@@ -1,14 +1,17 @@
-"""Replace controllers' pods of an older revision: one at a time, the leader last, never one that the others need to decide.
+"""Replace controllers' pods of an older revision.
+
+It replaces one at a time, the leader last, and never one that the others need to decide.
 
     observed state of the pods                       action
     some of an older revision run no process         all of them are replaced, also while others are missing
     one of an older revision does not participate    it is replaced, also while others are missing
     one is going                                     wait
-    another than the next is not ready, or no voter  wait: the next may be one of those that are left to decide
+    another than the next is not ready, or no voter  wait: the others may need the next to decide
     all are ready and vote                           the next is replaced: unready pods first, the leader last
 
-By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run does not participate in decisions,
-and its volume stays. In the fourth line one of an older revision that votes need not be ready. The leader hands over as it ends.
+By the first two lines a corrected spec reaches controllers that an earlier one broke. A pod that does not run
+does not participate in decisions, and its volume stays. In the fourth line one of an older revision that
+votes need not be ready. The leader hands over as it ends.
 """
 
 from typing import Final
@@ -24,9 +27,12 @@ _WHY: Final = "older revision"
 
 
 def replace_broken(observed: ObservedCluster) -> ResourcePlan:
-    """Replace pods of an older revision that do not participate: they are not ready, and no leader hears them.
+    """Replace pods of an older revision that do not participate.
 
-    Those whose process does not run are replaced all at once. One that runs may have lost its leader a moment ago, so one at a time.
+    Such pods are not ready, and no leader hears them.
+
+    Those whose process does not run are replaced all at once. One that runs may have lost its leader a moment
+    ago, so one at a time.
     """
     idle = [
         pod

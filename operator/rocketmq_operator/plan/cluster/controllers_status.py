@@ -1,4 +1,6 @@
-"""What a cluster's status says of its controllers: its voters, learners and leaving members, and whether they match the spec.
+"""What a cluster's status says of its controllers.
+
+It names voters, learners and leaving members, and says whether they match the spec.
 
 While no controller leads, roles are shown as they were last known.
 """

@@ -23,7 +23,8 @@ class ObservedCluster:
         brokers_ready: ready brokers of all its groups.
         name_lookup: existing objects with the names of its future children.
         proxy_pods: of its proxies, by name; read only if some are not ready.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
+            asks.
     """
 
     now: datetime

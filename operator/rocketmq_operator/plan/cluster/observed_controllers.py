@@ -1,7 +1,10 @@
-"""The controllers as they describe themselves, and their membership as their leader describes it: read once, typed, frozen.
+"""The controllers as they describe themselves, and their membership as their leader describes it.
 
-The operator reads two sources, because neither has all data. The leader knows the members, their stores and their progress. A controller
-itself knows which store it has and whether that contains a log: the leader cannot tell one that lost its volume from one that is down.
+The values are read once, typed and frozen.
+
+The operator reads two sources, because neither has all data. The leader knows the members, their stores and
+their progress. A controller itself knows which store it has and whether that contains a log: the leader
+cannot tell one that lost its volume from one that is down.
 """
 
 import hashlib
@@ -47,7 +50,10 @@ class ObservedController:
 
     @property
     def lost_its_store(self) -> bool:
-        """Whether it came back with another store, an empty one: by its own word, never because it is silent."""
+        """Whether it came back with another store, an empty one.
+
+        The controller itself says so; silence never means it.
+        """
         known = bool(self.member_store and self.own_store)
         return (
             self.role is not ControllerRole.NONE
@@ -95,14 +101,17 @@ _LEADS: Final = "leader"
 def _is_same_store(one: str, other: str) -> bool:
     """Say whether two controllers name one store.
 
-    A controller of this release names a store by a fingerprint of its incarnation, one of the release before by the incarnation, which
-    has as many digits.
+    A controller of this release names a store by a fingerprint of its incarnation, one of the release before
+    by the incarnation, which has as many digits.
     """
     return one == other or _fingerprint(one) == other or one == _fingerprint(other)
 
 
 def _fingerprint(incarnation: str) -> str:
-    """Return how a controller of this release shows an incarnation (`store_fingerprint` of `controller_core`)."""
+    """Return how a controller of this release shows an incarnation.
+
+    It is `store_fingerprint` of `controller_core`.
+    """
     digest = hashlib.sha256(b"store fingerprint\0" + incarnation.encode())
     return digest.hexdigest()[:_FINGERPRINT_DIGITS]
 

@@ -1,16 +1,22 @@
-"""RocketMQ's proxies, who speak gRPC with the clients of RocketMQ 5: in pods of their own, or in each broker's process.
+"""RocketMQ's proxies, which speak gRPC with the clients of RocketMQ 5.
 
-Mode `Cluster` is a Deployment: a proxy keeps nothing and none differs from another. It finds name servers by their DNS names, in its
-own hosts file, as brokers do. When it starts it makes a topic, on which proxies tell each other of their clients, and ends if
-no broker is there to make it on: so the Deployment is made when the first broker of the cluster is ready.
+They run in pods of their own, or in each broker's process.
 
-Mode `Local` is a broker started by `mqproxy` and not by `mqbroker`: the proxy is in its process, and clients meet it at the address
-that the broker announces, so that an address which is taken over takes the gRPC port with it (`plan.group.takeover`).
+Mode `Cluster` is a Deployment: a proxy keeps nothing and none differs from another. It finds name servers by
+their DNS names, in its own hosts file, as brokers do. When it starts it makes a topic, on which proxies tell
+each other of their clients, and ends if no broker is there to make it on: so the Deployment is made when the
+first broker of the cluster is ready.
 
-In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its answer to their request
-for routes. Never here: TLS with certificates of one's own; a proxy takes plain connections and TLS with one that it makes for itself.
+Mode `Local` is a broker started by `mqproxy` and not by `mqbroker`: the proxy is in its process, and clients
+meet it at the address that the broker announces, so that an address which is taken over takes the gRPC port
+with it (`plan.group.takeover`).
 
-Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java, AbstractSystemMessageSyncer.java.
+In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its
+answer to their request for routes. Never here: TLS with certificates of one's own; a proxy takes plain
+connections and TLS with one that it makes for itself.
+
+Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java,
+AbstractSystemMessageSyncer.java.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,8 @@ KNOWN_BROKEN: Final = {
     "5.3.3": "slaves of 5.3.3 empty their topic table, so that topics are gone after a failover",
 }
 _BY_ADDRESS_PREFIXES: Final = ("5.0.", "5.1.0")
-"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013 for them."""
+"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
+for them."""
 
 
 def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClusterStatus:

@@ -1,8 +1,9 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods that an earlier spec broke are
-replaced before anything that may have to wait (`controller_rolling.mend`). Membership of the controllers comes last
-(`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
+That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods
+that an earlier spec broke are replaced before anything that may have to wait
+(`controller_rolling.replace_broken`). Membership of the controllers comes last (`controller_members`, then
+`controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,7 +66,10 @@ def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
 
 
 def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
-    """Make the controllers' StatefulSet once all addresses are known: pods made without them would be replaced at once."""
+    """Make the controllers' StatefulSet once all addresses are known.
+
+    Pods made without them would be replaced at once.
+    """
     owner = observed.owner
     hosts = _known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
@@ -79,8 +83,9 @@ def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
 def _replace_broken_name_servers(observed: ObservedCluster) -> ResourcePlan:
     """Replace name servers of an older revision that do not serve.
 
-    Why not leave it to their StatefulSet: it goes from the last to the first, and stops at one that is not ready for whatever reason.
-    Proxies are left to their Deployment, which removes pods of an older revision that are not ready first.
+    Why not leave it to their StatefulSet: it goes from the last to the first, and stops at one that is not
+    ready for whatever reason. Proxies are left to their Deployment, which removes pods of an older revision
+    that are not ready first.
     """
     live = observed.children.get(ObjectKey("StatefulSet", names.name_servers(observed.owner.name)))
     outdated = of_older_revision(live, observed.name_server_pods.values())

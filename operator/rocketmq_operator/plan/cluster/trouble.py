@@ -46,7 +46,7 @@ def cluster_members(observed: ObservedCluster) -> NeededMembers:
 
 
 def proxies_lack_pods(observed: ObservedCluster) -> bool:
-    """Tell whether the proxies' Deployment has not all pods that it should have, ready and of the newest spec."""
+    """Tell whether the proxies' Deployment lacks pods that are ready and of the newest spec."""
     live = _deployment(observed)
     if observed.spec.proxy.mode is not ProxyMode.CLUSTER or live is None:
         return False

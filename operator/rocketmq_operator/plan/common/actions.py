@@ -1,7 +1,7 @@
 """What a plan is made of: steps that can be carried out, and the reason why none is.
 
-A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a write and
-its note costs nothing: the next observation finds the remaining work.
+A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a
+write and its note costs nothing: the next observation finds the remaining work.
 """
 
 import hashlib
@@ -190,7 +190,8 @@ NO_STEPS = ResourcePlan()
 def first_until_wait(concerns: Iterable[ResourcePlan]) -> ResourcePlan:
     """Return the steps of all concerns up to and with the first that waits.
 
-    A concern with steps does not hide the steps of the next one, so that a status can list all remaining work.
+    A concern with steps does not hide the steps of the next one, so that a status can list all remaining
+    work.
     """
     steps: list[Step] = []
     notes: list[Wait] = []

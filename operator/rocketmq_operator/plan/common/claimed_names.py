@@ -1,8 +1,11 @@
-"""The names of all objects that the operator creates for a resource, by kind: for lookups, and for conflicts between two resources.
+"""The names of all objects that the operator creates for a resource, by kind.
 
-Two resources of one namespace can claim a name: the log replicas of group `orders` and the brokers of group `orders-log` are both the
-StatefulSet `orders-log`; group `main-controller` and the controllers of cluster `main` share several. Kinds are apart: a CronJob takes no
-name from a Service. The resource that owns the object keeps it; without an owner, the older resource gets it.
+They serve lookups, and find conflicts between two resources.
+
+Two resources of one namespace can claim a name: the log replicas of group `orders` and the brokers of group
+`orders-log` are both the StatefulSet `orders-log`; group `main-controller` and the controllers of cluster
+`main` share several. Kinds are apart: a CronJob takes no name from a Service. The resource that owns the
+object keeps it; without an owner, the older resource gets it.
 """
 
 from collections.abc import Iterable, Mapping

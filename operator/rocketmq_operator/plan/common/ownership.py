@@ -3,15 +3,16 @@
 | the live object has | it is |
 |---|---|
 | a controller reference with the UID of our resource | ours |
-| a controller reference with another UID, also that of a deleted resource of the same name | somebody else's |
+| a controller reference with another UID, also of a deleted resource of that name | somebody else's |
 | no controller reference, and the labels with which we make it | ours: the next apply adopts it |
 | no controller reference, and other labels | somebody else's |
 
-The third row is what `kubectl delete --cascade=orphan` leaves. Pods and PersistentVolumeClaims belong to their StatefulSet, and a claim
-outlives it: their labels alone decide.
+The third row is what `kubectl delete --cascade=orphan` leaves. Pods and PersistentVolumeClaims belong to
+their StatefulSet, and a claim outlives it: their labels alone decide.
 
-Labels find our children, and a foreign object has other labels. So the operator looks up each name once, by itself, before it writes the
-first object of that name (`handlers.observing.name_lookup`). Server-side apply would take a foreign object over: its new fields conflict with nothing.
+Labels find our children, and a foreign object has other labels. So the operator looks up each name once, by
+itself, before it writes the first object of that name (`handlers.observing.name_lookup`). Server-side apply
+would take a foreign object over: its new fields conflict with nothing.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Parts of pods: what Kubernetes' restricted profile asks of every one, probes, resources, places.
 
-Every container runs without root, without capabilities, on a read-only root; what it writes goes to its volume or to an
-emptyDir. Probes ask a port; none starts a program, because a program that hangs takes its pod down with it.
+Every container runs without root, without capabilities, on a read-only root; what it writes goes to its
+volume or to an emptyDir. Probes ask a port; none starts a program, because a program that hangs takes its pod
+down with it.
 
 Source: Kubernetes "Pod Security Standards", restricted.
 """
@@ -25,8 +26,9 @@ GRACE_S: Final = 60
 QUICK_DNS: Final[Json] = {
     "options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "2"}],
 }
-"""For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections, heartbeats too. With DNS out
-of reach that takes 20 s by the resolver's defaults. What a broker always needs it finds among its `host_aliases`."""
+"""For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections,
+heartbeats too. With DNS out of reach that takes 20 s by the resolver's defaults. What a broker always needs
+it finds among its `host_aliases`."""
 _CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 
 
@@ -99,7 +101,8 @@ def container(
         "command": list(command),
         **({"ports": listed} if listed else {}),
         "securityContext": container_security(),
-        # The last lines of a container that fails stand in its pod's status, for the operator and for people (`exit_message`).
+        # The last lines of a container that fails stand in its pod's status, for the operator and for people
+        # (`exit_message`).
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **rest,
     }

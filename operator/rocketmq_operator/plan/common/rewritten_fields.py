@@ -1,16 +1,18 @@
 """Find the field of an object that somebody changes whenever the operator writes it, and who that is.
 
-The problem. A mutating admission webhook may put another value into a field of ours. The next look finds a difference and writes it again,
-for ever and in vain. Other differences are worth a write: a person's `kubectl edit`, for instance.
+The problem. A mutating admission webhook may put another value into a field of ours. The next look finds a
+difference and writes it again, for ever and in vain. Other differences are worth a write: a person's `kubectl
+edit`, for instance.
 
-Theory of operation. `metadata.managedFields` names the owner of each field. Who changes a value of ours by a write of their own takes
-the field over; an admission webhook changes it within our write, and the field stays ours.
+Theory of operation. `metadata.managedFields` names the owner of each field. Who changes a value of ours by a
+write of their own takes the field over; an admission webhook changes it within our write, and the field stays
+ours.
 
     the live object                                              action
     has a digest other than the wanted object's                  write it
     has another value in a field that another manager owns       it is written
     has another value in a field that we own                     it is left so, and the status tells
-    has more entries in a list whose entries have owners         it is left so: an apply removes no entry of others
+    has more entries in a list whose entries have owners         left so: an apply removes no foreign entry
 
 Source: Kubernetes "Server-Side Apply"; sigs.k8s.io/structured-merge-diff/v4, fieldpath/serialize.go.
 """
@@ -38,7 +40,10 @@ class FieldDifference:
 
 
 def describe_rewritten_field(live: Live, wanted: Json) -> str:
-    """Say which field differs although this very object was written and no other write changed it; empty if an apply may help."""
+    """Say which field differs although this very object was written and no other write changed it.
+
+    The result is empty if an apply may help.
+    """
     if _digest(live) is None or _digest(live) != _digest(wanted):
         return ""
     found = list(differences(live, wanted))
@@ -48,7 +53,10 @@ def describe_rewritten_field(live: Live, wanted: Json) -> str:
 
 
 def first_difference(live: Live | None, wanted: Json) -> str:
-    """Return which field of an object differs, and its manager; empty if none does or the object is missing."""
+    """Return which field of an object differs, and its manager.
+
+    The result is empty if none does or the object is missing.
+    """
     found = None if live is None else next(differences(live, wanted), None)
     return "" if live is None or found is None else describe_difference(live, found)
 
@@ -62,7 +70,10 @@ def describe_difference(live: Live, difference: FieldDifference) -> str:
 
 
 def differences(live: Any, wanted: Any, path: Path = ()) -> Iterator[FieldDifference]:  # noqa: ANN401 - any JSON value
-    """Yield each field of `wanted` that `live` has with another value or has not; lists of other lengths are one field."""
+    """Yield each field of `wanted` that `live` has with another value or has not.
+
+    Lists of other lengths are one field.
+    """
     if covers(live, wanted):
         return
     if isinstance(live, Mapping) and isinstance(wanted, Mapping):
@@ -122,7 +133,10 @@ def _entry(node: Mapping[str, Any], items: Any, number: int) -> Json | None:  # 
 
 
 def _writer(live: Live, difference: FieldDifference) -> str:
-    """Return who owns the field beside us, in words; a webhook owns nothing, as it writes within our own apply."""
+    """Return who owns the field beside us, in words.
+
+    A webhook owns nothing, as it writes within our own apply.
+    """
     others = [
         str(entry.get("manager"))
         for entry in live["metadata"].get("managedFields") or []

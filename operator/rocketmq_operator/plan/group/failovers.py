@@ -1,8 +1,10 @@
-"""From the controllers' history to Failover objects: one for each change of master, named `<group>-<new epoch>`.
+"""From the controllers' history to Failover objects.
 
-The name makes it idempotent: a second read of the history finds the existing object. The first election of a group is
-not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It writes measured values
-(`write_gaps`) again each time: a status without them would remove them.
+There is one for each change of master, named `<group>-<new epoch>`.
+
+The name makes it idempotent: a second read of the history finds the existing object. The first election of a
+group is not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It
+writes measured values (`write_gaps`) again each time: a status without them would remove them.
 
 Names of members are found when a record is made, and never again: an address may be another member's by then.
 """
@@ -52,7 +54,10 @@ def record_name(group: str, new_epoch: int) -> str:
 
 
 def record_steps(observed: ObservedGroup) -> ResourcePlan:
-    """Return what brings the records to what the controllers remember; one whose name is somebody else's is not written."""
+    """Return what brings the records to what the controllers remember.
+
+    One whose name is somebody else's is not written.
+    """
     kept = [failover for failover in observed.failovers if failover.had_master][:RECORDS_MAX]
     wait: Wait | None = None
     steps: list[Step] = []
@@ -134,7 +139,10 @@ def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
 
 
 def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
-    """Return the member that announced an address, else the current owner of the broker id, else the address itself."""
+    """Return the member that announced an address, or what is known instead.
+
+    That is the current owner of the broker id, else the address itself.
+    """
     named = observed.member_at(address)
     if not named and observed.group is not None and broker_id is not None:
         now = next((one.address for one in observed.group.members if one.broker_id == broker_id), "")
@@ -143,7 +151,10 @@ def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str
 
 
 def failover_status(observed: ObservedGroup, failover: ReportedFailover) -> FailoverStatus:
-    """Return the status of a failover: its times, the address of its page, and the measured values from its record."""
+    """Return the status of a failover.
+
+    It has the times, the address of the page, and the measured values from the record.
+    """
     start = failover.times.get("suspected", failover.proposed)
     phases = tuple(
         FailoverPhase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
@@ -163,7 +174,10 @@ def failover_status(observed: ObservedGroup, failover: ReportedFailover) -> Fail
 
 
 def _page(observed: ObservedGroup, failover: ReportedFailover) -> str:
-    """Return the address of a failover's page on the report server; empty unless exactly one server exists, since with several the right one is unknown."""
+    """Return the address of a failover's page on the report server.
+
+    The result is empty unless exactly one server exists, since with several the right one is unknown.
+    """
     if len(observed.report_servers) != 1:
         return ""
     return f"{observed.report_servers[0].url(observed.owner.namespace)}/failovers/{_correlation_id(failover)}"

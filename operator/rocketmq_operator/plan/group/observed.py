@@ -1,7 +1,7 @@
 """Observations: typed, frozen, taken at one time. Plans are functions of these values only.
 
-This module parses JSON, once. A value that a controller or the API server omits is None or empty, never a guess; a value
-of an unexpected shape raises `ObservationError`, which is an error of the peer.
+This module parses JSON, once. A value that a controller or the API server omits is None or empty, never a
+guess; a value of an unexpected shape raises `ObservationError`, which is an error of the peer.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,10 @@ class ReportedFailover:
 
     @property
     def is_reelection(self) -> bool:
-        """Whether the master that was lost was elected again: its broker id is the same, wherever it listens now."""
+        """Whether the master that was lost was elected again.
+
+        Its broker id is the same, wherever it listens now.
+        """
         return self.old_master_id is not None and self.old_master_id == self.new_master_id
 
     @property
@@ -93,15 +96,18 @@ class ObservedGroup:
         annotations: of the BrokerGroup.
         cluster_addresses: ClusterIP by the name of each of the cluster's own Services.
         children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
-        controllers_answered: whether a controller answered; `group` None then means that it knows no such group.
+        controllers_answered: whether a controller answered; `group` None then means that it knows no such
+            group.
         failovers: of this group, newest first.
         records: the Failover objects that exist, by name.
         report_servers: who shows reports in its namespace.
-        missing_metadata: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
-            whose companion has not compared, as the master's never does, or was not asked, is not in it.
+        missing_metadata: what slaves lack of their master's topics, groups and offsets, by broker and file;
+            empty for nothing. A broker whose companion has not compared, as the master's never does, or was
+            not asked, is not in it.
         refusals: the error with which a broker refuses its companion's requests, by broker.
         name_lookup: existing objects with the names of its future children.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
+            asks.
     """
 
     now: datetime
@@ -164,7 +170,10 @@ def parse_missing_metadata(value: Json) -> MissingMetadata | None:
 
 
 def parse_refusal(value: Json) -> str:
-    """Read with which words a broker refuses its companion's questions, by that one's `GET /v1/status`; empty where it answers."""
+    """Read with which words a broker refuses its companion's requests.
+
+    The source is the companion's `GET /v1/status`; the result is empty if the broker answers.
+    """
     return str(value.get("refusal") or "")
 
 

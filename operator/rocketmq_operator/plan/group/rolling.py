@@ -2,26 +2,29 @@
 
 The state of a pod of an older revision decides how it is replaced:
 
-    the pod participates: ready, or in the SyncStateSet and not known to be down        `roll`: one at a time
-    it does not participate                                                             `mend`: at once
+    the pod participates: ready, or in the SyncStateSet and not known to be down   `roll`: one at a time
+    it does not participate                                                        `replace_broken`: at once
 
-`roll` never restarts two members at once. It restarts a member only while every other one is ready and in the SyncStateSet, so that each
-acknowledged message stays on as many disks as `durability` says. A member that is not ready, of an older revision and still alive in the
-SyncStateSet does not hold others back: the change may correct the very cause.
+`roll` never restarts two members at once. It restarts a member only while every other one is ready and in the
+SyncStateSet, so that each acknowledged message stays on as many disks as `durability` says. A member that is
+not ready, of an older revision and still alive in the SyncStateSet does not hold others back: the change may
+correct the very cause.
 
-`mend` is how a corrected spec reaches members that an earlier spec broke, however many they are and with or without a master.
-Such a member serves no client, so its restart does no harm. It keeps its volume: the operator deletes only the pod.
+`replace_broken` is how a corrected spec reaches members that an earlier spec broke, however many they are and
+with or without a master. Such a member serves no client, so its restart does no harm. It keeps its volume:
+the operator deletes only the pod.
 
-The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's preStop then asks the companion
-how the broker should end (`ha_sidecar.companion.leaving`):
+The operator deletes the master's pod like any other, once another broker is ready and in sync. The pod's
+preStop then asks the companion how the broker should end (`ha_sidecar.companion.leaving`):
 
-    another broker has all that was acknowledged (AllInSync)   SIGKILL at once, without a switchover: the controllers elect
+    another broker has all that was acknowledged (AllInSync)   SIGKILL at once, without a switchover
     another broker may lack some of it (Async, Quorum)         the companion hands over, then SIGKILL
-    broker or controllers do not answer, or nobody can follow  SIGTERM; the controllers elect when the connection ends
+    broker or controllers do not answer, or nobody can follow  SIGTERM: then the controllers elect
 
-The companion holds the clients of a killed master until the controllers name its successor. A switchover before the deletion costs clients
-more, because they keep connections to a living broker that refuses them: 8 s and 1,542 failed sends at 200 per second, against one failed
-send. The only broker of a group has no successor, even with log replicas: clients wait until it is back.
+The companion holds the clients of a killed master until the controllers name its successor. A switchover
+before the deletion costs clients more, because they keep connections to a living broker that refuses them: 8
+s and 1,542 failed sends at 200 per second, against one failed send. The only broker of a group has no
+successor, even with log replicas: clients wait until it is back.
 """
 
 from collections.abc import Collection, Iterable
@@ -70,7 +73,10 @@ def roll(observed: ObservedGroup) -> ResourcePlan:
 
 
 def restart_master(observed: ObservedGroup, pod: ObservedPod, why: str) -> ResourcePlan:
-    """Return the deletion of the master's pod, or why it must wait; the companion then decides how the broker ends."""
+    """Return the deletion of the master's pod, or why it must wait.
+
+    The companion then decides how the broker ends.
+    """
     if not successors(observed):
         return _no_successor(pod.name, why)
     wait = Wait("SwitchingOver", f"{pod.name} is still master: {why}")
@@ -81,7 +87,9 @@ def restart_master(observed: ObservedGroup, pod: ObservedPod, why: str) -> Resou
 
 
 def successors(observed: ObservedGroup, to: str = "") -> list[tuple[str, int]]:
-    """Return name and id of the brokers that may follow the master, the best first: in sync, alive, ready, the log longest.
+    """Return name and id of the brokers that may follow the master, the best first.
+
+    They are in sync, alive and ready; the longest log comes first.
 
     Args:
         observed: the group.
@@ -128,15 +136,19 @@ def _outdated(observed: ObservedGroup) -> list[ObservedPod]:
 
 
 def _broken(observed: ObservedGroup, outdated: Iterable[ObservedPod]) -> list[ObservedPod]:
-    """Return the pods that do not participate, without pods being deleted, which Kubernetes replaces anyway."""
+    """Return the pods that do not participate.
+
+    Pods that are being deleted are not among them: Kubernetes replaces these anyway.
+    """
     return [pod for pod in outdated if not pod.deleting and not _participates(observed, pod)]
 
 
 def _participates(observed: ObservedGroup, pod: ObservedPod) -> bool:
     """Tell whether a member's restart could take something away.
 
-    The SyncStateSet alone does not tell: only a master removes a dead member from it. Heartbeats alone do not tell either: a newly elected
-    leader of the controllers has received none yet. So the kubelet must agree that the broker's port is closed.
+    The SyncStateSet alone does not tell: only a master removes a dead member from it. Heartbeats alone do not
+    tell either: a newly elected leader of the controllers has received none yet. So the kubelet must agree
+    that the broker's port is closed.
     """
     if pod.ready:
         return True

@@ -1,8 +1,10 @@
-"""The seed before a broker's first start: an init container that fills an empty volume from the group's other members.
+"""The seed before a broker's first start.
 
-It runs before each start of the pod, and a store that is a broker's already, or somebody's who brought it, is left alone by a shell before
-any program is loaded: what a restart costs clients is measured in hundredths of a second. What a seed does, and when it takes a
-broker's former id back: docs/reference/seed.md.
+This init container fills an empty volume from the group's other members.
+
+It runs before each start of the pod, and a store that is a broker's already, or somebody's who brought it, is
+left alone by a shell before any program is loaded: what a restart costs clients is measured in hundredths of
+a second. What a seed does, and when it takes a broker's former id back: docs/reference/seed.md.
 """
 
 from typing import Final

@@ -1,9 +1,11 @@
 """The status of a cluster and of a group, computed from the observation and the plan.
 
-`Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
-and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
+`Ready` of a group means that clients can send with the durability they were promised: there is a master, its
+pod serves, and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see
+in `kubectl get`.
 
-While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
+While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is
+Unknown and says why.
 """
 
 from collections.abc import Sequence
@@ -39,7 +41,8 @@ STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
 LEVEL_BYTES_MAX: Final = 16 << 20
-"""A member at most this far behind counts as level. Under writes the exact number differs in each observation and would cause a status write each time."""
+"""A member at most this far behind counts as level. Under writes the exact number differs in each observation
+and would cause a status write each time."""
 
 
 def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStatus:
@@ -98,7 +101,10 @@ def _metadata_in_sync(observed: ObservedGroup) -> Finding:
     if not observed.missing_metadata:
         text = "no companion of a slave has compared it with its master"
         return make_finding("MetadataInSync", holds=None, reason="NotCompared", message=text)
-    text = f"{', '.join(sorted(observed.missing_metadata))}: all topics, groups and offsets of the master are known"
+    text = (
+        f"{', '.join(sorted(observed.missing_metadata))}: all topics, groups and offsets of the master are "
+        "known"
+    )
     return make_finding("MetadataInSync", holds=True, reason="AllKnown", message=text)
 
 
@@ -125,7 +131,10 @@ def _group_ready(
     copies = 1 if observed.spec.durability is Durability.ASYNC else 2
     in_sync = sum(member.in_sync for member in members)
     if in_sync < copies:
-        text = f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes are refused"
+        text = (
+            f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes "
+            "are refused"
+        )
         away = [member.name for member in members if not member.in_sync]
         return make_finding(
             "Ready", holds=False, reason="TooFewInSync", message=with_causes(text, troubles, away)

@@ -1,21 +1,23 @@
 """The plan of a BrokerGroup, concern by concern, the most urgent first.
 
-0. names: where one is somebody else's, only the addresses that the group has already are served (`ownership`);
+0. names: where one is somebody else's, only the addresses that the group has already are served
+   (`ownership`);
 1. addresses: each member's Service, and who answers there (`takeover`);
-2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name servers
-   must be known, because each pod is given them;
-3. members that an earlier spec broke: the StatefulSets that exist get the pods of the spec, and broken pods are replaced at once
-   (`rolling.mend`), whatever the concerns below wait for;
+2. configuration: shared ConfigMap, headless Service, disruption budget; the addresses of controllers and name
+   servers must be known, because each pod is given them;
+3. members that an earlier spec broke: the StatefulSets that exist get the pods of the spec, and broken pods
+   are replaced at once (`rolling.replace_broken`), whatever the concerns below wait for;
 4. a switchover that a person asks for (`switchover`);
 5. members whose node is gone for good (`lost_members`);
 6. size: the StatefulSets, grown at once, shrunk by one with the mastership handed over first;
 7. rolling change: pods of an older revision are replaced one at a time (`rolling`);
 8. leftovers: Services of deleted members;
 9. the record of failovers (`failovers`);
-10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for ever.
+10. volumes: the operator expands claims smaller than the spec, last because a storage class may refuse for
+    ever.
 
-A concern that waits stops those after it. Records are an exception: they come even while something waits, because they
-change nothing. Nothing is remembered between two looks.
+A concern that waits stops those after it. Records are an exception: they come even while something waits,
+because they change nothing. Nothing is remembered between two looks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -119,7 +121,10 @@ def _names(observed: ObservedGroup) -> ResourcePlan:
 
 
 def endpoint_slice_moves(observed: ObservedGroup) -> Iterator[Apply]:
-    """Yield what changes EndpointSlices that the group has; it makes none, for which the name must be looked up first."""
+    """Yield what changes the group's EndpointSlices.
+
+    It creates none: for that the name must be looked up first.
+    """
     for step in endpoint_slices(observed).steps:
         if isinstance(step, Apply) and key_of(step.body) in observed.children:
             yield step
@@ -185,10 +190,12 @@ def endpoint_slices(observed: ObservedGroup) -> ResourcePlan:
 
 
 def _hold_port(observed: ObservedGroup, endpoint: MemberEndpoint) -> int | None:
-    """Return the companion's hold port while the master is being deleted and will be killed; None if clients should still reach the broker.
+    """Return the companion's hold port while the master is being deleted and will be killed.
 
-    The port holds clients of the master while its pod is being deleted and its preStop will kill it at once, because others have all acknowledged messages. A master
-    that must hand over first continues for seconds.
+    The result is None if clients should still reach the broker.
+
+    The port holds clients of the master while its pod is being deleted and its preStop will kill it at once,
+    because others have all acknowledged messages. A master that must hand over first continues for seconds.
     """
     is_leaving = endpoint.deleting and endpoint.name == observed.master
     if is_leaving and observed.spec.durability is Durability.ALL_IN_SYNC and successors(observed):
@@ -273,7 +280,10 @@ def _sets(observed: ObservedGroup, sizes: Mapping[str, int]) -> ResourcePlan:
 def _next_size(
     observed: ObservedGroup, set_name: str, wanted: int
 ) -> tuple[int, Wait | None, tuple[Step, ...]]:
-    """Return the size that a set may have now, why it differs from the wanted one, and the steps required first."""
+    """Return the size that a set may have now.
+
+    Also return why it differs from the wanted one, and the steps required first.
+    """
     live = observed.child("StatefulSet", set_name)
     now = wanted if live is None else int(live["spec"]["replicas"])
     if now <= wanted:
@@ -306,7 +316,10 @@ def _too_few_left(observed: ObservedGroup, leaving: str) -> Wait | None:
     in_sync = sum(member is not None and member.in_sync for member in others)
     if in_sync >= copies:
         return None
-    text = f"without {leaving} {in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}"
+    text = (
+        f"without {leaving} {in_sync} members are in the SyncStateSet, {observed.spec.durability} needs "
+        f"{copies}"
+    )
     return Wait("ScaleInRefused", text)
 
 

@@ -2,11 +2,12 @@
 
 The annotation names the master epoch of the request, and the wanted master if that matters: `7`, or
 `7:orders-1`. The requested change ends its effect, because it changes the epoch. So nothing has to be
-removed, a second look after a crash does not switch a second time, and a failover that comes first answers it too.
+removed, a second look after a crash does not switch a second time, and a failover that comes first answers it
+too.
 
-The operator deletes the old master's pod, and its companion decides how the broker ends (`rolling`): clients would keep their connections
-to a living broker that refuses them. If the annotation names one of several brokers, the operator designates that broker instead, and
-the old master stays as a slave.
+The operator deletes the old master's pod, and its companion decides how the broker ends (`rolling`): clients
+would keep their connections to a living broker that refuses them. If the annotation names one of several
+brokers, the operator designates that broker instead, and the old master stays as a slave.
 """
 
 import re
@@ -40,7 +41,10 @@ def parse_switchover_request(value: str) -> SwitchoverRequest | None:
 
 
 def switchover(observed: ObservedGroup) -> ResourcePlan:
-    """Return the requested switchover; an empty plan without a request or if the master has changed already."""
+    """Return the requested switchover.
+
+    The plan is empty without a request, or if the master has changed already.
+    """
     value = observed.annotations.get(SWITCHOVER_ANNOTATION)
     if value is None or observed.group is None or not observed.master:
         return NO_STEPS

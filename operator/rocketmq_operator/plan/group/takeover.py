@@ -1,8 +1,8 @@
 """Which member answers at whose address.
 
-A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So when that
-master is gone, its address is given to the new one: the EndpointSlice behind the dead member's Service points at the
-new master's pod, and the client's next try succeeds.
+A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So
+when that master is gone, its address is given to the new one: the EndpointSlice behind the dead member's
+Service points at the new master's pod, and the client's next try succeeds.
 
 The rules, first that fits:
 
@@ -13,14 +13,17 @@ The rules, first that fits:
 | was replaced as master less than `HOLD` ago | the master |
 | else | itself |
 
-A master whose pod has no address or is being deleted takes over no other address. Its own leads to its companion from then on, if it
-is about to be killed (`group_steps.slices`). One that is not ready is: a new master is
-not ready for a moment, and returning the address to a member that cannot serve for so long would not help clients.
+A master whose pod has no address or is being deleted takes over no other address. Its own leads to its
+companion from then on, if it is about to be killed (`plan.group.steps.endpoint_slices`). One that is not
+ready is: a new master is not ready for a moment, and returning the address to a member that cannot serve for
+so long would not help clients.
 
-A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
-third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
+A broker that was replaced and is back too soon would refuse what clients with an old route still send to it:
+hence the third rule. A slave's address may point at the master for a while too: the master has all that a
+slave has.
 
-While no controller answers, the master is unknown, and every address stays with the member that its slice names.
+While no controller answers, the master is unknown, and every address stays with the member that its slice
+names.
 
 Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
 """
@@ -114,8 +117,8 @@ def endpoint_slice(
 ) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
 
-    Its endpoint is always ready: the operator has decided which member serves, and a broker that has just started must be
-    reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
+    Its endpoint is always ready: the operator has decided which member serves, and a broker that has just
+    started must be reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
     """
     endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
     labels = (

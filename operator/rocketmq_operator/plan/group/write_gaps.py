@@ -1,8 +1,10 @@
-"""What a change of master cost: its write gap and its lost messages, from what a canary saw and the change's own marks.
+"""What a change of master cost.
 
-Problem: a canary sees gaps and losses and knows no epochs; the controllers know epochs and see no writes. Only time joins
-them, and their clocks differ.
-Shape: the rule of the reports (package `slo_pipeline`, `transforms.failovers`), so that both tell the same:
+The cost is its write gap and its lost messages, by what a canary saw and the change's own marks.
+
+Problem: a canary sees gaps and losses and knows no epochs; the controllers know epochs and see no writes.
+Only time joins them, and their clocks differ. Shape: the rule of the reports (package `slo_pipeline`,
+`transforms.failovers`), so that both tell the same:
 
 ```
  election before        suspected  elected  role taken        election after
@@ -13,10 +15,11 @@ Shape: the rule of the reports (package `slo_pipeline`, `transforms.failovers`),
                       lost: acknowledged in here, and after the change before
 ```
 
-A gap that begins later, when a broker comes back, is not the change's. The canary may be believed on a change only if it
-was there before (`since`), and on losses only if it has read everything that was acknowledged up to their end (`until`).
-A gap shorter than the canary can tell from its own schedule is written as `<100ms`.
-Never: a value that was written is taken back, because a canary that began later knows less; and no value is a guess.
+A gap that begins later, when a broker comes back, is not the change's. The canary may be believed on a change
+only if it was there before (`since`), and on losses only if it has read everything that was acknowledged up
+to their end (`until`). A gap shorter than the canary can tell from its own schedule is written as `<100ms`.
+Never: a value that was written is taken back, because a canary that began later knows less; and no value is a
+guess.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +43,8 @@ from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailove
 MARGIN: Final = timedelta(seconds=1)
 """How far the canary's clock may be from the controllers'."""
 SETTLE_MAX: Final = timedelta(seconds=60)
-"""A change answers for no longer than this after its election, and for no message older than this before it."""
+"""A change answers for no longer than this after its election, and for no message older than this before
+it."""
 ASK_AFTER: Final = timedelta(seconds=10)
 """Age of a change at which its write gap and the count of lost messages are usually known."""
 ASK_UNTIL: Final = timedelta(hours=1)
@@ -150,7 +154,9 @@ def measured_steps(observed: ObservedGroup, canaries: Sequence[CanaryGaps]) -> I
 def measured_status(
     failovers: Sequence[ReportedFailover], one: ReportedFailover, canary: CanaryGaps
 ) -> FailoverStatus:
-    """Return the write gap and the lost messages of a change of master, each None where the canary cannot tell.
+    """Return the write gap and the lost messages of a change of master.
+
+    Each is None where the canary cannot tell.
 
     Args:
         failovers: all changes of the group that are known, the first election included.
@@ -188,7 +194,10 @@ def _previous(failovers: Sequence[ReportedFailover], one: ReportedFailover) -> R
 
 
 def _longest(gaps: Sequence[ObservedGap], lower: datetime, upper: datetime) -> ObservedGap | None:
-    """Return the longest gap that lasted at some time between the two; one that still lasts is the longest."""
+    """Return the longest gap that lasted at some time between the two.
+
+    One that still lasts is the longest.
+    """
     touching = [gap for gap in gaps if gap.start < upper and (gap.end is None or gap.end > lower)]
     return max(touching, key=lambda gap: (gap.end is None, _length(gap)), default=None)
 

@@ -1,8 +1,9 @@
 """Which of two operators acts: a Lease, taken and renewed by its holder, taken over when it is old.
 
-The holder's own clock and the watcher's may differ. So a watcher never compares the times in the Lease with its clock;
-it measures with its own monotonic clock how long the Lease has not changed. The holder in turn stops acting when it
-could not renew for `RENEW_DEADLINE_S`, which is shorter than `DURATION_S`: it is quiet before another may act.
+The holder's own clock and the watcher's may differ. So a watcher never compares the times in the Lease with
+its clock; it measures with its own monotonic clock how long the Lease has not changed. The holder in turn
+stops acting when it could not renew for `RENEW_DEADLINE_S`, which is shorter than `DURATION_S`: it is quiet
+before another may act.
 
 Source: Kubernetes client-go, tools/leaderelection, for the rule and its 15, 10 and 2 seconds.
 """
@@ -18,7 +19,8 @@ DURATION_S: Final = 15.0
 RENEW_DEADLINE_S: Final = 10.0
 RETRY_S: Final = 2.0
 STANDBY_S: Final = 0.5
-"""Interval in seconds at which a standby operator checks whether the holder released the Lease; one small read."""
+"""Interval in seconds at which a standby operator checks whether the holder released the Lease; one small
+read."""
 LEASE_NAME: Final = "rocketmq-operator"
 
 
@@ -62,7 +64,8 @@ def may_act(renewed_s: float | None, now_s: float) -> bool:
 def lease_body(lease: Live | None, namespace: str, identity: str, now: datetime) -> Json:
     """Return the Lease as its new or old holder writes it.
 
-    It carries the observed resource version: if two operators take the Lease at once, the API server refuses the second.
+    It carries the observed resource version: if two operators take the Lease at once, the API server refuses
+    the second.
     """
     spec = dict(lease.get("spec", {})) if lease is not None else {}
     taken_over = spec.get("holderIdentity") != identity
@@ -72,7 +75,8 @@ def lease_body(lease: Live | None, namespace: str, identity: str, now: datetime)
         spec |= {"acquireTime": text, "leaseTransitions": int(spec.get("leaseTransitions", 0)) + 1}
     metadata: Json = {"name": LEASE_NAME, "namespace": namespace}
     if lease is not None:
-        # Labels and annotations are the installer's: a Lease that came with a release must stay recognisable as its.
+        # Labels and annotations are the installer's: a Lease that came with a release must stay recognisable
+        # as its.
         kept = ("labels", "annotations", "resourceVersion")
         metadata |= {key: lease["metadata"][key] for key in kept if key in lease["metadata"]}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

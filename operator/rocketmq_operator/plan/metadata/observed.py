@@ -1,4 +1,7 @@
-"""The observation of a Topic or a ConsumerGroup: the object, rivals for its name, and its copies in the masters."""
+"""The observation of a Topic or a ConsumerGroup.
+
+It has the object, older objects with its name, and its copies in the masters.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,6 +1,9 @@
-"""What the operator says of a Topic or a ConsumerGroup: whether each broker group has it as the spec says, and what differs.
+"""What the operator says of a Topic or a ConsumerGroup.
 
-`Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a master does not answer.
+The status says whether each broker group has it as the spec says, and what differs.
+
+`Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a
+master does not answer.
 """
 
 from collections.abc import Sequence

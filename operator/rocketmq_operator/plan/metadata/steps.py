@@ -1,10 +1,12 @@
-"""The plan of a Topic or a ConsumerGroup: create missing ones in masters, correct differences, and delete by policy.
+"""The plan of a Topic or a ConsumerGroup.
 
-The operator writes a new spec under any drift policy; later differences are drift. It always creates missing ones: a new broker group, and a
-master that lost its copy, would refuse clients.
+It creates missing ones in masters, corrects differences, and deletes by policy.
 
-Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object that cannot be deleted
-is worse than a topic that is left behind.
+The operator writes a new spec under any drift policy; later differences are drift. It always creates missing
+ones: a new broker group, and a master that lost its copy, would refuse clients.
+
+Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object
+that cannot be deleted is worse than a topic that is left behind.
 """
 
 from collections.abc import Collection, Iterator
@@ -40,7 +42,10 @@ def metadata_plan(observed: ObservedMetadata) -> ResourcePlan:
 
 
 def left_behind(observed: ObservedMetadata, failed: Collection[Step]) -> tuple[str, ...]:
-    """Return where it may still be when an impatient deletion goes: groups that could not be asked, and what failed."""
+    """Return where it may still be when an overdue deletion ends.
+
+    These are groups that could not be asked, and failed steps.
+    """
     silent = {one.group for one in observed.groups if one.exists and (one.problem or one.paused)}
     refused = {one.group for one in failed if isinstance(one, DeleteMetadata)}
     routes = {one.address for one in failed if isinstance(one, DeleteRoute)}
@@ -72,7 +77,10 @@ def _deletion(observed: ObservedMetadata) -> ResourcePlan:
 
 
 def _finalizer(observed: ObservedMetadata, *, has_finalizer: bool) -> Apply:
-    """Return what puts our finalizer on the object, or takes it away: server-side apply keeps everybody else's."""
+    """Return what puts our finalizer on the object, or takes it away.
+
+    Server-side apply keeps everybody else's.
+    """
     owner = observed.owner
     metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
     finalizers = {"finalizers": [BROKERS_FINALIZER]} if has_finalizer else {}

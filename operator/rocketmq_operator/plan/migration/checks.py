@@ -1,7 +1,9 @@
-"""The obstacles to a migration and its reasons to wait: each is one line that names the object and its problem.
+"""The obstacles to a migration and its reasons to wait.
 
-Checks come before the step that they are for, and refuse by themselves nothing that a person could not see and change. Empty
-means that nothing is in the way.
+Each is one line that names the object and its problem.
+
+Checks come before the step that they are for, and refuse by themselves nothing that a person could not see
+and change. Empty means that nothing is in the way.
 """
 
 from collections.abc import Iterator
@@ -31,34 +33,45 @@ def creation_obstacle(observed: ObservedMigration) -> str:
 def _creation_obstacles(observed: ObservedMigration) -> Iterator[str]:
     request = observed.request
     if observed.cluster is None:
-        yield f"there is no RocketMQCluster {request.spec.cluster} in namespace {request.namespace}: create it first"
+        yield (
+            f"there is no RocketMQCluster {request.spec.cluster} in namespace {request.namespace}: create it "
+            "first"
+        )
     handed = any(member.holder in {VolumeHolder.HELD, VolumeHolder.NEW} for member in observed.members)
     if observed.group is not None and not handed:
         yield f"there is a BrokerGroup {request.group} already, which has volumes of its own"
     if observed.colliding_objects:
-        yield f"{observed.colliding_objects[0]} has the name that the operator needs: give the BrokerGroup another name"
+        yield (
+            f"{observed.colliding_objects[0]} has the name that the operator needs: give the BrokerGroup "
+            "another name"
+        )
     if request.spec.replicas != len(observed.members):
         yield (
-            f"spec.replicas of the BrokerGroup is {request.spec.replicas}, and there are {len(observed.members)} volumes: "
-            "ask for as many brokers, and for more when it is done"
+            f"spec.replicas of the BrokerGroup is {request.spec.replicas}, and there are "
+            f"{len(observed.members)} volumes: ask for as many brokers, and for more when it is done"
         )
     for member in observed.members:
         yield from _set_problems(observed, member)
         if member.new_claim is not None and not handed:
-            yield f"there is a claim {names.claim(member.member)} already, which would be taken for the new volume's"
+            yield (
+                f"there is a claim {names.claim(member.member)} already, which would be taken for the new "
+                "volume's"
+            )
 
 
 def _set_problems(observed: ObservedMigration, member: OldMember) -> Iterator[str]:
     name = stateful_set_of(member.pod)
     if member.stateful_set is None:
-        yield f"StatefulSet {name} of pod {member.pod} does not exist in namespace {observed.request.namespace}"
+        yield (
+            f"StatefulSet {name} of pod {member.pod} does not exist in namespace {observed.request.namespace}"
+        )
         return
     owners = member.stateful_set["metadata"].get("ownerReferences") or []
     owner = next((one for one in owners if one.get("controller")), None)
     if owner is not None:
         yield (
-            f"StatefulSet {name} belongs to {owner['kind']} {owner['name']}, which would start its pods again: "
-            "take it from its owner first"
+            f"StatefulSet {name} belongs to {owner['kind']} {owner['name']}, which would start its pods "
+            "again: take it from its owner first"
         )
     missing = {
         f"{name}-{ordinal}" for ordinal in range(member.stateful_set["spec"].get("replicas", 0))
@@ -86,7 +99,10 @@ def _report_problems(observed: ObservedMigration, member: OldMember) -> Iterator
         yield f"{member.pod} does not run: start it, so that it can be asked what it has"
     report = member.report
     if report is None:
-        yield f"{member.pod} does not answer at port {observed.request.port}: {member.no_report_reason or 'no broker listens there'}"
+        yield (
+            f"{member.pod} does not answer at port {observed.request.port}: "
+            f"{member.no_report_reason or 'no broker listens there'}"
+        )
         return
     request = observed.request
     if report.name != request.broker_name:
@@ -108,7 +124,10 @@ def _master_slave_problems(
     observed: ObservedMigration, member: OldMember, report: BrokerReport
 ) -> Iterator[str]:
     if (report.broker_id == 0) is not (member is observed.first):
-        yield f"{member.pod} is a {'slave' if report.broker_id else 'master'}: its brokerId is {report.broker_id}"
+        yield (
+            f"{member.pod} is a {'slave' if report.broker_id else 'master'}: its brokerId is "
+            f"{report.broker_id}"
+        )
     wanted = observed.request.spec.log_file_bytes
     if report.file_bytes != wanted:
         mebibytes = report.file_bytes // MEBIBYTE
@@ -117,7 +136,10 @@ def _master_slave_problems(
             if report.file_bytes % MEBIBYTE == 0
             else "no spec can say so"
         )
-        yield f"{member.pod} has log files of {report.file_bytes:,} bytes, the BrokerGroup asks for {wanted:,}: {fits}"
+        yield (
+            f"{member.pod} has log files of {report.file_bytes:,} bytes, the BrokerGroup asks for "
+            f"{wanted:,}: {fits}"
+        )
 
 
 def why_not_stoppable(observed: ObservedMigration) -> str:
@@ -147,7 +169,7 @@ def _reasons_not_stoppable(observed: ObservedMigration) -> Iterator[str]:
 
 
 def is_equal(observed: ObservedMigration, member: OldMember) -> bool:
-    """Tell whether a slave's log has the records that the master's has, from the same first to the same last one."""
+    """Tell whether a slave's log has the same first and last record as the master's, and as many."""
     own, masters = member.log, observed.first.log
     keys = ("min_offset", "max_offset", "messages", "message_bytes")
     return own is not None and masters is not None and all(own[key] == masters[key] for key in keys)
@@ -163,8 +185,8 @@ def master_log_problem(observed: ObservedMigration) -> str:
         return f"the log of {observed.first.pod} is damaged at {where['offset']:,}: {where['problem']}"
     if log["max_offset"] < record.max_offset:
         return (
-            f"the log of {observed.first.pod} ends at {log['max_offset']:,}, and ended at {record.max_offset:,} "
-            "when its broker ran: start it again (--undo), and find out why"
+            f"the log of {observed.first.pod} ends at {log['max_offset']:,}, and ended at "
+            f"{record.max_offset:,} when its broker ran: start it again (--undo), and find out why"
         )
     return ""
 
@@ -173,7 +195,10 @@ def missing_at_new_master(observed: ObservedMigration, report: BrokerReport) -> 
     """Return what the new master lacks of what the old one had."""
     record = observed.first.record
     if record is None:
-        return f"nothing is noted on StatefulSet {stateful_set_of(observed.first.pod)} any more of what {observed.first.pod} had"
+        return (
+            f"nothing is noted on StatefulSet {stateful_set_of(observed.first.pod)} any more of what "
+            f"{observed.first.pod} had"
+        )
     least = {"topics": record.topics, "groups": record.groups}
     if observed.request.old_kind is OldBrokerKind.MASTER_SLAVE:
         least |= {"offsets": record.offsets, "consumed": record.consumed, "max_offset": record.max_offset}

@@ -1,8 +1,11 @@
-"""The observation of a migration: the request, the old brokers, their volumes, and the existing objects of the new group.
+"""The observation of a migration.
 
-Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` reports. The migration records facts that it cannot observe after
-the old brokers have stopped: on their StatefulSets their identities and the paths of their stores, on
-their volumes the contents of a store and the kept part. This module makes no decisions.
+It has the request, the old brokers, their volumes, and the existing objects of the new group.
+
+Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` reports. The migration
+records facts that it cannot observe after the old brokers have stopped: on their StatefulSets their
+identities and the paths of their stores, on their volumes the contents of a store and the kept part. This
+module makes no decisions.
 """
 
 import json
@@ -273,7 +276,10 @@ class ObservedMigration:
 
 
 def unbindable_claim(member: str) -> str:
-    """Return the name of a claim that is never created: a volume that names it stays unbound and cannot bind to another claim."""
+    """Return the name of a claim that is never created.
+
+    A volume that names it stays unbound and cannot bind to another claim.
+    """
     return f"{names.claim(member)}-held"
 
 

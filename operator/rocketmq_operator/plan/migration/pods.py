@@ -1,8 +1,11 @@
-"""The pods that a migration starts: each does one thing and ends, and says what it found in its termination message.
+"""The pods that a migration starts.
 
-Brokers and name servers have addresses inside the cluster only, and stores can be read where they are mounted only. So these
-pods run what the person's own machine could not, with the image of the log replicas, under the restricted profile and
-without a token. Those that mount a volume have the user of the brokers, whose files these are.
+Each does one thing and ends, and says what it found in its termination message.
+
+Brokers and name servers have addresses inside the cluster only, and stores can be read where they are mounted
+only. So these pods run what the person's own machine could not, with the image of the log replicas, under the
+restricted profile and without a token. Those that mount a volume have the user of the brokers, whose files
+these are.
 """
 
 import shlex

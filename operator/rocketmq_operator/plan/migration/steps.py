@@ -1,13 +1,16 @@
-"""Migrate a broker group that predates controller mode to a BrokerGroup: the steps, their completion conditions and obstacles.
+"""Migrate a broker group that predates controller mode to a BrokerGroup.
 
-A migration is a table of steps in order; the first incomplete step is the next. The migration stores no progress: each
-step derives its completion from the observation, so a later call, after a crash or after a week, continues.
+This module has the steps, their completion conditions and obstacles.
+
+A migration is a table of steps in order; the first incomplete step is the next. The migration stores no
+progress: each step derives its completion from the observation, so a later call, after a crash or after a
+week, continues.
 
     step      done when                                        possible obstacles
     close     no old broker announces that it takes messages   the old brokers, the request
-    stop      no old broker runs                               a slave that lacks something; DLedger: messages unread
+    stop      no old broker runs                               a slave lacks data; DLedger: unread messages
     compare   each volume records the contents of its log      -
-    prepare   each volume records the kept part of its store    a master's log that is damaged or became shorter
+    prepare   each volume records the kept part of its store   a damaged or shortened log of the master
     hand      the old master's volume is bound for member 0    -
     create    the BrokerGroup is there                         objects of its name
     lead      member 0 is master                               another one is
@@ -15,22 +18,26 @@ step derives its completion from the observation, so a later call, after a crash
     ready     the BrokerGroup is Ready                         -
     prove     that stands on the BrokerGroup                   less there than there was
 
-**Order of start.** Controllers give the first mastership of a group to the first broker that asks, and a slave truncates its log to that of its
-master. Started together, a slave with a longer or an empty log might win, and the master's messages would be
-lost. So the others' volumes stay unbound until member 0, which has the old master's volume, is master: their claims
-exist but cannot bind, so their pods wait, and Kubernetes creates no empty volume for them. For the same reason the
-BrokerGroup must ask for as many brokers as there are volumes.
+**Order of start.** Controllers give the first mastership of a group to the first broker that asks, and a
+slave truncates its log to that of its master. Started together, a slave with a longer or an empty log might
+win, and the master's messages would be lost. So the others' volumes stay unbound until member 0, which has
+the old master's volume, is master: their claims exist but cannot bind, so their pods wait, and Kubernetes
+creates no empty volume for them. For the same reason the BrokerGroup must ask for as many brokers as there
+are volumes.
 
-**Unequal logs.** The migration keeps the master's log. It empties a slave whose log differs in records or end; the slave then
-copies from its master. Never the other way round: no broker acknowledged the records that a slave has beyond its master.
+**Unequal logs.** The migration keeps the master's log. It empties a slave whose log differs in records or
+end; the slave then copies from its master. Never the other way round: no broker acknowledged the records that
+a slave has beyond its master.
 
-**The way back** leads from anywhere before `prepare`: writes are allowed, pods started again. From there on stores are ours.
+**The way back** leads from anywhere before `prepare`: writes are allowed, pods started again. From there on
+stores are ours.
 
-**No volume is ever without a name.** A volume whose claim is gone is one that provisioners delete, some whatever its policy
-says. So it gets the policy Retain and the name of its next claim while the old claim is still there, in one write; then the old
-claim goes. Of the two, only the volume's word counts.
+**No volume is ever without a name.** A volume whose claim is gone is one that provisioners delete, some
+whatever its policy says. So it gets the policy Retain and the name of its next claim while the old claim is
+still there, in one write; then the old claim goes. Of the two, only the volume's word counts.
 
-Source: RocketMQ docs/cn/controller/deploy.md, upgrade; Kubernetes' pv_controller.go, syncUnboundClaim and syncBoundClaim.
+Source: RocketMQ docs/cn/controller/deploy.md, upgrade; Kubernetes' pv_controller.go, syncUnboundClaim and
+syncBoundClaim.
 """
 
 from collections.abc import Callable
@@ -41,7 +48,6 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.checks import (
     creation_obstacle,
-    is_equal,
     master_log_problem,
     missing_at_new_master,
     old_broker_problem,
@@ -56,6 +62,7 @@ from rocketmq_operator.plan.migration.observed import (
     OldMember,
     VolumeHolder,
 )
+from rocketmq_operator.plan.migration.stores import part_to_keep, prepare_title
 from rocketmq_operator.plan.migration.writes import (
     CreateObject,
     RunPod,
@@ -128,7 +135,10 @@ def _lost_volume(observed: ObservedMigration) -> str:
     """Say which volume of a stopped broker is gone, or somebody else's."""
     for member in observed.members:
         if member.record is not None and member.live is None and member.holder is VolumeHolder.OTHER:
-            return f"volume {member.record.volume} of {member.pod} is gone, or of another claim than {member.record.claim}"
+            return (
+                f"volume {member.record.volume} of {member.pod} is gone, or of another claim than "
+                f"{member.record.claim}"
+            )
     return ""
 
 
@@ -220,14 +230,6 @@ def _compare(observed: ObservedMigration) -> StepAction:
     return StepAction(writes=tuple(writes))
 
 
-def part_to_keep(observed: ObservedMigration, member: OldMember) -> str:
-    """Return which part of a store to keep, as an argument of `ha-sidecar adopt`."""
-    if observed.request.old_kind is OldBrokerKind.DLEDGER:
-        return "metadata"
-    is_kept = member is observed.first or (not observed.request.empty_slaves and is_equal(observed, member))
-    return "keep" if is_kept else "empty"
-
-
 def _is_prepared(observed: ObservedMigration) -> bool:
     return all(member.store is not None or member.holder is VolumeHolder.NEW for member in observed.members)
 
@@ -243,37 +245,6 @@ def _prepare(observed: ObservedMigration) -> StepAction:
             body = migration_pods.adopt_pod(observed, member, record, keep)
             writes.append(RunPod(body, f"{keep} the store of {member.pod}", record.volume, STORE_ANNOTATION))
     return StepAction(writes=tuple(writes))
-
-
-def _prepare_title(observed: ObservedMigration) -> str:
-    """Describe the result for each store, and why; this step is irreversible."""
-    texts = [_store_result(observed, member) for member in observed.members]
-    return "; ".join(texts) + " (no way back from here)"
-
-
-def _store_result(observed: ObservedMigration, member: OldMember) -> str:
-    keep = (member.store or {}).get("kept") or part_to_keep(observed, member)
-    if keep == "metadata":
-        return f"empty the store of {member.pod} but for topics and groups"
-    if keep == "keep":
-        return f"keep the store of {member.pod} for {member.member}"
-    if observed.request.empty_slaves:
-        return f"empty the store of {member.pod}: {member.member} copies the master's log"
-    if member.log is None:
-        return f"keep the store of {member.pod} for {member.member} if it is equal, else empty it"
-    return f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the master's log"
-
-
-def _difference(observed: ObservedMigration, member: OldMember) -> str:
-    texts = [_log_contents(one) for one in (member, observed.first)]
-    return f"it holds {texts[0]}, the master {texts[1]}; "
-
-
-def _log_contents(member: OldMember) -> str:
-    log = member.log or {}
-    return (
-        f"{log.get('messages', 0):,} messages in [{log.get('min_offset', 0):,}, {log.get('max_offset', 0):,})"
-    )
 
 
 def _is_volume_handed_over(observed: ObservedMigration) -> bool:
@@ -348,7 +319,10 @@ def _prove(observed: ObservedMigration) -> StepAction:
         return StepAction(wait=f"{observed.first.member} has not answered yet")
     if obstacle := missing_at_new_master(observed, report):
         return StepAction(obstacle)
-    text = f"{report.topics} topics, {report.groups} groups, {report.offsets} offsets, log [{report.min_offset}, {report.max_offset})"
+    text = (
+        f"{report.topics} topics, {report.groups} groups, {report.offsets} offsets, log "
+        f"[{report.min_offset}, {report.max_offset})"
+    )
     return StepAction(
         writes=(write_annotation("BrokerGroup", observed.group, MIGRATED_ANNOTATION, text, f"it has {text}"),)
     )
@@ -373,7 +347,7 @@ STEPS: Final[tuple[MigrationStep, ...]] = (
         _is_compared,
         _compare,
     ),
-    MigrationStep("prepare", _prepare_title, _is_prepared, _prepare),
+    MigrationStep("prepare", prepare_title, _is_prepared, _prepare),
     MigrationStep(
         "hand",
         lambda observed: (

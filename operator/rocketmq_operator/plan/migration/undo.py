@@ -1,4 +1,6 @@
-"""The way back of a migration, from anywhere before a store was prepared: everything is as it was then, and runs.
+"""The way back of a migration, from anywhere before a store was prepared.
+
+Afterwards everything is as it was then, and runs.
 
     start    every old StatefulSet has as many pods as were noted
     run      each old broker answers
@@ -39,7 +41,10 @@ def _why_too_late(observed: ObservedMigration) -> str:
         if member.stateful_set is None:
             return f"StatefulSet {stateful_set_of(member.pod)} does not exist"
         if member.store is not None or member.holder in {VolumeHolder.HELD, VolumeHolder.NEW}:
-            return f"the store of {member.pod} is prepared for {member.member} already: undo is impossible, continue without --undo"
+            return (
+                f"the store of {member.pod} is prepared for {member.member} already: undo is impossible, "
+                "continue without --undo"
+            )
     return ""
 
 

@@ -1,10 +1,13 @@
-"""Parse the Events of Kubernetes' own controllers: why a StatefulSet creates no pod, and why a claim gets no volume.
+"""Parse the Events of Kubernetes' own controllers.
 
-No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a volume is missing
-(`member_trouble.questions`). Events come again with other counts and times, so a text leaves out what differs between two of them.
+They say why a StatefulSet creates no pod, and why a claim gets no volume.
 
-Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent, recordClaimEvent),
-pkg/controller/volume/events/event.go, staging/src/k8s.io/apiserver/pkg/quota.
+No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a
+volume is missing (`member_trouble.event_queries`). Events come again with other counts and times, so a text
+leaves out what differs between two of them.
+
+Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent,
+recordClaimEvent), pkg/controller/volume/events/event.go, staging/src/k8s.io/apiserver/pkg/quota.
 """
 
 import re
@@ -15,7 +18,8 @@ from typing import Final
 from rocketmq_operator.plan.common.objects import Live
 
 _WHY_NOT_BOUND: Final = ("ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
-"""Reasons of Events about a claim. The first that there is counts, so that two that alternate give one text."""
+"""Reasons of Events about a claim. The first that there is counts, so that two that alternate give one
+text."""
 _USED: Final = re.compile(r", used: \S+(?=, limited: )")
 """Of a quota: what others use changes all the time."""
 
@@ -36,7 +40,10 @@ def parse_events(values: Iterable[Live]) -> tuple[ObservedEvent, ...]:
 
 
 def why_not_created(events: Sequence[ObservedEvent], pod: str) -> str:
-    """Return why a StatefulSet could not make a pod when it tried last; empty where it could, or nothing is known."""
+    """Return why a StatefulSet could not make a pod when it tried last.
+
+    The result is empty where it could, or nothing is known.
+    """
     about = re.compile(rf"\bPod {re.escape(pod)} in StatefulSet ")
     newest = next((one for one in reversed(events) if about.search(one.note)), None)
     if newest is None or newest.reason != "FailedCreate":

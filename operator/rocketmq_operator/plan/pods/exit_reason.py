@@ -1,10 +1,11 @@
 """Pick from the end of a container's log the one line that says why it ended.
 
-The operator reads no logs. Its pods ask the kubelet to keep the last lines of a container that fails (`terminationMessagePolicy`:
-`FallbackToLogsOnError`), at most 2,048 bytes. The line wanted is the last one that names an error. Without such a line it is the last one
-that is not a frame of a stack trace.
+The operator reads no logs. Its pods ask the kubelet to keep the last lines of a container that fails
+(`terminationMessagePolicy`: `FallbackToLogsOnError`), at most 2,048 bytes. The line wanted is the last one
+that names an error. Without such a line it is the last one that is not a frame of a stack trace.
 
-The same failure must give the same text after each restart. So times, addresses in memory and process ids are left out.
+The same failure must give the same text after each restart. So times, addresses in memory and process ids are
+left out.
 
 Source: Kubernetes 1.34, pkg/kubelet/kuberuntime/kuberuntime_container.go, convertToKubeContainerStatus.
 """
@@ -17,7 +18,8 @@ from typing import Any, Final
 EXIT_MESSAGE_LENGTH_MAX: Final = 180
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames)|File \"|\^+$|~+\^*~*$")
 _ERROR: Final = re.compile(
-    r"error|exception|fatal|critical|fail|panic|cannot|could not|unable|invalid|illegal|denied|refused|not found|no such"
+    r"error|exception|fatal|critical|fail|panic|cannot|could not|unable|invalid|illegal|denied|refused|not "
+    r"found|no such"
     r"|no space|not writable|expected|caused by",
     re.IGNORECASE,
 )
@@ -32,7 +34,10 @@ _UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\u00a0-\uffff]+")
 
 
 def exit_message(log: str) -> str:
-    """Return the line that says why a container ended, without what differs from run to run; empty where it said nothing."""
+    """Return the line that says why a container ended, without what differs from run to run.
+
+    The result is empty where it said nothing.
+    """
     lines = [text for line in log.splitlines() if (text := _line_text(line))]
     whole = [line for line in lines if not _FRAME.match(line)]
     return _last_line(line for line in whole if _ERROR.search(line)) or _last_line(whole) or _last_line(lines)

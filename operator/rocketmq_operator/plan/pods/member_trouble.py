@@ -1,4 +1,6 @@
-"""Say of each pod that a resource needs why it is not as asked: brokers, log replicas, controllers, name servers and proxies alike.
+"""Say of each pod that a resource needs why it is not as asked.
+
+This treats brokers, log replicas, controllers, name servers and proxies alike.
 
 The order of the table is the order of the checks; the first line that holds wins.
 
@@ -76,7 +78,7 @@ class NeededMembers:
     Attributes:
         now: the time of the look.
         sets: the StatefulSets that there may be, with the members that the spec asks of each.
-        events: about StatefulSets and claims, as far as `questions` asked.
+        events: about StatefulSets and claims, as far as `event_queries` asked.
     """
 
     now: datetime
@@ -110,7 +112,9 @@ def with_cause(
 
 
 def event_queries(needed: NeededMembers, since: datetime | None) -> tuple[ObjectKey, ...]:
-    """Return the objects whose Events may say why a pod or a volume is missing: none while nothing is missing for some time.
+    """Return the objects whose Events may say why a pod or a volume is missing.
+
+    There are none while nothing is missing for some time.
 
     Args:
         needed: the members.
@@ -171,7 +175,10 @@ def _pod_trouble(
 def _claim_trouble(
     needed: NeededMembers, pod: ObservedPod | None, name: str, claim: Live | None
 ) -> PodTrouble | None:
-    """Return the trouble of a member's claim; if it waits for a node that the scheduler does not find, the pod is the cause."""
+    """Return the trouble of a member's claim.
+
+    If it waits for a node that the scheduler does not find, the pod is the cause.
+    """
     if claim is None:
         return None
     if "deletionTimestamp" in claim["metadata"]:

@@ -18,7 +18,8 @@ _VOLUME_ELSEWHERE: Final = (
     "persistentvolume's node affinity",
     "bound to non-existent pv",
 )
-"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. No field contains it."""
+"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. No field
+contains it."""
 _CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 """The scheduler's message for a pod whose claim was deleted, until the pod is recreated."""
 
@@ -30,7 +31,8 @@ class ObservedPod:
     Attributes:
         gone_by: when it should have ended, if it is being deleted; None otherwise.
         stranded_since: since when its volume prevents scheduling on any node; None if it does not.
-        hold_port: the port at which new connections wait for its end; None if its companion is of a version without this port.
+        hold_port: the port at which new connections wait for its end; None if its companion is of a version
+            without this port.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
         trouble: why it does not become ready; None where it is ready or no cause is known.

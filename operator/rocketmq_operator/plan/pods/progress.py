@@ -1,9 +1,10 @@
 """Say whether anything is left to do, and the one word that people see in `kubectl get`.
 
-`Progressing` is False, `Settled`, only where all is as asked: no step, no wait, no member in trouble, no field that somebody rewrites, and
-every other condition that the operator works for holds. Else its reason is that of the first of these, in this order:
+`Progressing` is False, `Settled`, only where all is as asked: no step, no wait, no member in trouble, no
+field that somebody rewrites, and every other condition that the operator works for holds. Else its reason is
+that of the first of these, in this order:
 
-    the plan waits                      the reason of the wait; causes of members' troubles stand in the message too
+    the plan waits                      the reason of the wait; the message names causes of troubles too
     the plan has steps                  Applying
     a member is in trouble              the reason of the first that names a cause, else MemberNotReady
     somebody rewrites a field of ours   FieldRewritten
@@ -64,7 +65,10 @@ def with_causes(text: str, troubles: Iterable[MemberTrouble], members: Iterable[
 
 
 def reason_column(ready: Finding, plan: ResourcePlan, troubles: Sequence[MemberTrouble]) -> str:
-    """Return the word of the column REASON: why the resource is not ready; if a pod is the cause or the resource is ready, the pod's trouble."""
+    """Return the text of the column REASON: why the resource is not ready.
+
+    If a pod is the cause or the resource is ready, it is the pod's trouble.
+    """
     if ready.status == "True":
         return _first_reason(plan, [one for one in troubles if one.trouble.reason != "RollingOut"]) or ""
     causes = with_cause(troubles)

@@ -1,6 +1,7 @@
 """Say from a pod's status whether its main process runs, whether it answers its probe, and why it does not.
 
-The kubelet and the scheduler write the status. The order of the table is the order of the checks; the first line that holds wins.
+The kubelet and the scheduler write the status. The order of the table is the order of the checks; the first
+line that holds wins.
 
     status of the pod                                               reason
     PodScheduled is False                                           Unschedulable
@@ -10,12 +11,14 @@ The kubelet and the scheduler write the status. The order of the table is the or
     a container ended with an error, now or before its last start,
       or waits because it ended too often                           CrashLoop
 
-Init containers, sidecars included, come first, because the main container waits for them. A ready pod is without trouble.
+Init containers, sidecars included, come first, because the main container waits for them. A ready pod is
+without trouble.
 
-Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out, and of a
-container's last words (`exit_message`) whatever differs from run to run.
+Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off
+times are left out, and of a container's last words (`exit_message`) whatever differs from run to run.
 
-Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go, k8s.io/api/core/v1 PodReasonUnschedulable.
+Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go,
+k8s.io/api/core/v1 PodReasonUnschedulable.
 """
 
 from collections.abc import Iterator

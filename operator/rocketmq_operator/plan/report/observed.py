@@ -1,7 +1,10 @@
-"""The observation of an SLOReport: its children, its newest run, that run's result, and the server of its page.
+"""The observation of an SLOReport.
 
-A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report --summary` wrote; where a
-pod failed without one, Kubernetes puts the end of its log there, and that is the run's own account of what went wrong.
+It has the children, the newest run, that run's result, and the server of the page.
+
+A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report
+--summary` wrote; where a pod failed without one, Kubernetes puts the end of its log there, and that is the
+run's own account of what went wrong.
 
 A pod's message is untrusted: the operator rejects a message of unexpected shape as a whole.
 """
@@ -174,7 +177,10 @@ def _newest_end(pods: Iterable[Live]) -> Live | None:
 
 
 def _exit_message(end: Live | None) -> str:
-    """Return the last line that a container left, and what Kubernetes calls its end if that says more than Error."""
+    """Return the last line that a container left.
+
+    Add what Kubernetes calls its end if that says more than Error.
+    """
     if end is None:
         return ""
     lines = [line.strip() for line in str(end.get("message", "")).splitlines() if line.strip()]

@@ -1,7 +1,8 @@
 """The status of an SLOReport: the time and result of its runs, and the address of its page.
 
-The status shows the newest completed run until a newer one completes, even after its Job or pod is deleted. Numbers are those of the
-newest run that made a report: a failed run reports its failure and removes no numbers.
+The status shows the newest completed run until a newer one completes, even after its Job or pod is deleted.
+Numbers are those of the newest run that made a report: a failed run reports its failure and removes no
+numbers.
 
 `Ready` means that reports are made; another condition, `ObjectivesMet`, tells whether the objectives are met.
 """

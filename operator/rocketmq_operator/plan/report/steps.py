@@ -1,4 +1,7 @@
-"""The plan of an SLOReport: make its children what the spec says, once it is clear which volume holds the measurements."""
+"""The plan of an SLOReport.
+
+It makes the children what the spec says, once the volume with the measurements is known.
+"""
 
 from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
 from rocketmq_operator.api.slo_report import Engine
@@ -40,6 +43,6 @@ def _no_account(observed: ObservedReport) -> Wait | None:
         return None
     return Wait(
         "NoAccount",
-        f"engine is {Engine.KUBERNETES}, serviceAccountName is not given, and no Service of the namespace has the label "
-        f"{EXECUTORS_LABEL}: install the chart with measure.report.executors=true",
+        f"engine is {Engine.KUBERNETES}, serviceAccountName is not given, and no Service of the namespace "
+        f"has the label {EXECUTORS_LABEL}: install the chart with measure.report.executors=true",
     )

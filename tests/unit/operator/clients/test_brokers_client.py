@@ -9,7 +9,7 @@ import pytest
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from rocketmq_operator.clients.api import RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.processes.ports import free_port
 
@@ -135,11 +135,11 @@ async def test_a_refusal_is_told_in_the_brokers_words(peer: _Peer) -> None:
 )
 async def test_an_answer_that_is_none_is_told_as_one(peer: _Peer, body: bytes) -> None:
     peer.body = body
-    with pytest.raises(UnavailableError, match=peer.address):
+    with pytest.raises(PeerUnavailableError, match=peer.address):
         await BrokersClient().read(peer.address, "ConsumerGroup", "readers")
 
 
 async def test_nobody_there_is_told_with_the_address() -> None:
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(UnavailableError, match=address):
+    with pytest.raises(PeerUnavailableError, match=address):
         await BrokersClient().read(address, "Topic", "prices")

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from rocketmq_operator.clients import json_answers
-from rocketmq_operator.clients.api import RequestRefusedError, RetryLaterError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers import ControllersClient
 
 
@@ -114,7 +114,7 @@ async def test_one_without_a_quorum_is_passed_over(
 
 async def test_silence_of_all_is_said(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
     await nodes[0].stop()
-    with pytest.raises(UnavailableError, match=nodes[0].host):
+    with pytest.raises(PeerUnavailableError, match=nodes[0].host):
         await ControllersClient(session, [nodes[0].host]).group("main", "orders")
 
 
@@ -140,7 +140,7 @@ async def test_two_that_send_a_change_to_each_other_are_left(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].leader, nodes[1].leader = nodes[1].host, nodes[0].host
-    with pytest.raises(UnavailableError, match="circle"):
+    with pytest.raises(PeerUnavailableError, match="circle"):
         await ControllersClient(session, [nodes[0].host]).designate("main", "orders", 2)
 
 
@@ -171,7 +171,7 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].events = "<html>\n"
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
@@ -216,7 +216,7 @@ async def test_a_line_that_is_not_an_event_only_ends_the_stream(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, line: str
 ) -> None:
     nodes[0].events = line + "\n"
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
@@ -234,11 +234,11 @@ async def test_an_answer_that_is_not_an_object_is_passed_over(
 ) -> None:
     nodes[0].answer = answer
     client = ControllersClient(session, [nodes[0].host])
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await client.group("c", "orders")
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await client.failovers("c", "orders")
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await client.members(0)
     assert await client.nodes() == [None]
 
@@ -248,16 +248,16 @@ async def test_an_answer_without_end_is_given_up(
 ) -> None:
     monkeypatch.setattr(json_answers.read_json, "__defaults__", (1_000,))
     nodes[0].answer = f'{{"name": "{"x" * 2_000}"}}'
-    with pytest.raises(UnavailableError, match="more than 1000 bytes"):
+    with pytest.raises(PeerUnavailableError, match="more than 1000 bytes"):
         await ControllersClient(session, [nodes[0].host]).group("c", "orders")
 
 
 async def test_a_read_follows_no_redirect(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
     nodes[0].redirects_to = nodes[1].host
     client = ControllersClient(session, [nodes[0].host])
-    with pytest.raises(UnavailableError, match="status 302"):
+    with pytest.raises(PeerUnavailableError, match="status 302"):
         await client.group("c", "orders")
-    with pytest.raises(UnavailableError, match="status 302"):
+    with pytest.raises(PeerUnavailableError, match="status 302"):
         _ = [event async for event in client.events()]
     assert nodes[1].asked == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
 from rocketmq_operator.clients.reflection import (
     BACKOFF_MAX_S,
     MISSING_POLL_S,
@@ -180,8 +180,8 @@ async def test_while_the_api_server_is_gone_nothing_is_answered_and_it_is_asked_
     server: _Server,
 ) -> None:
     async with _Running(server) as kept:
-        server.failures = [UnavailableError("gone")] * 100
-        server.end_watch(UnavailableError("the connection broke"))
+        server.failures = [PeerUnavailableError("gone")] * 100
+        server.end_watch(PeerUnavailableError("the connection broke"))
         await _until(lambda: server.now_s > OUTAGE_S)
         assert not kept.fresh
         assert server.lists < 1 + OUTAGE_S / (BACKOFF_MAX_S / 2) + 8
@@ -193,7 +193,7 @@ async def test_while_the_api_server_is_gone_nothing_is_answered_and_it_is_asked_
 async def test_an_api_server_that_asks_for_time_is_given_it(server: _Server) -> None:
     async with _Running(server) as kept:
         server.failures = [BusyError("429 Too Many Requests", 17.0)]
-        server.end_watch(UnavailableError("the connection broke"))
+        server.end_watch(PeerUnavailableError("the connection broke"))
         await _until(lambda: server.lists == 3 and kept.fresh)
         assert server.slept[1] == 17.0
 

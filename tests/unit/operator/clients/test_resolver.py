@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from rocketmq_operator.clients import resolver as module
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.plan.common import names
@@ -49,7 +49,7 @@ class Kube:
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Answer, if somebody is there."""
         if self.away:
-            raise UnavailableError("away")
+            raise PeerUnavailableError("away")
         if self.frozen:
             await asyncio.Event().wait()
         return await self._world.kube.get(kind, namespace, name)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from kubernetes import client
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
 from rocketmq_operator.clients.stream import EVENT_BYTES_MAX, HttpStream, VersionGoneError
 
 Json = dict[str, Any]
@@ -117,5 +117,5 @@ async def test_what_is_no_event_is_an_answer_that_failed(text: str) -> None:
         return web.Response(text=text)
 
     async with _asked(rubbish) as stream:
-        with pytest.raises(UnavailableError, match="the watch broke"):
+        with pytest.raises(PeerUnavailableError, match="the watch broke"):
             await _watched(stream)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from rocketmq_operator.clients.api import BusyError, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, KubeConflictError, PeerUnavailableError
 from rocketmq_operator.clients.reflection import KINDS, Reflections, StaleError
 from rocketmq_operator.handlers.kinds import RESYNC_S
 from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
@@ -105,7 +105,7 @@ class _Operator:
 def test_an_api_server_that_is_gone_for_ten_minutes_is_asked_ever_less_and_then_all_is_made() -> None:
     async def story() -> None:
         operator = _Operator()
-        operator.kube.trouble = lambda: UnavailableError("connection refused")
+        operator.kube.trouble = lambda: PeerUnavailableError("connection refused")
         await operator.run(OUTAGE_S)
         assert operator.kube.writes == []
         # A pass asks a handful of things side by side, and is over at the first that fails.
@@ -131,7 +131,7 @@ def test_an_outage_in_the_midst_of_a_change_restarts_nobody_twice() -> None:
             # After the second write of the change, and for ten minutes.
             if len(operator.kube.writes) < writes + 2 or loop.time() > 60.0 + OUTAGE_S:
                 return None
-            return UnavailableError("connection reset")
+            return PeerUnavailableError("connection reset")
 
         operator.kube.trouble = gone
         await operator.run(OUTAGE_S)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.observing.clusters_and_groups import observe_group
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
 from rocketmq_operator.plan.common import names
@@ -316,7 +316,7 @@ async def test_a_write_that_fails_is_tried_again_at_once(monkeypatch: pytest.Mon
     async def failing(self: MemoryKube, body: Json) -> Json:
         tries.append(body["metadata"]["name"])
         if len(tries) == 1:
-            raise UnavailableError("cut")
+            raise PeerUnavailableError("cut")
         return await whole(self, body)
 
     monkeypatch.setattr(MemoryKube, "apply", failing)
@@ -335,7 +335,7 @@ class _Streams:
     async def events(self) -> AsyncIterator[Json]:
         self.tries += 1
         if self.tries == 1:
-            raise UnavailableError("gone")
+            raise PeerUnavailableError("gone")
         for event in self._events:
             yield event
         self._observations.set()

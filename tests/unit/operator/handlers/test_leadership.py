@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import KubeConflictError, PeerUnavailableError
 from rocketmq_operator.handlers.leadership import HEARD_MAX_S, LeaseHolder
 from rocketmq_operator.plan.leadership.lease import DURATION_S, RENEW_DEADLINE_S
 from testkit.memory.kubernetes import Json, MemoryKube
@@ -21,7 +21,7 @@ class _Leases(MemoryKube):
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         if self.cut_off:
-            raise UnavailableError("cut off")
+            raise PeerUnavailableError("cut off")
         return await super().get(kind, namespace, name)
 
     async def create(self, body: Json) -> Json:
@@ -90,7 +90,7 @@ async def test_a_holder_that_is_cut_off_stops_by_itself(clock: _Clock) -> None:
     await one.once()
     kube.cut_off = True
     clock.now_s = RENEW_DEADLINE_S
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await one.once()
     assert not one.may_act()
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from rocketmq_operator.clients import canaries_and_companions
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.canaries_and_companions import CanariesClient
 from rocketmq_operator.handlers import measuring
 from rocketmq_operator.handlers.quiet import plan_without_work
@@ -302,13 +302,13 @@ async def test_what_is_no_answer_is_the_canarys_fault(
     canary: _Canary, client: CanariesClient, text: str, words: str
 ) -> None:
     canary.answer = web.Response(text=text)
-    with pytest.raises(UnavailableError, match=words):
+    with pytest.raises(PeerUnavailableError, match=words):
         await client.gaps(canary.host)
 
 
 async def test_the_client_goes_nowhere_else(canary: _Canary, client: CanariesClient) -> None:
     canary.answer = web.Response(status=307, headers={"Location": f"http://{canary.host}/elsewhere"})
-    with pytest.raises(UnavailableError, match="307"):
+    with pytest.raises(PeerUnavailableError, match="307"):
         await client.gaps(canary.host)
     assert canary.paths == ["/v1/gaps"]
 
@@ -320,10 +320,10 @@ async def test_the_client_does_not_wait_long(
         "one that is silent must not hide another"
     )
     monkeypatch.setattr(canaries_and_companions, "ANSWER_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
-    with pytest.raises(UnavailableError, match="Timeout"):
+    with pytest.raises(PeerUnavailableError, match="Timeout"):
         await client.gaps(canary.host)
 
 
 async def test_a_canary_that_is_gone_is_unavailable(client: CanariesClient) -> None:
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await client.gaps(f"127.0.0.1:{free_port()}")

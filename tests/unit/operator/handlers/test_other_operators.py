@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rocketmq_operator.clients.api import KubeApi, RequestRefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.handlers.metrics import HealthServer, OperatorMetrics
 from rocketmq_operator.handlers.other_operators import OtherOperators
 from rocketmq_operator.plan.leadership.other_operators import (
@@ -115,7 +115,7 @@ async def test_what_was_found_holds_while_the_api_server_is_silent() -> None:
     kube = _Kube(_operator("one", 1), _operator("two", 2))
     others = _second(kube)
     await others.once()
-    kube.trouble = UnavailableError("gone")
+    kube.trouble = PeerUnavailableError("gone")
     await others.once()
     assert not others.may_act()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.scheduler import (
     BACKOFF_MAX_S,
     PASSES_AT_ONCE_MAX,
@@ -83,7 +83,7 @@ async def test_a_pass_comes_again_by_itself() -> None:
     assert passes.most_at_once == 1
 
 
-@pytest.mark.parametrize("error", [UnavailableError("cut"), KeyError("our own mistake")])
+@pytest.mark.parametrize("error", [PeerUnavailableError("cut"), KeyError("our own mistake")])
 async def test_a_pass_that_fails_is_tried_again(error: Exception) -> None:
     passes = _Passes()
     passes.failures = [error]
@@ -146,7 +146,7 @@ async def test_a_look_that_fails_does_not_keep_an_operator_from_acting_later() -
 
     async def look(_: ResourceName) -> None:
         acts[0] = True
-        raise UnavailableError("the API server does not answer")
+        raise PeerUnavailableError("the API server does not answer")
 
     work = PassScheduler(passes.do, lambda: acts[0], look)
     work.wake(ORDERS)
@@ -211,7 +211,7 @@ async def test_who_is_woken_by_what_is_kept_asks_that_first() -> None:
 async def test_who_was_woken_looks_for_itself_and_so_does_a_pass_after_one_that_failed() -> None:
     passes, quiet = _Passes(delay=60.0), _Quiet()
     quiet.delay = 60.0
-    passes.failures = [UnavailableError("cut")]
+    passes.failures = [PeerUnavailableError("cut")]
     passes.go.set()
     work = PassScheduler(passes.do, lambda: True, quiet=quiet.ask)
     for begun in (2, 3, 4):
