@@ -51,7 +51,10 @@ async def announce(
 
 
 async def announce_trouble(
-    world: World, observed: ObservedCluster | ObservedGroup, plan: Plan, troubles: Sequence[MemberTrouble]
+    world: World,
+    observed: ObservedCluster | ObservedGroup | ObservedReport,
+    plan: Plan,
+    troubles: Sequence[MemberTrouble],
 ) -> None:
     """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
     before = [text for one in observed.status.conditions for text in (one.reason, one.message)]

@@ -115,8 +115,9 @@ async def _announce_group(world: World, observed: ObservedGroup, plan: Plan, _: 
     await announce_trouble(world, observed, plan, group_troubles(observed))
 
 
-async def _announce_report(world: World, observed: ObservedReport, _: Plan, status: Any) -> None:  # noqa: ANN401 - its own status
+async def _announce_report(world: World, observed: ObservedReport, plan: Plan, status: Any) -> None:  # noqa: ANN401 - its own status
     await announce_run(world, observed, status)
+    await announce_trouble(world, observed, plan, observed.troubles)
 
 
 def _cluster_step_takes_time(step: Step) -> bool:

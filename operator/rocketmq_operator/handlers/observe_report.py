@@ -12,7 +12,7 @@ from rocketmq_operator.handlers.observe import World, owner_of, staying, validat
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import by_key
 from rocketmq_operator.plan.common.report_servers import servers_seen
-from rocketmq_operator.plan.report.observed import ObservedReport, runs_seen
+from rocketmq_operator.plan.report.observed import ObservedReport, run_troubles, runs_seen
 
 _CLAIM: Final = "PersistentVolumeClaim"
 
@@ -50,4 +50,5 @@ async def observe_report(world: World, namespace: str, name: str) -> ObservedRep
         claims=frozenset(name for name, claim in zip(meant, claims, strict=True) if claim is not None),
         newest=newest,
         running=running,
+        troubles=run_troubles(jobs, pods),
     )

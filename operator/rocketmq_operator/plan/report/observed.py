@@ -18,6 +18,8 @@ from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOR
 from rocketmq_operator.plan.common.objects import Children, Live, Owner
 from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
 from rocketmq_operator.plan.common.report_servers import ServerSeen
+from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
+from rocketmq_operator.plan.pods.trouble import trouble_of
 
 _NAME_LENGTH_MAX: Final = 63
 _GROUP_LENGTH_MAX: Final = 253
@@ -76,6 +78,7 @@ class ObservedReport:
         claims: PersistentVolumeClaims that exist, of those that may be meant.
         newest: the newest run that has ended.
         running: names of Jobs that have not ended.
+        troubles: why pods of these Jobs do not start, in the order of the Jobs' names.
         looked_up: existing objects with the names of its future children.
     """
 
@@ -89,6 +92,7 @@ class ObservedReport:
     claims: frozenset[str] = frozenset()
     newest: RunSeen | None = None
     running: tuple[str, ...] = ()
+    troubles: tuple[MemberTrouble, ...] = ()
     looked_up: LookedUp = NOTHING_ASKED
 
     @property
@@ -123,10 +127,7 @@ def runs_seen(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[RunSeen | Non
         jobs: the Jobs of one report.
         pods: their pods.
     """
-    by_owner: dict[str, list[Live]] = {}
-    for pod in pods:
-        for reference in pod["metadata"].get("ownerReferences", []):
-            by_owner.setdefault(reference["uid"], []).append(pod)
+    by_owner = _by_owner(pods)
     ended, running = [], []
     for job in jobs:
         run = _run(job, by_owner.get(job["metadata"]["uid"], []))
@@ -136,6 +137,30 @@ def runs_seen(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[RunSeen | Non
             ended.append(run)
     newest = max(ended, key=lambda run: (run.ended, run.job), default=None)
     return newest, tuple(sorted(running))
+
+
+def run_troubles(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[MemberTrouble, ...]:
+    """Return for each Job that has not ended why its newest pod does not start, if that is so."""
+    by_owner = _by_owner(pods)
+    troubles = []
+    for job in jobs:
+        mine = by_owner.get(job["metadata"]["uid"], [])
+        if not mine or _run(job, mine) is not None:
+            continue
+        newest = max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""))
+        trouble = trouble_of(newest)
+        # A pod that has ended is not in trouble: the Job makes another one or fails.
+        if trouble is not None and newest.get("status", {}).get("phase") not in {"Succeeded", "Failed"}:
+            troubles.append(MemberTrouble(job["metadata"]["name"], trouble))
+    return tuple(sorted(troubles, key=lambda one: one.member))
+
+
+def _by_owner(pods: Iterable[Live]) -> dict[str, list[Live]]:
+    by_owner: dict[str, list[Live]] = {}
+    for pod in pods:
+        for reference in pod["metadata"].get("ownerReferences", []):
+            by_owner.setdefault(reference["uid"], []).append(pod)
+    return by_owner
 
 
 def _run(job: Live, pods: list[Live]) -> RunSeen | None:

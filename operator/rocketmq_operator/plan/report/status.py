@@ -14,6 +14,7 @@ from typing import Final, Literal
 from rocketmq_operator.api.conditions import Finding, found, merge
 from rocketmq_operator.api.slo_report import ObjectiveStatus, SLOReportStatus
 from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.pods.member_trouble import in_words
 from rocketmq_operator.plan.report.observed import ObjectiveSeen, ObservedReport, RunSeen
 
 # What the status says of a budget where too little was measured.
@@ -40,7 +41,9 @@ class Told:
 def report_status(observed: ObservedReport, plan: Plan) -> SLOReportStatus:
     """Return the status of a report."""
     told = told_of_runs(observed)
-    findings = [_ready(plan, told), _objectives_met(told), _progressing(observed, plan), _paused(observed)]
+    is_ready = _ready(plan, told)
+    progress = _progressing(observed, plan, is_ready)
+    findings = [is_ready, _objectives_met(told), progress, _paused(observed)]
     conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
     ready = conditions[0]
     worst = told.objectives[0] if told.objectives else None
@@ -57,7 +60,7 @@ def report_status(observed: ObservedReport, plan: Plan) -> SLOReportStatus:
         last_job=told.last_job,
         last_message=told.last_message,
         last_report=told.last_report,
-        reason="" if ready.status == "True" else ready.reason,
+        reason=ready.reason if ready.status != "True" else _deviation(observed, plan),
     )
 
 
@@ -161,13 +164,26 @@ def _objectives_met(told: Told) -> Finding:
     return found("ObjectivesMet", holds=True, reason="AllHold", message=text)
 
 
-def _progressing(observed: ObservedReport, plan: Plan) -> Finding:
+def _deviation(observed: ObservedReport, plan: Plan) -> str:
+    """Return the reason of the worst deviation from the spec while reports are made; empty without a deviation."""
+    if observed.troubles:
+        return observed.troubles[0].trouble.reason
+    return plan.notes[0].reason if plan.notes else ""
+
+
+def _progressing(observed: ObservedReport, plan: Plan, ready: Finding) -> Finding:
     if plan.wait is not None:
         return found("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
     if plan.steps:
         return found("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
+    if reason := _deviation(observed, plan):
+        notes = (note.message for note in plan.notes)
+        message = "; ".join(filter(None, (in_words(observed.troubles), *notes)))
+        return found("Progressing", holds=True, reason=reason, message=message)
     if observed.running:
         return found("Progressing", holds=True, reason="Running", message=", ".join(observed.running))
+    if ready.status != "True":
+        return found("Progressing", holds=True, reason=ready.reason, message=ready.message)
     return found("Progressing", holds=False, reason="Settled", message="nothing is left to do")
 
 
