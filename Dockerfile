@@ -1,6 +1,7 @@
 # Images of operator, controller, sidecar and spark: one file, one target each.
 #   scripts/images build        builds all with docker, podman or buildah, whichever is there
 # What runs is a virtual environment that uv.lock pins; uv and the sources stay behind in the build stages.
+# COMMIT is what `--version` of the programs names; scripts/images sets it.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${BASE} AS tools
@@ -54,15 +55,24 @@ WORKDIR /tmp
 
 FROM runtime AS operator
 COPY --from=build-operator /opt/rocketmq-ha /opt/rocketmq-ha
+ARG COMMIT=unknown
+ENV ROCKETMQ_HA_COMMIT=$COMMIT
+LABEL org.opencontainers.image.revision=$COMMIT
 ENTRYPOINT ["rocketmq-operator"]
 CMD ["run"]
 
 FROM runtime AS controller
 COPY --from=build-controller /opt/rocketmq-ha /opt/rocketmq-ha
+ARG COMMIT=unknown
+ENV ROCKETMQ_HA_COMMIT=$COMMIT
+LABEL org.opencontainers.image.revision=$COMMIT
 ENTRYPOINT ["controller-core"]
 
 FROM runtime AS sidecar
 COPY --from=build-sidecar /opt/rocketmq-ha /opt/rocketmq-ha
+ARG COMMIT=unknown
+ENV ROCKETMQ_HA_COMMIT=$COMMIT
+LABEL org.opencontainers.image.revision=$COMMIT
 ENTRYPOINT ["ha-sidecar"]
 
 FROM runtime AS spark
@@ -73,4 +83,7 @@ RUN mkdir -p /usr/share/man/man1 \
     && rm -rf /var/lib/apt/lists/*
 USER 10001:10001
 COPY --from=build-spark /opt/rocketmq-ha /opt/rocketmq-ha
+ARG COMMIT=unknown
+ENV ROCKETMQ_HA_COMMIT=$COMMIT
+LABEL org.opencontainers.image.revision=$COMMIT
 ENTRYPOINT ["slo-pipeline"]

@@ -9,7 +9,7 @@
     ha-sidecar truncate DIR --to N      cut its log and epoch list, as JSON
     ha-sidecar survey, permission, adopt   the steps of a migration inside the cluster (`migration.cli`)
 
-Exit status: 0 done, 1 damage found or the work failed, 2 wrong use.
+Exit status: 0 done, 1 damage found or the work failed, 2 misused.
 """
 
 import argparse
@@ -23,8 +23,11 @@ import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from controller_core.channel.asking import AskError
+from controller_core.command_line.program import Parser, program, run
+from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import AddressError
 from ha_sidecar.commitlog.files import CommitLog, CommitLogUsageError
 from ha_sidecar.commitlog.layout import LogLayoutError
@@ -42,7 +45,7 @@ from ha_sidecar.common.ha_link import DivergedError
 from ha_sidecar.common.identity import IdentityError
 from ha_sidecar.common.options import ConfigError, read_file
 from ha_sidecar.companion import config as companion_config
-from ha_sidecar.companion.handover import Handover, HandoverError, HandoverResult
+from ha_sidecar.companion.handover import HandoverError, HandoverResult
 from ha_sidecar.epoch import EpochFileError, EpochList
 from ha_sidecar.migration.cli import add_commands
 from ha_sidecar.replica import config as replica_config
@@ -52,36 +55,32 @@ from ha_sidecar.seed.source import GroupAnswer, find_metadata, find_outlook, fin
 
 SWITCH_S = 0.0005
 
+_FAILURES: Final = (
+    AskError,
+    RemotingProtocolError,
+    LogLayoutError,
+    StoreError,
+    EpochFileError,
+    IdentityError,
+    CommitLogUsageError,
+    DivergedError,
+    HandoverError,
+    SeedError,
+)
+
 _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        status: int = options.run(options)
-    except (ConfigError, AddressError) as error:
-        sys.stderr.write(f"ha-sidecar: {error}\n")
-        return 2
-    except (
-        LogLayoutError,
-        StoreError,
-        EpochFileError,
-        IdentityError,
-        CommitLogUsageError,
-        DivergedError,
-        HandoverError,
-        SeedError,
-    ) as error:
-        sys.stderr.write(f"ha-sidecar: {type(error).__name__}: {error}\n")
-        return 1
-    return status
+    return run(parser(), arguments, misuses=(ConfigError, AddressError), failures=_FAILURES)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ha-sidecar", description="AutoSwitchHA for RocketMQ brokers.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, run, keys, text in (
+def parser() -> Parser:
+    """Return the parser of all commands."""
+    whole = program("ha-sidecar", "AutoSwitchHA for RocketMQ brokers.", "rocketmq-ha-sidecar")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    for name, command, keys, text in (
         ("replica", _replica, replica_config.KEYS, "run a log-only replica of a broker group"),
         ("companion", _companion, companion_config.KEYS, "show what the broker beside it does not say"),
         ("seed", _seed, seed_config.KEYS, "fill an empty broker's store before the broker starts"),
@@ -91,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         process.add_argument("-c", dest="config_file", type=Path, help="file with the same keys")
         for key in keys:
             process.add_argument(f"--{key.replace('_', '-')}", dest=key)
-        process.set_defaults(run=run, keys=keys)
-    for name, run, text in (
+        process.set_defaults(carry_out=command, keys=keys)
+    for name, command, text in (
         ("verify", _verify, "check every record of a store"),
         ("epochs", _epochs, "print a store's epoch list"),
         ("truncate", _truncate, "cut a store's log and epoch list"),
@@ -104,9 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         if name == "truncate":
             tool.add_argument("--to", type=int, required=True, help="offset at which the log must end")
-        tool.set_defaults(run=run)
+        tool.set_defaults(carry_out=command)
     add_commands(commands)
-    return parser
+    return whole
 
 
 def _texts(options: argparse.Namespace) -> Mapping[str, str]:
@@ -217,7 +216,9 @@ async def _accompany(config: companion_config.CompanionConfig) -> None:
 
 
 async def _hand_over(config: companion_config.CompanionConfig) -> HandoverResult:
-    return await Handover(config).run()
+    from ha_sidecar.companion.settling import hand_over_and_settle
+
+    return await hand_over_and_settle(config)
 
 
 async def _until_signal(work: Coroutine[None, None, None]) -> None:

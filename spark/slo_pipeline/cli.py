@@ -11,11 +11,13 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from slo_pipeline.shell.exit_codes import EXIT_FAILED, EXIT_UNUSABLE
+from controller_core.command_line.program import FailedError, MisuseError, Parser, program, run
+from slo_pipeline.shell.options import PROGRAM
 
 
 class Branch(NamedTuple):
@@ -67,63 +69,71 @@ UNUSABLE_SEGMENT: Final = "unusable segment: "
 UNREADABLE_FILE: Final = "[FAILED_READ_FILE"
 DAMAGED_FILE: Final = re.compile(r"\[FAILED_READ_FILE[^\]]*\][^\n]*? file:/*(/[^\n]*?\.parquet)\b")
 SEGMENT_UNUSABLE: Final = "slo_pipeline.sources.layout.SegmentUnusableError"
-EXPECTED: Final = frozenset(
+FAILURES: Final = frozenset(
     {
-        "slo_pipeline.sources.segments.InputError",
         SEGMENT_UNUSABLE,
-        "slo_pipeline.formats.openmetrics.OpenMetricsError",
-        "slo_pipeline.sources.prometheus_wire.PrometheusError",
         "slo_pipeline.writing.segment_store.SegmentError",
-        "slo_pipeline.mirror.places.PlaceError",
-        "slo_pipeline.objectives.model.ObjectivesError",
-        "slo_pipeline.jobs.days.DaysError",
-        "slo_pipeline.schemas.frames.SchemaMismatchError",
         "pyspark.errors.exceptions.base.PySparkException",
         "builtins.OSError",
     }
 )
+"""Errors of a command that could not do its work, by their names."""
+MISUSES: Final = frozenset(
+    {
+        "slo_pipeline.sources.segments.InputError",
+        "slo_pipeline.formats.openmetrics.OpenMetricsError",
+        "slo_pipeline.sources.prometheus_wire.PrometheusError",
+        "slo_pipeline.mirror.places.PlaceError",
+        "slo_pipeline.objectives.model.ObjectivesError",
+        "slo_pipeline.jobs.days.DaysError",
+        "slo_pipeline.schemas.frames.SchemaMismatchError",
+    }
+)
+"""Errors of options and of input that they name."""
 
 
-def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, object]:
-    """Return a parser that knows all names and the chosen branch's options, and that branch's module."""
-    parser = argparse.ArgumentParser(
-        prog="slo-pipeline", description="From pod metrics to SLO and failover reports."
-    )
-    branches = parser.add_subparsers(dest="branch", required=True, metavar="COMMAND")
-    module = None
+def parser(*chosen: str) -> Parser:
+    """Return a parser that knows all names and the options of the chosen branches."""
+    whole = program(PROGRAM, "From pod metrics to SLO and failover reports.", "rocketmq-slo-pipeline")
+    branches = whole.add_subparsers(required=True, metavar="COMMAND")
     for name, branch in BRANCHES.items():
         child = branches.add_parser(name, help=branch.summary, description=branch.summary)
-        if name == chosen:
+        if name in chosen:
             module = importlib.import_module(branch.module)
             module.add_arguments(child)
-    return parser, module
+            child.set_defaults(carry_out=partial(_run, module.run))
+    return whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit status: 0 done, 1 failed, 2 wrong options or unusable input."""
+    """Run one subcommand and return its exit status: 0 done, 1 failed, 2 misused: wrong options or unusable input."""
     words = list(sys.argv[1:] if argv is None else argv)
     # Read when Arrow is imported. Its own allocator keeps what a segment took once: a quarter of a collector.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    parser, module = _parser(next((word for word in words if word in BRANCHES), None))
-    args = parser.parse_args(words)
+    return run(parser(*[word for word in words if word in BRANCHES][:1]), words)
+
+
+def _run(branch: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Run a branch.
+
+    Raises:
+        MisuseError: an option is wrong, or its input cannot be used.
+        FailedError: the work did not succeed.
+    """
     try:
-        return int(module.run(args))  # type: ignore[attr-defined]  # chosen by name; every branch has it
-    except BrokenPipeError:
-        # The reader of our output closed it. Write nothing more to it, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+        return branch(args)
+    except (BrokenPipeError, MisuseError, FailedError):
+        raise
     except Exception as error:
         said = _one_line(error)
         if said is None:
             raise
-        sys.stderr.write(f"slo-pipeline {args.branch}: {said}\n")
-        return EXIT_FAILED if _is_of_segment(error) else EXIT_UNUSABLE
+        raise (MisuseError if _names(error) & MISUSES else FailedError)(said) from error
 
 
-def _is_of_segment(error: Exception) -> bool:
-    """Tell whether a segment is unusable; Spark finds out by itself where only data is damaged."""
-    kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}" == SEGMENT_UNUSABLE or UNREADABLE_FILE in str(error)
+def _names(error: Exception) -> set[str]:
+    """Return the names of an error's classes."""
+    return {f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__}
 
 
 def _one_line(error: Exception) -> str | None:
@@ -135,9 +145,8 @@ def _one_line(error: Exception) -> str | None:
     if damaged := DAMAGED_FILE.search(text):
         return f"{unquote(damaged[1])}: {UNUSABLE_SEGMENT}damaged Parquet"
     unreadable = text.find(UNREADABLE_FILE)
-    names = {f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__}
     if unreadable >= 0:
         text = text[unreadable:]
-    elif not names & EXPECTED:
+    elif not _names(error) & (MISUSES | FAILURES):
         return None
     return text.split("\n", 1)[0][:ERROR_CHARACTERS_MAX]

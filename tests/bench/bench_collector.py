@@ -27,8 +27,8 @@ async def measure(pods_count: int, seconds: int, directory: Path) -> str:
             seen = await run.stretch(collector, seconds)
             peak_mib = peak_bytes(collector) / MIB
     return (
-        f"| {pods_count} | {run.pages} | {seconds} s | {seen.answered_share:.2%} | {seen.samples_a_second:,.0f} | "
-        f"{seen.processors:.0%} | {peak_mib:.0f} MiB |\n"
+        f"| {pods_count} | {run.pages} | {seconds} s | {seen.answered_share:.2%} "
+        f"| {seen.samples_a_second:,.0f} | {seen.processors:.0%} | {peak_mib:.0f} MiB |\n"
     )
 
 

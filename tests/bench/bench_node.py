@@ -40,7 +40,8 @@ async def run(directory: Path | None, callers: int, seconds: float, size_bytes: 
         where = "disk" if directory else "memory"
         p50_ms, p99_ms = latencies[len(latencies) // 2] * 1e3, latencies[len(latencies) * 99 // 100] * 1e3
         rate = len(latencies) / seconds
-        return f"{where:6} callers {callers:5}  {rate:8.0f} commands/s  p50 {p50_ms:6.2f} ms  p99 {p99_ms:6.2f} ms"
+        latency = f"p50 {p50_ms:6.2f} ms  p99 {p99_ms:6.2f} ms"
+        return f"{where:6} callers {callers:5}  {rate:8.0f} commands/s  {latency}"
 
 
 def main() -> None:

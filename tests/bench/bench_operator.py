@@ -321,8 +321,8 @@ async def run(options: argparse.Namespace) -> None:
                 rows.append(row_of(groups, await measured(kube, folder, groups)))
     sys.stdout.write(f"{os.cpu_count()} processors, load average {load:.1f} at the start\n\n")
     sys.stdout.write(
-        "| groups | all Ready after | processor for that | one change, p50 | worst of 20 | calls per second, idle "
-        "| processor, idle | memory |\n|---|---|---|---|---|---|---|---|\n"
+        "| groups | all Ready after | processor for that | one change, p50 | worst of 20 "
+        "| calls per second, idle | processor, idle | memory |\n|---|---|---|---|---|---|---|---|\n"
     )
     sys.stdout.write("".join(rows))
 

@@ -203,7 +203,8 @@ def _print_further(rows: list[Measured]) -> bool:
         print(f"| {what} | {' | '.join(cells)} | {', '.join(f'{one:.2f}' for one in ratios) or '-'} |")
         flat &= not what.startswith("Spark") or all(ratio <= 1 + FLAT_WITHIN for ratio in ratios)
     print(
-        f"\nA further sample costs Spark at most {FLAT_WITHIN:.0%} more than the previous samples: {'yes' if flat else 'NO'}"
+        f"\nA further sample costs Spark at most {FLAT_WITHIN:.0%} more than the previous samples: "
+        f"{'yes' if flat else 'NO'}"
     )
     return flat
 

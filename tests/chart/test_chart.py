@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, COMPONENT_LABEL, GROUP_LABEL
-from rocketmq_operator.plan.common.report_servers import servers_seen
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
-    operators_inside,
+    operators_in_watched_namespaces,
 )
 from slo_pipeline.collect.kubernetes import pods as pods_of_clusters
 from slo_pipeline.collect.kubernetes.discovery import targets_of
@@ -92,7 +92,7 @@ def test_two_operators_of_the_whole_cluster_know_each_other_and_may_look() -> No
     assert [bool(earlier_operator(both, one)) for one in ("one", "two")].count(True) == 1
     some = _found(rendered('operator.watchNamespaces=["shop","pay"]'), "one")
     assert earlier_operator([some, both[1]], "two") == ""
-    assert operators_inside([some, both[1]], "two") == ("one/demo-operator",)
+    assert operators_in_watched_namespaces([some, both[1]], "two") == ("one/demo-operator",)
 
 
 def test_an_operator_of_some_namespaces_has_no_rights_in_others() -> None:
@@ -269,7 +269,7 @@ def test_the_report_servers_service_leads_to_the_pod_that_holds_the_volume() -> 
     (server,) = [
         one for one in of(objects, "Service") if "rocketmq-ha.dev/reports-of" in one["metadata"]["labels"]
     ]
-    (seen,) = servers_seen([server])
+    (seen,) = parse_report_servers([server])
     assert server["metadata"]["labels"]["app.kubernetes.io/component"] == "report-server"
     assert server["metadata"]["labels"]["rocketmq-ha.dev/cluster"] == "main"
     assert seen.claim in {one["metadata"]["name"] for one in of(objects, "PersistentVolumeClaim")}

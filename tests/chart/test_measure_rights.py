@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketmq_operator.plan.common.report_servers import servers_seen
-from slo_pipeline.cli import _parser
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
+from slo_pipeline.cli import parser
 from testkit.kube.kubectl import KubeError, program
 from testkit.products.helm import Json, rendered
 
@@ -68,7 +68,7 @@ def test_executors_have_an_account_only_on_request_and_it_may_make_pods_and_noth
         if one["metadata"]["name"] == "demo-executors" and one["kind"] == "ServiceAccount"
     ]
     assert account["automountServiceAccountToken"] is False, "a pod must ask for the token by name"
-    seen = servers_seen(one for one in objects if one["kind"] == "Service")
+    seen = parse_report_servers(one for one in objects if one["kind"] == "Service")
     assert [one.account for one in seen] == ["demo-executors"]
 
 
@@ -87,8 +87,7 @@ def test_only_the_collector_gets_a_token_and_it_takes_its_options() -> None:
         "configMap",
     ]
     collector = next(one for one in pod["containers"] if one["name"] == "collector")
-    parser, _ = _parser("collect")
-    taken = parser.parse_args(collector["args"])
+    taken = parser("collect").parse_args(collector["args"])
     assert (taken.kubernetes_events, taken.kubelet_metrics) == (["mq"], ["mq"])
     assert (taken.discover, taken.cluster) == (["mq"], "main")
     assert taken.kubelet_insecure_tls is True

@@ -16,7 +16,7 @@ from ha_sidecar.companion.metrics import CompanionMetrics, CompanionState
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, SlaveFacts
 from ha_sidecar.replica.metrics import ReplicaMetrics, ReplicaNumbers
 from project_tools import chart_files
-from rocketmq_operator.handlers.metrics import Metrics as OperatorMetrics
+from rocketmq_operator.handlers.metrics import OperatorMetrics as OperatorMetrics
 from slo_pipeline.canary.metrics import CanaryMetrics
 from slo_pipeline.cli import main
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics

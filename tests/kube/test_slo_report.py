@@ -119,7 +119,7 @@ async def test_a_run_that_fails_says_why_and_leaves_the_last_numbers(release: Re
     await report.patch({"source": {"path": "nowhere"}})
     status = await report.run_now("weekly-broken", FAILED_WITHIN_S)
     assert status["lastResult"] == "Failed"
-    assert status["lastMessage"] == "slo-pipeline report: /data/nowhere: no such directory"
+    assert status["lastMessage"] == "slo-pipeline: /data/nowhere: no such directory"
     assert (_reasons(status)["Ready"], status["reason"]) == ("RunFailed", "RunFailed")
     assert status["objectives"] == before["objectives"]
 

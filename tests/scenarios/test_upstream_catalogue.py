@@ -30,9 +30,9 @@ from controller_core.remoting.command import RemotingCommand
 from controller_core.server.masters import elections as leader_elections
 from controller_core.server.masters.write_guard import WriteGuards
 from controller_core.server.requests.handlers import Handlers
-from testkit.sim.broker_set import FORGETS_PROPOSALS, SHRINKS_ALONE
-from testkit.sim.scene import NAME, Play, Scene, perform
-from testkit.sim.world import CLUSTER, Shape
+from testkit.sim.brokers.broker_set import FORGETS_PROPOSALS, SHRINKS_ALONE
+from testkit.sim.runs.scene import NAME, Play, Scene, perform
+from testkit.sim.runs.world import CLUSTER, Shape
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -10,8 +10,12 @@ import sys
 import pytest
 
 from testkit.mutants.canaries import CANARIES
-from testkit.sim.controller_schedules import run_beginning_anew, run_schedule
-from testkit.sim.totals import Totals
+from testkit.sim.runs.controller_schedules import (
+    run_beginning_anew,
+    run_schedule,
+    run_with_an_empty_later_epoch,
+)
+from testkit.sim.runs.totals import Totals
 
 SCHEDULES = 24
 BATCH = 6
@@ -39,8 +43,12 @@ def test_controllers_that_lose_their_stores_lose_no_message_and_no_member(first:
         assert report.acknowledged > 0
 
 
+def test_a_later_epoch_without_messages_loses_no_message_when_controllers_begin_anew() -> None:
+    assert run_with_an_empty_later_epoch(seed=1).violations == ()
+
+
 def test_the_same_seed_gives_the_same_run_in_another_process_too() -> None:
-    program = "from testkit.sim.controller_schedules import run_schedule; print(run_schedule(5).trace)"
+    program = "from testkit.sim.runs.controller_schedules import run_schedule; print(run_schedule(5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     ran = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

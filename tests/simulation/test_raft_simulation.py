@@ -9,9 +9,9 @@ import os
 import pytest
 
 from controller_core.raft.types import Message, MessageType
-from testkit.sim import raft_cluster
-from testkit.sim.raft_checks import SafetyChecks, SafetyViolation
-from testkit.sim.schedules import run_schedule
+from testkit.sim.raft import raft_cluster
+from testkit.sim.raft.raft_checks import SafetyChecks, SafetyViolation
+from testkit.sim.raft.schedules import run_schedule
 
 SCHEDULES = int(os.environ.get("RAFT_SIM_COUNT", "200"))
 BATCH = 20

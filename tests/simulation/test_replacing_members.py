@@ -6,8 +6,8 @@ from controller_core.raft.confchange.changes import ConfChange, ConfChangeType
 from controller_core.raft.errors import ProposalDroppedError
 from controller_core.raft.types import ConfState, NodeId
 from controller_core.server.membership.replacement import replacement
-from testkit.sim.raft_cluster import Plan, RaftCluster, SimNode
-from testkit.sim.schedules import assert_works
+from testkit.sim.raft.raft_cluster import Plan, RaftCluster, SimNode
+from testkit.sim.raft.schedules import assert_works
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
 KNOWN = {f"n{node - 1}": node for node in (*OLD, *NEW)}

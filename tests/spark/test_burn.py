@@ -38,7 +38,14 @@ def _counts(spark: Any, bad: dict[int, int], hours: int) -> Any:
     from pyspark.sql import functions as F
 
     made = [
-        ("write-availability", "orders", us(0) + minute * MINUTE_US, 60 - bad.get(minute, 0), bad.get(minute, 0), 0)
+        (
+            "write-availability",
+            "orders",
+            us(0) + minute * MINUTE_US,
+            60 - bad.get(minute, 0),
+            bad.get(minute, 0),
+            0,
+        )
         for minute in range(hours * 60)
     ]  # fmt: skip
     plain = spark.createDataFrame(
@@ -153,7 +160,8 @@ def test_somebody_must_lead_and_never_two_in_one_term(spark: SparkSession, tmp_p
 def test_the_story_is_judged_by_every_objective_it_has_data_for(told: Any) -> None:
     found = {(row["slo"], row["group"]): row for row in told.tables["slo_status"]}
     assert {slo for slo, _ in found} == {
-        "write-availability", "send-latency", "replication-lag", "failover-duration", "durability", "election-health",
+        "write-availability", "send-latency", "replication-lag",
+        "failover-duration", "durability", "election-health",
     }  # fmt: skip
     windows = {row["group"]: row for row in told.tables["sli_window"]}
     for group, window in windows.items():

@@ -23,7 +23,7 @@ def test_a_missing_directory_is_one_line_with_its_path(
 ) -> None:
     missing = tmp_path / "nowhere"
     assert main(["report", "--input", str(missing), "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"slo-pipeline report: {missing}: no such directory\n"
+    assert capsys.readouterr().err == f"slo-pipeline: {missing}: no such directory\n"
 
 
 def test_a_directory_without_segments_is_one_line_with_its_path(
@@ -31,7 +31,7 @@ def test_a_directory_without_segments_is_one_line_with_its_path(
 ) -> None:
     assert main(["report", "--input", str(tmp_path), "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"slo-pipeline report: {tmp_path}: holds no probe_ops/")
+    assert said.startswith(f"slo-pipeline: {tmp_path}: holds no probe_ops/")
     assert said.count("\n") == 1
 
 
@@ -79,7 +79,7 @@ def test_damaged_data_behind_a_whole_footer_is_one_line_with_the_same_words(
     content[4:200] = b"x" * 196
     path.write_bytes(content)
     assert main(["increase", "x_total", "--input", str(tmp_path / "a b")]) == 1
-    assert capsys.readouterr().err == f"slo-pipeline increase: {path}: unusable segment: damaged Parquet\n"
+    assert capsys.readouterr().err == f"slo-pipeline: {path}: unusable segment: damaged Parquet\n"
 
 
 def test_a_segment_that_is_still_being_written_is_left_alone(
@@ -115,6 +115,6 @@ def test_increase_prints_a_table_that_adds_up(
 
 def test_the_collectors_branch_does_not_bring_spark() -> None:
     code = (
-        "import sys; from slo_pipeline import cli; cli._parser('collect'); sys.exit('pyspark' in sys.modules)"
+        "import sys; from slo_pipeline import cli; cli.parser('collect'); sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,31 +2,21 @@
 
 import ast
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from testkit.tree.files import name_of, tracked
+
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # Where printing is the job: what a person runs and reads.
 PRINTS = re.compile(r"(cli|command|__main__|demo/.*|bench/.*|progress)\.py$")
 
 
-def _tracked(*patterns: str) -> list[Path]:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if (ROOT / name).is_file()]
-
-
-PYTHON_FILES = _tracked("*.py")
+PYTHON_FILES = tracked("*.py")
 TEXT_FILES = [
-    path for path in _tracked() if path.suffix not in {".png", ".parquet", ".lock"} and path.name != "LICENSE"
+    path for path in tracked() if path.suffix not in {".png", ".parquet", ".lock"} and path.name != "LICENSE"
 ]
-
-
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -40,13 +30,13 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_a_module_can_be_read_in_one_sitting() -> None:
-    lines = {_name(path): path.read_text().count("\n") for path in PYTHON_FILES}
+    lines = {name_of(path): path.read_text().count("\n") for path in PYTHON_FILES}
     assert {name: count for name, count in lines.items() if count > MODULE_LINES_MAX} == {}
 
 
 def test_a_function_fits_a_screen() -> None:
     too_long = [
-        f"{_name(path)}:{node.lineno} {node.name} ({_lines(node)} lines)"
+        f"{name_of(path)}:{node.lineno} {node.name} ({_lines(node)} lines)"
         for path in PYTHON_FILES
         for node in _functions(path)
         if _lines(node) > FUNCTION_LINES_MAX
@@ -56,9 +46,9 @@ def test_a_function_fits_a_screen() -> None:
 
 def test_libraries_do_not_print() -> None:
     prints = [
-        f"{_name(path)}:{node.lineno}"
+        f"{name_of(path)}:{node.lineno}"
         for path in PYTHON_FILES
-        if not PRINTS.search(_name(path))
+        if not PRINTS.search(name_of(path))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
@@ -67,7 +57,7 @@ def test_libraries_do_not_print() -> None:
 
 def test_a_module_says_what_it_is_for() -> None:
     silent = [
-        _name(path)
+        name_of(path)
         for path in PYTHON_FILES
         if path.name not in {"__init__.py", "conftest.py"}
         and not ast.get_docstring(ast.parse(path.read_text()))
@@ -78,7 +68,7 @@ def test_a_module_says_what_it_is_for() -> None:
 def test_no_unfinished_marks() -> None:
     marker = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
     found = [
-        f"{_name(path)}:{number}"
+        f"{name_of(path)}:{number}"
         for path in PYTHON_FILES
         if path != Path(__file__)
         for number, line in enumerate(path.read_text().splitlines(), 1)
@@ -90,7 +80,7 @@ def test_no_unfinished_marks() -> None:
 def test_no_path_of_one_machine() -> None:
     machine_path = re.compile(r"(?<![\w.])/(work|root|home)/\w")
     found = [
-        f"{_name(path)}:{number}"
+        f"{name_of(path)}:{number}"
         for path in TEXT_FILES
         if path != Path(__file__)
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)

@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from testkit.tree.files import ROOT, make_targets, name_of
+
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SCRIPTS = re.compile(
     r"^(?:\s*|\$ )(controller-core|ha-sidecar|slo-pipeline|rocketmq-operator|kubectl[ -]rmqha) ([a-z-]+)",
     re.MULTILINE,
 )
-
-
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def _shown() -> list[tuple[str, str]]:
@@ -25,18 +22,17 @@ def _shown() -> list[tuple[str, str]]:
     )
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_to_files_of_the_tree(document: Path) -> None:
     prose = re.sub(r"`[^`\n]*`", "", document.read_text())
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_make_commands_in_documents_are_targets(document: Path) -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", document.read_text(), re.MULTILINE))
-    assert commands - targets == set()
+    assert commands - make_targets() == set()
 
 
 # One by one: together they take a slow machine longer than a test may.

@@ -5,7 +5,7 @@ import operator
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from testkit.tree.files import ROOT
 
 
 def test_operator_is_still_the_standard_library() -> None:

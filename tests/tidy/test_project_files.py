@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from testkit.tree.files import ROOT, make_targets, name_of
+
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yaml"))
 NOT_SHARDED = {"bench", "kube", "testdata", "testkit", "tidy"}
 """Folders of `tests` that other commands run, and folders without tests."""
-
-
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def _yaml(path: Path) -> dict[str, Any]:
@@ -30,15 +27,15 @@ def _runs(workflow: Path) -> list[str]:
     return [line.strip() for step in steps for line in step.get("run", "").splitlines()]
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=_name)
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=name_of)
 def test_a_workflow_runs_only_make_targets_that_exist(workflow: Path) -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = make_targets()
     called = [re.fullmatch(r"make ([a-z0-9-]+)(?: [A-Z_]+=.*)?", line) for line in _runs(workflow)]
     assert called
     assert [match and match[1] in targets for match in called] == [True] * len(called)
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=_name)
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=name_of)
 def test_a_workflow_may_only_read_and_ends_in_time(workflow: Path) -> None:
     content = _yaml(workflow)
     assert content["permissions"] == {"contents": "read"}
@@ -55,7 +52,7 @@ def test_the_shards_hold_every_test_once() -> None:
     assert found == sorted(wanted)
 
 
-@pytest.mark.parametrize("template", sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yaml")), ids=_name)
+@pytest.mark.parametrize("template", sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yaml")), ids=name_of)
 def test_an_issue_template_has_a_name_and_questions(template: Path) -> None:
     content = _yaml(template)
     assert content["name"]

@@ -8,12 +8,12 @@ to read without any of these phrases.
 
 import io
 import re
-import subprocess
 import tokenize
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+from testkit.tree.files import ROOT, name_of, tracked
+
 SUFFIXES: Final = {".py", ".md", ".yaml", ".tpl", ".txt"}
 PHRASES_PER_1000_WORDS: Final = 3.0
 # README, docs, the chart and its CRDs are read by people who do not know the code.
@@ -43,8 +43,8 @@ PHRASES: Final = {
         r"|commands) a second\b"
     ),
     "an old word": (
-        r"\b(?:wherefore|whereby|thereof|therein|hitherto|meanwhile|anew|in the midst|in turns|for the sake|beforehand"
-        r"|so does it|be it)\b"
+        r"\b(?:wherefore|whereby|thereof|therein|hitherto|meanwhile|anew|in the midst|in turns|for the sake"
+        r"|beforehand|so does it|be it)\b"
     ),
     "a passive without an actor (say who does it)": (
         r"\b(?:is|are|was|were) (?:met|told|kept|asked|heard|led|taken for|let|lent|put back)\b"
@@ -54,21 +54,11 @@ PHRASES: Final = {
 COMPILED: Final = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in PHRASES.items()}
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
 def _text_files() -> list[Path]:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = (ROOT / name for name in listed.splitlines())
     return [
         path
-        for path in paths
-        if path.suffix in SUFFIXES
-        and path.is_file()
-        and "testdata" not in path.parts
-        and path not in {Path(__file__), BUDGETS}
+        for path in tracked()
+        if path.suffix in SUFFIXES and "testdata" not in path.parts and path not in {Path(__file__), BUDGETS}
     ]
 
 
@@ -94,7 +84,7 @@ def _found(text: str) -> list[str]:
 
 
 def _allowed(path: Path, text: str) -> float:
-    rate = PHRASES_PER_1000_WORDS_IN_DOCS if DOCS.match(_name(path)) else PHRASES_PER_1000_WORDS
+    rate = PHRASES_PER_1000_WORDS_IN_DOCS if DOCS.match(name_of(path)) else PHRASES_PER_1000_WORDS
     return max(PHRASES_ALWAYS_ALLOWED, rate * len(text.split()) / 1000)
 
 
@@ -113,13 +103,13 @@ def test_a_file_has_few_phrases_that_readers_must_decode() -> None:
     recorded, too_many, fewer = _recorded(), {}, {}
     for path in _text_files():
         text = _prose(path)
-        found, name = _found(text), _name(path)
+        found, name = _found(text), name_of(path)
         if len(found) > max(_allowed(path, text), recorded.get(name, 0)):
             too_many[name] = found
         elif len(found) < recorded.get(name, 0):
             fewer[name] = len(found)
     assert too_many == {}
-    assert fewer == {}, f"write the smaller numbers into {_name(BUDGETS)}"
+    assert fewer == {}, f"write the smaller numbers into {name_of(BUDGETS)}"
 
 
 def test_a_recorded_file_exists() -> None:

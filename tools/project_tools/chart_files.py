@@ -29,8 +29,9 @@ _KEY: Final = re.compile(r"( *)([A-Za-z]+):(?: (.*))?")
 _HEAD: Final = """\
 # Values of the chart
 
-The values that `helm install -f values.yaml` accepts; `values.schema.json` refuses other values and names them. `make chart` generates this
-page from [values.yaml](../../charts/rocketmq-ha/values.yaml) and its schema.
+The values that `helm install -f values.yaml` accepts; `values.schema.json` refuses other values and names
+them. `make chart` generates this page from [values.yaml](../../charts/rocketmq-ha/values.yaml) and its
+schema.
 
 For a cluster with the Prometheus operator and Grafana in the namespace `monitoring`:
 

@@ -22,9 +22,9 @@ _ANY: Final = "x-kubernetes-preserve-unknown-fields"
 _HEAD: Final = """\
 # The kinds and their fields
 
-What `kubectl explain` says too, field by field: made of the definitions in `charts/rocketmq-ha/crds` by `make chart`, which are made of
-the models in `operator/rocketmq_operator/api`. `[]` is an entry of a list, `{}` a value of a map. Where a spec breaks a rule,
-the API server refuses it with the field and the value.
+What `kubectl explain` says too, field by field: made of the definitions in `charts/rocketmq-ha/crds` by
+`make chart`, which are made of the models in `operator/rocketmq_operator/api`. `[]` is an entry of a list,
+`{}` a value of a map. Where a spec breaks a rule, the API server refuses it with the field and the value.
 """
 _LIMITS: Final = (
     ("minimum", "from {}"),
@@ -111,7 +111,8 @@ def _section(definition: Json) -> str:
     schema = version["schema"]["openAPIV3Schema"]
     columns = ", ".join(column["name"] for column in version["additionalPrinterColumns"])
     text = f"\n## {names['kind']}\n\n{schema['description']}\n\n"
-    text += f"`apiVersion: {definition['spec']['group']}/{version['name']}`, short name `{names['shortNames'][0]}`. "
+    text += f"`apiVersion: {definition['spec']['group']}/{version['name']}`, "
+    text += f"short name `{names['shortNames'][0]}`. "
     text += f"`kubectl get` shows {columns}.\n"
     text += f"\n### {names['kind']}.spec\n\n" + _table(schema["properties"]["spec"], of_spec=True)
     if told := _rules(schema):

@@ -134,7 +134,12 @@ def daily_s(given: Inputs) -> float:
 
 
 RESULTS: Final = (
-    Line("samples per second, one collector", "pods / releases * samples_a_pod / interval_s", samples_a_second, ""),
+    Line(
+        "samples per second, one collector",
+        "pods / releases * samples_a_pod / interval_s",
+        samples_a_second,
+        "",
+    ),
     Line(
         "time after which a segment is written early",
         f"{CROWDED_ROWS:,} / samples per second",
@@ -142,27 +147,64 @@ RESULTS: Final = (
         "s",
     ),
     Line("broker groups, one release", "pods / releases / pods_a_group", groups, ""),
-    Line("samples per day, all", "samples per second * 86,400 * releases", lambda g: samples_a_second(g) * S_PER_DAY * g["releases"], ""),
-    Line("samples of the month, all", "* days", lambda g: samples_a_second(g) * S_PER_DAY * g["releases"] * g["days"], ""),
-    Line("probe operations per day, one release", "groups * sends_a_second * 2 * 86,400", operations_a_day, ""),
-    Line("segments per day, one release", "86,400 / segment_s + groups * 86,400 / canary_segment_s", files_a_day, "files"),
+    Line(
+        "samples per day, all",
+        "samples per second * 86,400 * releases",
+        lambda given: samples_a_second(given) * S_PER_DAY * given["releases"],
+        "",
+    ),
+    Line(
+        "samples of the month, all",
+        "* days",
+        lambda given: samples_a_second(given) * S_PER_DAY * given["releases"] * given["days"],
+        "",
+    ),
+    Line(
+        "probe operations per day, one release", "groups * sends_a_second * 2 * 86,400", operations_a_day, ""
+    ),
+    Line(
+        "segments per day, one release",
+        "86,400 / segment_s + groups * 86,400 / canary_segment_s",
+        files_a_day,
+        "files",
+    ),
     Line(
         "size of these segments",
         "samples * bytes_a_sample + operations * bytes_an_operation",
         lambda given: segment_bytes_a_day(given) / GIB,
         "GiB",
     ),
-    Line("segments of the month, one release", "* days", lambda g: segment_bytes_a_day(g) * g["days"] / GIB, "GiB"),
+    Line(
+        "segments of the month, one release",
+        "* days",
+        lambda g: segment_bytes_a_day(g) * g["days"] / GIB,
+        "GiB",
+    ),
     Line("day folders of the month", "days * 3 kinds", lambda given: given["days"] * 3, ""),
-    Line("rows in the extract of a closed day", "scrapes * extract_rows_a_scrape + operations", extract_rows_a_day, ""),
+    Line(
+        "rows in the extract of a closed day",
+        "scrapes * extract_rows_a_scrape + operations",
+        extract_rows_a_day,
+        "",
+    ),
     Line(
         "size of that extract, in 3 files",
         "scrapes * extract_bytes_a_scrape + operations * extract_bytes_an_operation",
         lambda given: extract_bytes_a_day(given) / GIB,
         "GiB",
     ),
-    Line("extracts of the month, one report", "* days", lambda g: extract_bytes_a_day(g) * g["days"] / GIB, "GiB"),
-    Line("rows of extracts that a month's report reads", "(days - open_days) * rows of an extract", extract_rows, ""),
+    Line(
+        "extracts of the month, one report",
+        "* days",
+        lambda g: extract_bytes_a_day(g) * g["days"] / GIB,
+        "GiB",
+    ),
+    Line(
+        "rows of extracts that a month's report reads",
+        "(days - open_days) * rows of an extract",
+        extract_rows,
+        "",
+    ),
     Line("samples of open days that it scans", "open_days * samples per day", open_samples, ""),
     Line(
         "samples that it scans without `daily`",
@@ -170,23 +212,34 @@ RESULTS: Final = (
         lambda given: given["days"] * samples_a_second(given) * S_PER_DAY,
         "",
     ),
-    Line("partitions with `daily`", "bytes / 128 MiB, a file of open days at least 4 MiB", report_partitions, ""),
+    Line(
+        "partitions with `daily`",
+        "bytes / 128 MiB, a file of open days at least 4 MiB",
+        report_partitions,
+        "",
+    ),
     Line(
         "memory of a collector",
-        "collector_start_mib + series * memory_bytes_a_series + rows of a segment * 2 * 32 + rows of a part * 3 * memory_bytes_a_sample",
+        "collector_start_mib + series * memory_bytes_a_series + rows of a segment * 2 * 32 "
+        "+ rows of a part * 3 * memory_bytes_a_sample",
         lambda given: collector_bytes(given) / MIB,
         "MiB",
     ),
     Line("memory of the driver", "driver_mib", lambda given: given["driver_mib"], "MiB"),
     Line("memory of an executor", "executor_mib", lambda given: given["executor_mib"], "MiB"),
-    Line("wall time of a month's report", "start_s + (rows * us_a_row + samples of open days * us_a_sample) / (executors * cores_an_executor)", lambda g: report_s(g) / 60, "min"),
+    Line(
+        "wall time of a month's report",
+        "start_s + (rows * us_a_row + samples of open days * us_a_sample) / (executors * cores_an_executor)",
+        lambda given: report_s(given) / 60,
+        "min",
+    ),
     Line(
         "wall time of `daily --extracts-only`, once per day",
         "samples * us_an_extracted_sample + operations * us_an_extracted_operation + segments * ms_a_file",
         lambda given: daily_s(given) / 60,
         "min",
     ),
-)  # fmt: skip
+)
 
 
 def inputs_of(text: str) -> dict[str, float]:

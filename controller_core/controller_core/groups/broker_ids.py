@@ -39,7 +39,8 @@ def id_problem(group: Group | None, broker_id: int) -> str | None:
     """Return why a group must not record an id that it does not have; None if it may.
 
     The next id is always possible, so a claim of `BROKER_ID_MAX` does not exhaust the ids. A claim (1013) is
-    judged before it is proposed, as a controller of the release before applies every claim.
+    judged before it is proposed, as a controller of the release before applies every claim. A take-up (1003)
+    is judged there, so that repeating it does not fill the log, and again when it is applied.
     """
     next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
     id_max = max(BROKER_ID_MAX, next_id)
@@ -121,13 +122,17 @@ def register_broker(found: Group | None, key: GroupKey, floor: EpochFloor, comma
     return Change(reply, group if facts else None, facts=facts)
 
 
+def take_up_refusal(cluster: str, broker_name: str, broker_id: int, problem: str) -> GroupReply:
+    """Answer a registration of an id that must not be taken up."""
+    remark = f"BrokerId: {broker_id} of broker-set: {broker_name} cannot be taken up: {problem}"
+    return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, group_ext(cluster, broker_name), remark)
+
+
 def _take_up(group: Group, command: RegisterBroker) -> Change:
     """Record an id that controllers of another life gave."""
     broker_id = command.broker_id
     if (problem := id_problem(group, broker_id)) is not None:
-        remark = f"BrokerId: {broker_id} of broker-set: {command.broker_name} cannot be taken up: {problem}"
-        ext = group_ext(command.cluster, command.broker_name)
-        return Change(GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark))
+        return Change(take_up_refusal(command.cluster, command.broker_name, broker_id, problem))
     replica = Replica(command.address, f"{command.address};", electable=not command.log_replica)
     after = replace(
         group,

@@ -33,7 +33,7 @@ COMMAND_VERSION = 1
 VERSION_RESERVED_MAX = 31
 """First bytes above `COMMAND_VERSION` up to this one are left to later releases."""
 COMMAND_BYTES_MAX = 1 << 20
-"""Bytes of an encoded command, in the log and before it is proposed: 15 times the largest that a group of
+"""Bytes of an encoded command, in the log and before it is proposed: 8 times the largest that a group of
 `GROUP_MEMBERS_MAX` members makes."""
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
@@ -73,6 +73,21 @@ class LiveBroker(msgspec.Struct, frozen=True):
     epoch: JavaInt = UNKNOWN_EPOCH
     max_offset: JavaLong = UNKNOWN_OFFSET
     priority: JavaInt = DEFAULT_ELECTION_PRIORITY
+
+
+class MemberLog(msgspec.Struct, frozen=True):
+    """The log of a member, from its list of epochs (request 1007).
+
+    Attributes:
+        last_epoch: the newest epoch of the list, -1 for an empty list. It may hold no messages.
+        written_epoch: the newest epoch that holds messages, -1 without one.
+        max_offset: the end of the commit log in bytes.
+    """
+
+    id: JavaLong
+    last_epoch: JavaInt
+    written_epoch: JavaInt
+    max_offset: JavaLong
 
 
 class Suspicion(msgspec.Struct, frozen=True):
@@ -169,6 +184,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
         told_epoch: the greatest master epoch that living members told, 0 if none is above the recorded one
             (`first_elections.told_epoch`).
         acting_id: the member that acts as master although none is recorded; None without one.
+        logs: before a first election, the logs of the members that answered; empty for any other.
     """
 
     requester_id: JavaLong | None = None
@@ -180,6 +196,7 @@ class ElectMaster(Command, frozen=True, kw_only=True, tag="ElectMaster"):
     replaced_epoch: int | None = None
     told_epoch: JavaInt = 0
     acting_id: JavaLong | None = None
+    logs: tuple[MemberLog, ...] = ()
 
 
 class CleanBrokerData(Command, frozen=True, kw_only=True, tag="CleanBrokerData"):

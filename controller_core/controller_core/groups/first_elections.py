@@ -1,8 +1,7 @@
 """The first master of a group whose members have a past: controllers lost their stores, or replace others.
 
 Such a group does not have a SyncStateSet here, so the controllers do not know which members hold every
-acknowledged message. Each heartbeat carries the last master epoch of the member's log, and the end of that
-log. The rules:
+acknowledged message. They compare the members' logs (`member_logs`). The rules:
 
     no living member tells an epoch                   ->  a new group: the first broker that asks wins (`elections`)
     a broker asks (1002)                              ->  no election: `WaitingForMembers`
@@ -10,11 +9,13 @@ log. The rules:
     the controller elects, when the wait is over      ->  the acting master wins; without one, the longest log
     a log replica holds more than the longest log     ->  no election: `LogReplicaAhead`
 
-The member with the greatest (epoch, end of log) holds every acknowledged message, provided that all members
-are compared. So the leader waits (`server.masters.first_elections`) until each registered member is alive and
-has sent a heartbeat, and no new member has come for `firstElectionWait`. Meantime a member that acts as
-master keeps writing, and the last heartbeats of two members are of different moments; so an acting master
-stays master.
+The member with the greatest (last epoch with messages, end of log) holds every acknowledged message, provided
+that all members are compared. So the leader waits (`server.masters.first_elections`) until each registered
+member is alive and has sent a heartbeat, and no new member has come for `firstElectionWait`.
+
+Meantime a member that acts as master keeps writing, and two members report at different moments. So an acting
+master stays master, unless another log has messages of a later epoch than the acting master's last one. That
+last epoch counts even if it is empty, because the master may write in it at any moment.
 
 Every election raises the master epoch above the epochs that living members tell. A broker refuses an epoch
 below that of its own log and does not serve: the group would show a master that serves no client.
@@ -41,7 +42,8 @@ from itertools import islice
 from controller_core.groups.commands import ElectMaster, LiveBroker
 from controller_core.groups.group import Group
 from controller_core.groups.keys import MasterEpoch, SetEpoch
-from controller_core.groups.policy import is_electable, rank
+from controller_core.groups.member_logs import compared_logs, rank_of_log
+from controller_core.groups.policy import is_electable
 
 EPOCH_JUMP_MAX = 100_000
 """How far above the recorded master epoch a told epoch counts.
@@ -134,29 +136,53 @@ def unheard_ids(group: Group, told: Mapping[int, int]) -> tuple[int, ...]:
 
 def longest_log(group: Group, command: ElectMaster, alive: Mapping[int, LiveBroker]) -> LiveBroker | None:
     """Return the member that acts as master, else the electable member with the longest log."""
+    logs = compared_logs(command, alive)
     candidates = [
         member
         for member in alive.values()
         if is_electable(group, member.id) and not has_absurd_epoch(group, member)
     ]
     acting = next((member for member in candidates if member.id == command.acting_id), None)
-    if acting is not None and acting.epoch >= command.told_epoch:
+    if acting is not None and _acts_in_newest_epoch(group, acting, command, alive):
         return acting
-    return min(candidates, key=rank, default=None)
+    return min(candidates, key=lambda member: rank_of_log(logs[member.id], member.priority), default=None)
+
+
+def _acts_in_newest_epoch(
+    group: Group, acting: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
+) -> bool:
+    """Say whether no registered member has messages of an epoch above the acting master's last one.
+
+    A command without lists (of the release before, or no member answered) is judged by what heartbeats told.
+    """
+    if not command.logs:
+        return acting.epoch >= command.told_epoch
+    logs = compared_logs(command, alive)
+    written = (
+        logs[member.id].written_epoch
+        for member in alive.values()
+        if member.id in group.replicas and not has_absurd_epoch(group, member)
+    )
+    return logs[acting.id].last_epoch >= max(written)
 
 
 def is_log_replica_ahead(
     group: Group, winner: LiveBroker, command: ElectMaster, alive: Mapping[int, LiveBroker]
 ) -> bool:
-    """Say whether a living log replica holds more than the winner.
+    """Say whether a living log replica has a longer log than the winner, or messages of a later epoch.
 
-    Not asked of an acting master, which has it all.
+    False for an acting master in the newest epoch, which has everything.
 
-    A log replica tells no epoch, so ends of logs are compared.
+    A heartbeat of a log replica does not tell an epoch, so without its list only the ends are compared.
     """
-    if winner.id == command.acting_id:
+    is_acting = winner.id == command.acting_id
+    if is_acting and (not command.logs or _acts_in_newest_epoch(group, winner, command, alive)):
         return False
-    replicas = (member for member in alive.values() if member.id in group.replicas)
+    logs = compared_logs(command, alive)
+    best, listed = logs[winner.id], {log.id for log in command.logs}
     return any(
-        member.max_offset > winner.max_offset for member in replicas if not is_electable(group, member.id)
+        logs[member.id].max_offset > best.max_offset
+        or (member.id in listed and logs[member.id].written_epoch > best.written_epoch)
+        for member in alive.values()
+        if member.id in group.replicas and not is_electable(group, member.id)
     )

@@ -104,13 +104,7 @@ class Controller:
             dial_at=self._direct_address,
             broker_ssl=None if tls is None else context_of(tls.broker_client),
         )
-        self._first_elections = FirstElections(
-            machine.state,
-            self.heartbeats,
-            clock,
-            self._submitter.notifier.ask,
-            lambda: config.settings.first_election_wait_ms,
-        )
+        self._first_elections = self._make_first_elections()
         self.leader_elections = self._make_leader_elections()
         self._ha_addresses = HaAddresses(
             machine.state,
@@ -138,6 +132,16 @@ class Controller:
     def _applied(self, outcome: Outcome) -> None:
         if self._node.is_leader and outcome.notices:
             self._ha_addresses.look_after(outcome.notices[0].key)
+
+    def _make_first_elections(self) -> FirstElections:
+        return FirstElections(
+            self._machine.state,
+            self.heartbeats,
+            self._clock,
+            self._submitter.notifier.ask,
+            lambda: self._config.settings.first_election_wait_ms,
+            self._submitter.notifier.forget,
+        )
 
     def _make_leader_elections(self) -> LeaderElections:
         return LeaderElections(

@@ -1,8 +1,8 @@
 """Structured logs: one JSON object a line on standard error, through the standard library's logging.
 
 Every line has `ts` (UTC, microseconds), `level`, `logger`, `message` and whatever the call bound with
-`extra=bind(...)`; an exception becomes one `exception` field, so that a line is always one record. The cores
-log nothing; only shells do.
+`extra=bind(...)`; an exception becomes one `exception` field, so that a line is always one record. A text that
+is too long is cut, because strangers send some of them. The cores log nothing; only shells do.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import TextIO
 
 _FIELDS_ATTRIBUTE = "rmqha_fields"
 _EXCEPTION_CHARS_MAX = 8_000
+_TEXT_CHARS_MAX = 2_000
 
 
 def bind(**fields: object) -> dict[str, object]:
@@ -39,9 +40,20 @@ class JsonFormatter(logging.Formatter):
         fields = getattr(record, _FIELDS_ATTRIBUTE, None)
         if isinstance(fields, dict):
             line.update(fields)
+        line = {name: _cut(value) for name, value in line.items()}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)[-_EXCEPTION_CHARS_MAX:]
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _cut(value: object) -> object:
+    """Return a value as it goes into a line; of a text that is too long, its beginning and its length."""
+    text = value if isinstance(value, str) else None
+    if value is not None and not isinstance(value, str | int | float | bool):
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    if text is None or len(text) <= _TEXT_CHARS_MAX:
+        return value
+    return f"{text[:_TEXT_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def configure(level: str, stream: TextIO | None = None, **constant: object) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from controller_core.channel.http_log import server_log
 from ha_sidecar.common.events import EventLog
 
 FOLLOW_IDLE_S: Final = 15.0
@@ -53,7 +54,7 @@ class HttpServer:
             app.router.add_get("/v1/status", partial(self._serve_status, status))
         for path, action in (actions or {}).items():
             app.router.add_post(path, partial(self._serve_action, action))
-        self._runner: Final = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        self._runner: Final = web.AppRunner(app, access_log=None, logger=server_log(), shutdown_timeout=0.5)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raise `OSError` if the port cannot be had."""

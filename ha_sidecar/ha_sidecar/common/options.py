@@ -1,6 +1,8 @@
 """Settings of every command: read from a file or the command line, parsed and checked in one place.
 
-A file has one `key = value` per line, and `#` starts a comment. Its keys are those of the command line, with
+A file is UTF-8, with one `key = value` per line. A line that begins with `#` is a comment. A value is the text
+after the first `=` without the white space around it: there are no escapes, and a backslash is a backslash. So
+this is not a properties file as Java reads it. Its keys are those of the command line, with
 dashes or underscores (`mapped-file-bytes` or `mapped_file_bytes`). The command line wins.
 """
 
@@ -21,10 +23,14 @@ def read_file(path: Path, keys: Collection[str]) -> dict[str, str]:
     """Return the file's keys (with underscores) and values; `keys` are those that exist.
 
     Raises:
-        ConfigError: a line without '=', or a key that does not exist.
+        ConfigError: a line without '=', a key that does not exist, or bytes that are not UTF-8.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: invalid byte at offset {error.start} (expected UTF-8)") from error
+    for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue

@@ -22,7 +22,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from controller_core.channel.asking import Asker, AskError
@@ -35,6 +35,7 @@ from ha_sidecar.common.events import EventLog
 from ha_sidecar.common.http_server import HttpServer
 from ha_sidecar.common.questions import ask_broker, ask_group
 from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.debt_store import debt_store
 from ha_sidecar.companion.fencing import Fencing
 from ha_sidecar.companion.handover import Handover, HandoverError
 from ha_sidecar.companion.hold_port import HoldPort
@@ -92,6 +93,7 @@ class Companion:
                 self._events,
                 lambda: self._broker_facts,
                 lambda: self._group_facts,
+                debt_store(config),
             )
         self._hold: ClientHold | None = None
         self._room: Final = HoldPort(config.hold_port)
@@ -104,7 +106,7 @@ class Companion:
             metrics.text,
             lambda: readiness(self._identified(), self._group_facts, self._refusals.words(BROKER)),
             self._events,
-            {"/v1/handover": self._hand_over, "/v1/leave": self._leave},
+            {"/v1/handover": self._hand_over, "/v1/leave": self._leave, "/v1/settle": self._settle},
             self._status,
         )
         self._controllers.start()
@@ -259,13 +261,20 @@ class Companion:
             result = await Handover(self._config).run()
         except HandoverError as error:
             return 503, {"error": str(error)}
-        await self._settle_revives()
-        return 200, asdict(result)
+        return 200, asdict(replace(result, pop_revives_owed=await self._settle_revives()))
 
-    async def _settle_revives(self) -> None:
-        """Put owed checkpoints of POP consumers back: this pod ends after a handover."""
-        if self._revive is not None:
-            await self._revive.settle()
+    async def _settle(self) -> tuple[int, dict[str, Any]]:
+        return 200, {"pop_revives_owed": await self._settle_revives()}
+
+    async def _settle_revives(self) -> bool | None:
+        """Put owed checkpoints of POP consumers back: this pod ends after a handover.
+
+        Return whether some are still owed; None if the companion does not watch them.
+        """
+        if self._revive is None:
+            return None
+        await self._revive.settle()
+        return self._revive.is_owed
 
     async def _leave(self) -> tuple[int, dict[str, Any]]:
         decided = await leave(self._config)

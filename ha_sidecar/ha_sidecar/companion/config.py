@@ -5,6 +5,7 @@ The form of file and command line is that of the replica, see `config`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Final
 
 from ha_sidecar.address import HostPort
@@ -46,6 +47,8 @@ class CompanionConfig:
             time to start.
         hold_port: where clients may wait for the end of a master that will be killed (see `hold_port`), 0 for
             none; only where the master's address leads there as soon as its pod is being deleted.
+        state: the companion's own folder, where the POP checkpoints that it owes outlive its process; the
+            command `handover` uses it too. None: the debt ends with the process.
         deadline_s: a handover that is not done by then gives up; stay below the pod's termination grace
             period.
     """
@@ -67,6 +70,7 @@ class CompanionConfig:
     broker_metrics: HostPort | None = None
     hold_ms: int = 0
     hold_port: int = 0
+    state: Path | None = None
     deadline_s: int = 20
 
     def __post_init__(self) -> None:
@@ -113,6 +117,8 @@ def _parse(key: str, text: str) -> object:
             return address(key, text)
         case "poll_interval_ms" | "hold_ms" | "hold_port" | "deadline_s" | "fence_after_ms" | "fence_stop_ms":
             return number(key, text)
+        case "state":
+            return Path(text) if text else None
         case "fence" | "metadata_put_back":
             require(text in ("true", "false"), f"{key.replace('_', '-')} {text!r}: true or false")
             return text == "true"

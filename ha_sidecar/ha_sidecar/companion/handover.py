@@ -69,6 +69,7 @@ class HandoverResult:
         new_master_id: the group's master now, as far as is known.
         epoch: its master epoch.
         took_ms: from the first question to the end.
+        pop_revives_owed: whether checkpoints of POP consumers still wait to be put back; None if that is unknown.
     """
 
     handed_over: bool
@@ -77,6 +78,7 @@ class HandoverResult:
     new_master_id: int | None
     epoch: int | None
     took_ms: int
+    pop_revives_owed: bool | None = None
 
 
 class Handover:

@@ -9,14 +9,14 @@ Resetting the offset does not help: the broker continues after the greater of th
 memory. So the companion sends the checkpoints to the revive topic of the current master, without the
 acknowledged messages. The broker revives them in its next turn.
 
-A companion that starts after the refusals does not know of them. Events: PopRevived.
+A debt outlives this process in the companion's folder (`debt_store`). A companion without a debt that starts
+after the refusals does not know of them. Events: PopRevived.
 
 Source: PopReviveService.java, ConsumerManageProcessor.queryConsumerOffset, SendMessageProcessor.java (5.2.0
 to 5.5.0).
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -35,10 +35,12 @@ from controller_core.remoting.errors import RemotingProtocolError
 from ha_sidecar.address import HostPort
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.debt_store import DebtStore
 from ha_sidecar.decisions import revive_log
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts, master_process_address, settings
-from ha_sidecar.decisions.revive_debt import OwedCheckpoints, ReviveDebt
+from ha_sidecar.decisions.revive_debt import DebtRecord, OwedCheckpoints, ReviveDebt
 from ha_sidecar.decisions.revive_log import Consumer, ReviveLogEntry
+from ha_sidecar.decisions.revive_record import DebtRecordError
 
 LOOK_S: Final = 2.0
 """Between two looks. Messages that the broker revived within this time before a refusal may come twice."""
@@ -57,7 +59,20 @@ _STORED: Final = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
 )
-_TROUBLE: Final = (AskError, RemotingProtocolError, aiohttp.ClientError, TimeoutError, ValueError)
+
+
+class OtherProcessError(Exception):
+    """Another process holds the companion's folder."""
+
+
+_TROUBLE: Final = (
+    OtherProcessError,
+    AskError,
+    RemotingProtocolError,
+    aiohttp.ClientError,
+    TimeoutError,
+    ValueError,
+)
 """ValueError: undecodable messages, a metrics line that is too long, an invalid `reviveQueueNum`."""
 
 _log = logging.getLogger(__name__)
@@ -77,6 +92,7 @@ class ReviveWatch:
         events: EventLog,
         broker: Callable[[], BrokerFacts | None],
         group: Callable[[], GroupFacts | None],
+        store: DebtStore | None = None,
     ) -> None:
         """Do not connect yet.
 
@@ -86,6 +102,7 @@ class ReviveWatch:
             events: the companion's events.
             broker: returns the newest facts about the broker.
             group: returns the newest facts about its group.
+            store: where a debt outlives this process; None: in memory only.
         """
         self.put_back = 0
         self._config: Final = config
@@ -95,11 +112,17 @@ class ReviveWatch:
         self._group: Final = group
         self._topic: Final = revive_log.topic(config.cluster)
         self._debt: Final = ReviveDebt()
+        self._store: Final = store
+        self._saved: DebtRecord | None = None
+        self._is_resumed = store is None
+        self._continues = False
+        self._save_trouble = ""
         self._own: Final = Asker(config.broker)
         self._queues = 0
         self._is_followed = False
         self._trouble = ""
         self._turn: Final = asyncio.Lock()
+        self._turns: Final[set[asyncio.Future[None]]] = set()
 
     @property
     def refused(self) -> int:
@@ -115,24 +138,47 @@ class ReviveWatch:
         """Look and put back until cancelled."""
         try:
             while True:
-                await self._round()
+                await self.look()
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._own.close()
+            self.close()
+
+    def close(self) -> None:
+        """Cancel running rounds; release folder and connection."""
+        for turn in self._turns:
+            turn.cancel()
+        self._own.close()
+        if self._store is not None:
+            self._store.release()
 
     async def settle(self) -> None:
-        """Put owed checkpoints back before this process ends; give up after `SETTLE_WITHIN_S`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_WITHIN_S):
-                await self._round()
-                while self._debt.is_open:
-                    await asyncio.sleep(SETTLE_LOOK_S)
-                    await self._round()
+        """Put owed checkpoints back before this process ends; give up after `SETTLE_WITHIN_S`.
 
-    async def _round(self) -> None:
+        A round that has begun goes on after that. If it were cancelled during a send, the broker might have
+        stored the checkpoint, and the next round would send it again.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + SETTLE_WITHIN_S
+        while True:
+            turn = asyncio.ensure_future(self.look())
+            self._turns.add(turn)
+            turn.add_done_callback(self._turns.discard)
+            done, _ = await asyncio.wait([turn], timeout=max(0.0, until_s - loop.time()))
+            if not done:
+                return
+            turn.result()
+            if (self._is_resumed and not self._debt.is_open) or loop.time() >= until_s:
+                return
+            await asyncio.sleep(SETTLE_LOOK_S)
+
+    async def look(self) -> None:
+        """Look once at the broker, and put owed checkpoints back if the group's master takes them."""
         async with self._turn:
             try:
-                if await self._look() and self._debt.is_open:
+                await self._resume()
+                is_quiet = await self._look()
+                await self._save()
+                if is_quiet and self._debt.is_open:
                     await self._put_back()
             except _TROUBLE as error:
                 # Log a lasting problem once, not every two seconds.
@@ -150,15 +196,56 @@ class ReviveWatch:
         broker = self._broker()
         is_master = broker is not None and broker.is_master
         if not is_master and not self._is_followed:
+            # Offsets of a slave come from its master. Its next look as a master is a first one.
+            self._continues = self._continues and broker is None
             return True
         if not self._is_followed:
             answer = await self._own.ask(RequestCode.GET_BROKER_CONFIG)
             self._queues = int(settings(answer.body.decode(errors="replace")).get(_QUEUES_KEY, "0"))
-            self._debt.begin()
+            if not self._continues:
+                self._debt.begin()
         offsets = await self._offsets()
         was_quiet = self._debt.look(offsets, await self._refusals())
-        self._is_followed = is_master
+        self._is_followed, self._continues = is_master, False
         return was_quiet
+
+    # The debt on disk.
+
+    async def _resume(self) -> None:
+        """Take the debt of an earlier process over, once.
+
+        Raises:
+            OtherProcessError: a process that watches this broker still runs.
+        """
+        if self._store is None or self._is_resumed:
+            return
+        try:
+            if not await asyncio.to_thread(self._store.take):
+                raise OtherProcessError(f"{self._store.directory} is in use by another process")
+            record = await asyncio.to_thread(self._store.read)
+        except OSError as error:
+            _log.error("POP checkpoints owed before the restart are unknown: %s", error)
+            record = None
+        self._is_resumed = True
+        if record is not None:
+            self._debt.resume(record)
+            self._saved, self._continues = record, True
+            owed = sum(each.through - each.after for each in self._debt.owed())
+            _log.warning("POP checkpoints are owed since before the restart: %d messages to read", owed)
+
+    async def _save(self) -> None:
+        """Make the debt durable if it changed; after an error the next look tries again."""
+        record = self._debt.record()
+        if self._store is None or record == self._saved:
+            return
+        try:
+            await asyncio.to_thread(self._store.write, record)
+        except (OSError, DebtRecordError) as error:
+            if str(error) != self._save_trouble:
+                _log.error("owed POP checkpoints are kept in memory only: %s", error)
+            self._save_trouble = str(error)
+        else:
+            self._saved, self._save_trouble = record, ""
 
     async def _offsets(self) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -198,6 +285,7 @@ class ReviveWatch:
             self._debt.settle()
         finally:
             master.close()
+            await self._save()
             if self.put_back > before:
                 count = self.put_back - before
                 _log.warning("put back %d checkpoints of POP consumers after refused writes", count)
@@ -214,6 +302,7 @@ class ReviveWatch:
                 self._debt.mark_put_back(owed.queue, checkpoint.offset)
                 self.put_back += 1
             self._debt.mark_put_back(owed.queue, through)
+            await self._save()
             after = through
 
     async def _least(self, master: Asker, queue: int) -> int:

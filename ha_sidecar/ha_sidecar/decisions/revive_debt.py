@@ -35,6 +35,27 @@ class OwedCheckpoints:
     consumers: frozenset[Consumer]
 
 
+@dataclass(frozen=True, slots=True)
+class DebtRecord:
+    """An open debt, and the look that the next one is compared with.
+
+    Attributes:
+        after: offset of the last checkpoint that is not owed any more, by revive queue.
+        through: offset of the last owed checkpoint, by revive queue.
+        safe: offsets of the last look before the refusals.
+        consumers: topics and consumer groups of the owed checkpoints.
+        counts: refused messages by consumer, since the broker started.
+        refused: number of messages that the broker refused to put, since the first look.
+    """
+
+    after: Offsets
+    through: Offsets
+    safe: Offsets
+    consumers: frozenset[Consumer]
+    counts: Mapping[Consumer, int]
+    refused: int
+
+
 class ReviveDebt:
     """The checkpoints that one broker owes to POP consumers.
 
@@ -56,6 +77,28 @@ class ReviveDebt:
     def is_open(self) -> bool:
         """Whether checkpoints are owed."""
         return bool(self._consumers)
+
+    def record(self) -> DebtRecord | None:
+        """Return what a later process needs to go on with the debt; None without a debt."""
+        if not self.is_open:
+            return None
+        return DebtRecord(
+            dict(self._after),
+            dict(self._through),
+            dict(self._safe),
+            self._consumers,
+            dict(self._counts or {}),
+            self.refused,
+        )
+
+    def resume(self, record: DebtRecord) -> None:
+        """Go on with the debt of an earlier process; the next look is compared with that process's last one."""
+        self._after.update(record.after)
+        self._through.update(record.through)
+        self._seen = self._safe = dict(record.safe)
+        self._consumers = record.consumers
+        self._counts = dict(record.counts)
+        self.refused = record.refused
 
     def begin(self) -> None:
         """Ignore the counters and offsets from before the next look.

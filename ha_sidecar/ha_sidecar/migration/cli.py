@@ -35,30 +35,25 @@ def add_commands(commands: Any) -> None:  # noqa: ANN401 - argparse's action has
         "--unread", action="store_true", help="tell too what consumers of the master have not read"
     )
     asks.add_argument("--ignore", action="append", default=[], help="topic or group to leave out")
-    asks.set_defaults(run=_survey)
+    asks.set_defaults(carry_out=_survey)
     permits = commands.add_parser("permission", help="forbid or allow writes to a broker group")
     permits.add_argument("permission", choices=sorted(_PERMISSIONS))
     permits.add_argument("--name", required=True, help="brokerName of the group")
     permits.add_argument("--broker", action="append", required=True, help="host:port; may be repeated")
     permits.add_argument("--name-server", action="append", default=[], help="host:port; may be repeated")
-    permits.set_defaults(run=_permission)
+    permits.set_defaults(carry_out=_permission)
     adopts = commands.add_parser("adopt", help="convert a store that predates controller mode")
     adopts.add_argument("directory", type=Path, help="root of the volume")
     adopts.add_argument("--store", default="store", help="where the store lies in it")
     adopts.add_argument("--commit-log", default="store/commitlog", help="where its log lies in it")
     adopts.add_argument("--keep", choices=[mode.value for mode in KeepMode], required=True)
     adopts.add_argument("--mapped-file-bytes", type=int, default=MAPPED_FILE_BYTES_DEFAULT)
-    adopts.set_defaults(run=_adopt)
+    adopts.set_defaults(carry_out=_adopt)
 
 
 def _survey(options: argparse.Namespace) -> int:
     _check_addresses("broker", options.broker)
-    try:
-        found = asyncio.run(_survey_brokers(options))
-    except (AskError, RemotingProtocolError) as error:
-        sys.stderr.write(f"ha-sidecar: {error}\n")
-        return 1
-    _print(found)
+    _print(asyncio.run(_survey_brokers(options)))
     return 0
 
 
@@ -89,22 +84,14 @@ def _permission(options: argparse.Namespace) -> int:
     wanted = _PERMISSIONS[options.permission]
     _check_addresses("broker", options.broker)
     _check_addresses("name-server", options.name_server)
-    try:
-        asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
-    except AskError as error:
-        sys.stderr.write(f"ha-sidecar: {error}\n")
-        return 1
+    asyncio.run(permit(wanted, options.name, options.broker, options.name_server))
     _print({"permission": int(wanted)})
     return 0
 
 
 def _adopt(options: argparse.Namespace) -> int:
     place = StoreLocation(options.directory, options.store, options.commit_log, options.mapped_file_bytes)
-    try:
-        _print(asdict(adopt(place, KeepMode(options.keep))))
-    except OSError as error:
-        sys.stderr.write(f"ha-sidecar: {error}\n")
-        return 1
+    _print(asdict(adopt(place, KeepMode(options.keep))))
     return 0
 
 

@@ -1,7 +1,7 @@
 """What all models of the API have in common: frozen, camelCase outside, documented field by field.
 
-A spec refuses fields it does not know, so that a misspelt one is never silently without effect. A status ignores them,
-because a newer operator may have written it.
+A spec refuses fields it does not know, so that a misspelt one is never silently without effect. A status
+ignores them, because a newer operator may have written it.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class SpecModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def complete_objects(cls, value: object) -> object:
-        """Fill the keys that an object lacks from the default of its field, as the API server does by the schema."""
+        """Fill the keys that an object lacks from its field's default, as the API server does."""
         if not isinstance(value, Mapping):
             return value
         filled = dict(value)

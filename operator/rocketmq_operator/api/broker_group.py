@@ -17,7 +17,7 @@ from rocketmq_operator.api.common import (
     LostMembers,
     Placement,
     Resources,
-    Storage,
+    StorageSpec,
 )
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.rules import owned_keys, plain_properties, refused_keys, unchangeable
@@ -70,7 +70,8 @@ ACCESS_CONTROL_KEYS: Final = (
     "innerClientAuthenticationCredentials",
     "migrateAuthFromV1Enabled",
 )
-"""Keys of broker.conf that turn access control on or belong to it. Source: BrokerConfig.java 5.2.0 and AuthConfig.java 5.3.3 to 5.5.0."""
+"""Keys of broker.conf that turn access control on or belong to it. Source: BrokerConfig.java 5.2.0 and
+AuthConfig.java 5.3.3 to 5.5.0."""
 
 
 class Durability(StrEnum):
@@ -79,14 +80,19 @@ class Durability(StrEnum):
     ASYNC = "Async"
     """The master has the message. A failover may lose the messages acknowledged last."""
     QUORUM = "Quorum"
-    """Two members have it. A failover may lose some of it, also by the loss of the master alone: the controllers compare the log ends of the
-    last heartbeats, some `heartbeatIntervalMs` old, and never elect a log replica."""
+    """Two members have it. A failover may lose some of it, also by the loss of the master alone: the
+    controllers compare the log ends of the last heartbeats, some `heartbeatIntervalMs` old, and never elect a
+    log replica."""
     ALL_IN_SYNC = "AllInSync"
-    """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged message."""
+    """Every member of the SyncStateSet has it, at least two. The loss of any one member loses no acknowledged
+    message."""
 
 
-class Failover(SpecModel):
-    """When the controllers declare a silent master dead. They declare one whose connection ends dead at once."""
+class FailoverTiming(SpecModel):
+    """When the controllers declare a silent master dead.
+
+    They declare one whose connection ends dead at once.
+    """
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -105,15 +111,15 @@ class Failover(SpecModel):
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=10_000)] = 300
     """Between two heartbeats to each controller, in milliseconds."""
     heartbeat_timeout_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
-    """Silence after which the controllers declare a master dead, in milliseconds. A shorter time fails over sooner, and for shorter disturbances. A broker that started less
-    than 20 s ago may be silent for 5 s."""
+    """Silence after which the controllers declare a master dead, in milliseconds. A shorter time fails over
+    sooner, and for shorter disturbances. A broker that started less than 20 s ago may be silent for 5 s."""
 
 
 _MEMBERS_FOR_TWO_COPIES = Rule(
     name="TooFewMembers",
     expression="self.durability == 'Async' || self.replicas + self.logReplicas >= 2",
-    message="'durability is %s with replicas %d and logReplicas %d: two copies need two members; add one or take Async'"
-    ".format([self.durability, self.replicas, self.logReplicas])",
+    message="'durability is %s with replicas %d and logReplicas %d: two copies need two members; add one or "
+    "take Async'.format([self.durability, self.replicas, self.logReplicas])",
     holds=lambda spec: spec.durability == Durability.ASYNC or spec.replicas + spec.log_replicas >= 2,
     problem=lambda spec: (
         f"durability is {spec.durability} with replicas {spec.replicas} and logReplicas {spec.log_replicas}: "
@@ -152,10 +158,11 @@ class BrokerGroupSpec(SpecModel):
     log_replicas: Annotated[int, Field(ge=0, le=LOG_REPLICAS_MAX)] = 0
     """Members that keep the log only, for tens of megabytes of memory each."""
     durability: Durability = Durability.ALL_IN_SYNC
-    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two members; a failover may still elect one that
-    lacks it, because the controllers rank brokers by the log ends of their last heartbeats and never elect log replicas. AllInSync: every
-    member of the SyncStateSet, at least two; the loss of any one member loses nothing."""
-    storage: Storage
+    """Which members hold a message when it is acknowledged. Async: the master. Quorum: two members; a
+    failover may still elect one that lacks it, because the controllers rank brokers by the log ends of their
+    last heartbeats and never elect log replicas. AllInSync: every member of the SyncStateSet, at least two;
+    the loss of any one member loses nothing."""
+    storage: StorageSpec
     """Volume of each member, log replicas included."""
     resources: Resources = Resources(cpu="1", memory="4Gi")
     """Of each broker."""
@@ -178,13 +185,13 @@ class BrokerGroupSpec(SpecModel):
         ],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes, and those of access control, are
-    refused. Brokers read a value as it is written here, backslashes included."""
+    """Further keys of broker.conf: a letter, then letters and digits. Keys that the operator writes, and
+    those of access control, are refused. Brokers read a value as it is written here, backslashes included."""
     placement: Placement = Placement()
     """Where members run."""
     lost_members: LostMembers = LostMembers()
     """What becomes of a member whose node is gone for good."""
-    failover: Failover = Failover()
+    failover: FailoverTiming = FailoverTiming()
     """When the controllers declare a silent master dead."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """What becomes of the volumes when the group is deleted."""
@@ -224,7 +231,8 @@ class MemberStatus(StatusModel):
     ready: bool = False
     """Whether its pod is ready."""
     lag_bytes: Annotated[int, Field(ge=0)] | None = None
-    """How far its log is behind the master's by the last heartbeats, in bytes; 0 up to 16 MiB, which is on its way between two of them."""
+    """How far its log is behind the master's by the last heartbeats, in bytes; 0 up to 16 MiB, which is on
+    its way between two of them."""
     takeover: Annotated[str, Field(max_length=253)] = ""
     """The member that serves its address, when it is another."""
 
@@ -268,4 +276,5 @@ class BrokerGroupStatus(StatusModel):
     last_failover: Annotated[str, Field(max_length=253)] = ""
     """Name of the newest Failover of the group to another member; re-elections do not count."""
     reason: Annotated[str, Field(max_length=64)] = ""
-    """One word why the group is not ready, or for the trouble of one of its members; empty without trouble."""
+    """One word why the group is not ready, or for the trouble of one of its members; empty without
+    trouble."""

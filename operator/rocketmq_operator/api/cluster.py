@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
-from rocketmq_operator.api.common import LostMembers, Resources, Storage
+from rocketmq_operator.api.common import LostMembers, Resources, StorageSpec
 from rocketmq_operator.api.conditions import Conditions
 from rocketmq_operator.api.proxy import Proxy
 
@@ -16,7 +16,7 @@ Version = Annotated[str, Field(max_length=32, pattern=r"^5\.[0-9]+\.[0-9]+$")]
 CONTROLLER_COUNTS = (1, 3, 5)
 
 
-class NameServers(SpecModel):
+class NameServersSpec(SpecModel):
     """The name servers: what clients ask for routes. They keep nothing on disk."""
 
     replicas: Annotated[int, Field(ge=1, le=5)] = 2
@@ -25,7 +25,7 @@ class NameServers(SpecModel):
     """Of each name server."""
 
 
-class Controllers(SpecModel):
+class ControllersSpec(SpecModel):
     """The controllers: who elects masters."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -40,8 +40,9 @@ class Controllers(SpecModel):
     )
 
     replicas: Annotated[int, Field(ge=1, le=5)] = 3
-    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes is deleted."""
-    storage: Storage = Storage(size="10Gi")
+    """How many: 1, 3 or 5. May change: controllers come and go one at a time, and the volume of one that goes
+    is deleted."""
+    storage: StorageSpec = StorageSpec(size="10Gi")
     """Volume of each controller: its log and snapshots."""
     resources: Resources = Resources(cpu="250m", memory="512Mi")
     """Of each controller."""
@@ -67,9 +68,9 @@ class RocketMQClusterSpec(SpecModel):
     """Version of RocketMQ."""
     images: Images = Images()
     """Images, where they are not the public ones."""
-    name_servers: NameServers = NameServers()
+    name_servers: NameServersSpec = NameServersSpec()
     """What clients ask for routes."""
-    controllers: Controllers = Controllers()
+    controllers: ControllersSpec = ControllersSpec()
     """Who elects masters."""
     proxy: Proxy = Proxy()
     """Who speaks gRPC with clients."""

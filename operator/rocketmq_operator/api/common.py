@@ -40,7 +40,7 @@ _NO_SHRINK = Rule(
 )
 
 
-class Storage(SpecModel):
+class StorageSpec(SpecModel):
     """The volume of each member."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -62,14 +62,18 @@ class Storage(SpecModel):
 
 
 class Resources(SpecModel):
-    """CPU and memory of each pod. The limit of memory equals the request, so that a pod is not evicted first."""
+    """CPU and memory of each pod.
+
+    The limit of memory equals the request, so that a pod is not evicted first.
+    """
 
     cpu: Amount
     """Requested CPUs, for instance 1 or 500m; `cpuLimit` where that is less."""
     memory: Amount
     """Requested memory and its limit. A broker's heap is half of it, its direct memory a quarter."""
     cpu_limit: Amount | None = None
-    """Limit of CPUs, for a namespace whose quota demands one. No limit when absent: throttling looks like a dead broker."""
+    """Limit of CPUs, for a namespace whose quota demands one. No limit when absent: throttling looks like a
+    dead broker."""
 
 
 class Spread(StrEnum):
@@ -106,7 +110,8 @@ class Placement(SpecModel):
     ] = Field(default={})
     """Labels that a node must have."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16, json_schema_extra=KEPT_WHOLE)] = ()
-    """Taints that members put up with. Without one of its own Kubernetes removes a pod from a node that is silent after 300 s."""
+    """Taints that members put up with. Without one of its own Kubernetes removes a pod from a node that is
+    silent after 300 s."""
 
 
 class LostPolicy(StrEnum):
@@ -115,16 +120,19 @@ class LostPolicy(StrEnum):
     KEEP = "Keep"
     """It waits for its node. What it had on its volume is as safe as that."""
     REPLACE = "Replace"
-    """The operator deletes its pod by force; if its volume is on the lost node only, the member starts with an empty volume elsewhere."""
+    """The operator deletes its pod by force; if its volume is on the lost node only, the member starts with
+    an empty volume elsewhere."""
 
 
 class LostMembers(SpecModel):
     """Members whose node is gone."""
 
     policy: LostPolicy = LostPolicy.KEEP
-    """Keep or Replace. A volume is given up only while the others hold all that was acknowledged or decided."""
+    """Keep or Replace. A volume is given up only while the others hold all that was acknowledged or
+    decided."""
     after_seconds: Annotated[int, Field(ge=30, le=SECONDS_PER_DAY)] = 600
-    """How long a pod may be on its way out, or without a place for its volume's sake, until its node counts as lost."""
+    """How long a pod may be on its way out, or without a place for its volume's sake, until its node counts
+    as lost."""
 
 
 class DeletionPolicy(StrEnum):

@@ -1,8 +1,9 @@
 """Conditions: the one place that makes and merges them.
 
-A condition is a fact about an object with one word why. Every kind lists its types; all of them are set at the first
-visit, Unknown where nothing is known yet, so that `kubectl wait` never waits for a condition that does not exist.
-`lastTransitionTime` moves when the status of a type changes, not when its reason or text does.
+A condition is a fact about an object with one word why. Every kind lists its types; all of them are set at
+the first visit, Unknown where nothing is known yet, so that `kubectl wait` never waits for a condition that
+does not exist. `lastTransitionTime` moves when the status of a type changes, not when its reason or text
+does.
 
 Source: Kubernetes API conventions, "Typical status properties".
 """
@@ -54,13 +55,13 @@ class Finding:
     message: str = ""
 
 
-def found(type_: str, *, holds: bool | None, reason: str, message: str = "") -> Finding:
+def make_finding(type_: str, *, holds: bool | None, reason: str, message: str = "") -> Finding:
     """Return a finding; `holds` None is Unknown."""
     status: ConditionStatus = "Unknown" if holds is None else "True" if holds else "False"
     return Finding(type_, status, reason, message[:MESSAGE_LENGTH_MAX])
 
 
-def merge(
+def merge_findings(
     before: Iterable[Condition], findings: Iterable[Finding], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """Return the full list for the status, in the order of the findings.

@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions, generated from the models.
 
-Printer columns come from the status: a column that shows the spec tells people what they typed; only the schedule of an
-`SLOReport` is nowhere else. A `BrokerGroup` can be scaled by `kubectl scale`.
+Printer columns come from the status: a column that shows the spec tells people what they typed; only the
+schedule of an `SLOReport` is nowhere else. A `BrokerGroup` can be scaled by `kubectl scale`.
 """
 
 from collections.abc import Sequence
@@ -35,23 +35,28 @@ from rocketmq_operator.api.topic import TOPIC_LENGTH_MAX, TopicSpec
 
 Json = dict[str, Any]
 OBJECT_NAME_LENGTH_MAX: Final = 40
-"""Leaves room for `-controllers-0` and for the hash that a StatefulSet adds to its name in a label of 63 characters."""
+"""Leaves room for `-controllers-0` and for the hash that a StatefulSet adds to its name in a label of 63
+characters."""
 _READY: Final = '.status.conditions[?(@.type=="Ready")].status'
 _NAME_RULE: Final = {
     "rule": f"size(self.metadata.name) <= {OBJECT_NAME_LENGTH_MAX} && "
     f"self.metadata.name.matches('{CLUSTER_NAME_PATTERN}')",
-    "message": f"metadata.name: at most {OBJECT_NAME_LENGTH_MAX} letters, digits and '-', beginning with a letter",
-    "messageExpression": f"'metadata.name is ' + self.metadata.name + ': at most {OBJECT_NAME_LENGTH_MAX} letters, "
-    "digits and -, beginning with a letter, because services carry it'",
+    "message": f"metadata.name: at most {OBJECT_NAME_LENGTH_MAX} letters, digits and '-', beginning with a "
+    "letter",
+    "messageExpression": f"'metadata.name is ' + self.metadata.name + ': at most {OBJECT_NAME_LENGTH_MAX} "
+    "letters, digits and -, beginning with a letter, because services carry it'",
     "reason": "FieldValueInvalid",
 }
 _GROUP_NAME_RULE: Final = {
-    "rule": "self.metadata.name != self.spec.cluster + '-controller' && self.metadata.name != self.spec.cluster + '-nameserver' && "
-    "self.metadata.name != self.spec.cluster + '-proxy' && "
+    "rule": "self.metadata.name != self.spec.cluster + '-controller' && self.metadata.name != "
+    "self.spec.cluster + '-nameserver' && self.metadata.name != self.spec.cluster + '-proxy' && "
     "!((self.metadata.name.startsWith(self.spec.cluster + '-controller-') || "
-    "self.metadata.name.startsWith(self.spec.cluster + '-nameserver-')) && self.metadata.name.matches('-[0-4]$'))",
-    "message": "metadata.name: not that of an object of its cluster, such as <cluster>-controller, <cluster>-nameserver, <cluster>-proxy",
-    "messageExpression": "'metadata.name is ' + self.metadata.name + ': cluster ' + self.spec.cluster + ' has objects of that name'",
+    "self.metadata.name.startsWith(self.spec.cluster + '-nameserver-')) && "
+    "self.metadata.name.matches('-[0-4]$'))",
+    "message": "metadata.name: not that of an object of its cluster, such as <cluster>-controller, "
+    "<cluster>-nameserver, <cluster>-proxy",
+    "messageExpression": "'metadata.name is ' + self.metadata.name + ': cluster ' + self.spec.cluster + ' "
+    "has objects of that name'",
     "reason": "FieldValueInvalid",
 }
 
@@ -149,13 +154,16 @@ def _report_definition() -> Json:
 def _metadata_definition(
     names: KindNames, spec: type[TopicSpec | ConsumerGroupSpec], field: str, length_max: int
 ) -> Json:
-    """Return the definition of a kind whose objects stand for entries of brokers' tables, named by themselves or by a field."""
+    """Return the definition of a kind whose objects stand for entries of brokers' tables.
+
+    An object's own name or a field of it names the entry.
+    """
     rule = {
         "rule": f"has(self.spec.{field}) || (size(self.metadata.name) <= {length_max} && "
         "!self.metadata.name.contains('.'))",
         "message": f"metadata.name: at most {length_max} characters and no dot, or spec.{field}",
-        "messageExpression": f"'metadata.name is ' + self.metadata.name + ': RocketMQ takes at most {length_max} "
-        f"characters and no dot; write spec.{field}'",
+        "messageExpression": "'metadata.name is ' + self.metadata.name + ': RocketMQ takes at most "
+        f"{length_max} characters and no dot; write spec.{field}'",
         "reason": "FieldValueInvalid",
     }
     return _definition(
@@ -232,7 +240,8 @@ def _summary(kind: str) -> str:
         FAILOVER_KIND.kind: "The record of one change of master, made by the operator.",
         TOPIC_KIND.kind: "A topic, kept as written here in the brokers of a cluster.",
         CONSUMER_GROUP_KIND.kind: "A consumer group, kept as written here in the brokers of a cluster.",
-        REPORT_KIND.kind: "A report of objectives and failovers, made again and again from what the collector measured.",
+        REPORT_KIND.kind: "A report of objectives and failovers, made again and again from what the "
+        "collector measured.",
     }[kind]
 
 

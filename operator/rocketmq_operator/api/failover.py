@@ -11,7 +11,7 @@ from pydantic import Field
 from rocketmq_operator.api.base import Rule, SpecModel, StatusModel, kept_by
 from rocketmq_operator.api.broker_group import MEMBERS_MAX
 
-Name = Annotated[str, Field(max_length=253)]
+ResourceName = Annotated[str, Field(max_length=253)]
 BrokerIds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=4 * MEMBERS_MAX)]
 PHASES_MAX: Final = 7
 
@@ -28,20 +28,21 @@ class FailoverSpec(SpecModel):
         ),
     )
 
-    cluster: Name
+    cluster: ResourceName
     """Name of the cluster."""
-    group: Name
+    group: ResourceName
     """Name of the group."""
-    correlation_id: Name
+    correlation_id: ResourceName
     """What joins this with events, samples and reports: <cluster>/<group>/<new epoch>."""
-    cause: Name
+    cause: ResourceName
     """Why the old master was lost or replaced."""
-    from_: Annotated[Name, Field(alias="from")] = ""
+    from_: Annotated[ResourceName, Field(alias="from")] = ""
     """The old master, by the name that it had when this record was made."""
-    to: Name
+    to: ResourceName
     """The new master, named likewise."""
     reelection: bool = False
-    """Whether the master that was lost was elected again, because no other broker could be, or none was needed any more."""
+    """Whether the master that was lost was elected again, because no other broker could be, or none was
+    needed any more."""
     old_epoch: Annotated[int, Field(ge=0)]
     """Master epoch before."""
     new_epoch: Annotated[int, Field(ge=0)]
@@ -54,7 +55,7 @@ class FailoverSpec(SpecModel):
     """Whether the new master was outside the SyncStateSet."""
 
 
-class Phase(StatusModel):
+class FailoverPhase(StatusModel):
     """One moment of a failover."""
 
     name: Annotated[str, Field(max_length=32)]
@@ -69,7 +70,7 @@ class FailoverStatus(StatusModel):
     """What became known afterwards."""
 
     phases: Annotated[
-        tuple[Phase, ...],
+        tuple[FailoverPhase, ...],
         Field(
             max_length=PHASES_MAX,
             json_schema_extra=kept_by("name"),
@@ -79,8 +80,10 @@ class FailoverStatus(StatusModel):
     took: Annotated[str, Field(max_length=32)] = ""
     """From suspicion to the new master's first act in its epoch, for instance 120ms."""
     write_gap: Annotated[str, Field(max_length=32)] | None = None
-    """Longest time without an acknowledged write around the change, by a canary: 512ms; <100ms where it saw none so long."""
+    """Longest time without an acknowledged write around the change, by a canary: 512ms; <100ms where it saw
+    none so long."""
     page: Annotated[str, Field(max_length=1024)] = ""
-    """Where reports tell of it, for those inside the cluster, as soon as one has been made; empty where no report server is."""
+    """Where reports tell of it, for those inside the cluster, as soon as one has been made; empty where no
+    report server is."""
     lost_messages: Annotated[int, Field(ge=0)] | None = None
     """Acknowledged messages of a canary that are gone; empty until it has read all of them back."""

@@ -1,6 +1,9 @@
-"""What Topic and ConsumerGroup have in common: names in brokers' tables, the policy for drift, and the status.
+"""What Topic and ConsumerGroup have in common.
 
-Both stand for one entry of the metadata of every chosen broker group of a cluster. The words of their settings are RocketMQ's own.
+Names in brokers' tables, the policy for drift, and the status.
+
+Both stand for one entry of the metadata of every chosen broker group of a cluster. The words of their
+settings are RocketMQ's own.
 """
 
 import re
@@ -70,10 +73,12 @@ def name_rules(
         Rule(
             name="BadName",
             expression=f"!has(self.{field}) || self.{field}.matches('{NAME_PATTERN}')",
-            message=f"'{field} is \"' + self.{field} + '\": RocketMQ takes letters, digits, %, |, _ and - alone'",
+            message=f"'{field} is \"' + self.{field} + '\": RocketMQ takes letters, digits, %, |, _ and - "
+            "alone'",
             holds=given(lambda name: re.fullmatch(NAME_PATTERN, name) is not None),
             problem=lambda spec: (
-                f'{field} is "{getattr(spec, attribute)}": RocketMQ takes letters, digits, %, |, _ and - alone'
+                f'{field} is "{getattr(spec, attribute)}": RocketMQ takes letters, digits, %, |, _ and - '
+                "alone"
             ),
         ),
         Rule(
@@ -89,8 +94,9 @@ def name_rules(
             name="Unchangeable",
             expression=f"has(self.{field}) == has(oldSelf.{field}) && "
             f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
-            message=f"'{field} cannot change from ' + (has(oldSelf.{field}) ? oldSelf.{field} : 'metadata.name') + "
-            f"' to ' + (has(self.{field}) ? self.{field} : 'metadata.name') + ': make another object'",
+            message=f"'{field} cannot change from ' + (has(oldSelf.{field}) ? oldSelf.{field} : "
+            f"'metadata.name') + ' to ' + (has(self.{field}) ? self.{field} : 'metadata.name') + ': make "
+            "another object'",
             reason="FieldValueForbidden",
         ),
     )
@@ -123,7 +129,8 @@ class GroupMetadataStatus(StatusModel):
     group: Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
     """The BrokerGroup."""
     state: GroupState
-    """Applied, Missing, Drifted, Unreachable (its master did not answer or is unknown) or UnknownGroup (the BrokerGroup does not exist)."""
+    """Applied, Missing, Drifted, Unreachable (its master did not answer or is unknown) or UnknownGroup (the
+    BrokerGroup does not exist)."""
     message: Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)] = ""
     """Why it could not be asked."""
     differences: Annotated[

@@ -27,12 +27,14 @@ REPORT_SERVER: Final = "report-server"
 """Component of such a Service."""
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
 SWITCHOVER_ANNOTATION: Final = f"{GROUP}/switchover"
-"""On a BrokerGroup: a switchover that a person asks for, `<epoch>` or `<epoch>:<member>`; see `plan.group.switchover`."""
+"""On a BrokerGroup: a switchover that a person asks for, `<epoch>` or `<epoch>:<member>`; see
+`plan.group.switchover`."""
 EPOCH_ANNOTATION: Final = f"{GROUP}/master-epoch"
 """On an EndpointSlice: the master epoch that decided which member serves."""
 WANTED_HASH_ANNOTATION: Final = f"{GROUP}/wanted-hash"
 BROKERS_FINALIZER: Final = f"{GROUP}/in-brokers"
-"""On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the object."""
+"""On a Topic or ConsumerGroup that the operator deletes from the brokers before Kubernetes deletes the
+object."""
 
 
 class KindNames(NamedTuple):

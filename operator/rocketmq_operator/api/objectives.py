@@ -1,7 +1,8 @@
 """One objective in OpenSLO's terms: the name of an indicator, its threshold, and its target.
 
-The catalogue of indicators is slo-pipeline's; only what decides whether an objective can be used is repeated here, and a
-test holds the two equal. A person who copies the `slos` of a file for slo-pipeline has a list for an SLOReport.
+The catalogue of indicators is slo-pipeline's; only what decides whether an objective can be used is repeated
+here, and a test holds the two equal. A person who copies the `slos` of a file for slo-pipeline has a list for
+an SLOReport.
 
 Source: OpenSLO v1, SLO.spec: targetPercent, op, value, budgetingMethod, timeSliceWindow.
 """
@@ -16,7 +17,7 @@ from rocketmq_operator.api.base import Rule, SpecModel
 VALUE_MAX: Final = 1e15
 
 
-class Method(StrEnum):
+class BudgetingMethod(StrEnum):
     """How good and bad are counted."""
 
     TIMESLICES = "Timeslices"
@@ -25,7 +26,7 @@ class Method(StrEnum):
     """Good events."""
 
 
-class Op(StrEnum):
+class Comparison(StrEnum):
     """On which side of the threshold good is."""
 
     AT_MOST = "lte"
@@ -45,22 +46,22 @@ class IndicatorName(StrEnum):
     ELECTION_HEALTH = "election_health"
 
 
-class Indicator(NamedTuple):
+class ObjectiveIndicator(NamedTuple):
     """The comparison of an indicator; `op` is None for one without a threshold."""
 
-    method: Method
-    op: Op | None = None
+    method: BudgetingMethod
+    op: Comparison | None = None
 
 
-INDICATORS: Final[dict[IndicatorName, Indicator]] = {
-    IndicatorName.WRITE_AVAILABILITY: Indicator(Method.TIMESLICES),
-    IndicatorName.SEND_LATENCY: Indicator(Method.OCCURRENCES, Op.AT_MOST),
-    IndicatorName.REPLICATION_LAG: Indicator(Method.TIMESLICES, Op.AT_MOST),
-    IndicatorName.IN_SYNC_RATIO: Indicator(Method.TIMESLICES, Op.AT_LEAST),
-    IndicatorName.CONTROLLER_LEADER: Indicator(Method.TIMESLICES),
-    IndicatorName.FAILOVER_DURATION: Indicator(Method.OCCURRENCES, Op.AT_MOST),
-    IndicatorName.DURABILITY: Indicator(Method.OCCURRENCES),
-    IndicatorName.ELECTION_HEALTH: Indicator(Method.OCCURRENCES),
+INDICATORS: Final[dict[IndicatorName, ObjectiveIndicator]] = {
+    IndicatorName.WRITE_AVAILABILITY: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.SEND_LATENCY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.REPLICATION_LAG: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_MOST),
+    IndicatorName.IN_SYNC_RATIO: ObjectiveIndicator(BudgetingMethod.TIMESLICES, Comparison.AT_LEAST),
+    IndicatorName.CONTROLLER_LEADER: ObjectiveIndicator(BudgetingMethod.TIMESLICES),
+    IndicatorName.FAILOVER_DURATION: ObjectiveIndicator(BudgetingMethod.OCCURRENCES, Comparison.AT_MOST),
+    IndicatorName.DURABILITY: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
+    IndicatorName.ELECTION_HEALTH: ObjectiveIndicator(BudgetingMethod.OCCURRENCES),
 }
 
 
@@ -68,9 +69,11 @@ def _in_cel(names: list[IndicatorName]) -> str:
     return "[" + ", ".join(f"'{name}'" for name in names) + "]"
 
 
-_SLICED: Final = _in_cel([name for name, one in INDICATORS.items() if one.method is Method.TIMESLICES])
-_AT_MOST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Op.AT_MOST])
-_AT_LEAST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Op.AT_LEAST])
+_SLICED: Final = _in_cel(
+    [name for name, one in INDICATORS.items() if one.method is BudgetingMethod.TIMESLICES]
+)
+_AT_MOST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Comparison.AT_MOST])
+_AT_LEAST: Final = _in_cel([name for name, one in INDICATORS.items() if one.op is Comparison.AT_LEAST])
 _SECOND: Final = "1s"
 _WANTED_OP_IN_CEL: Final = (
     f"(self.indicator in {_AT_MOST} ? 'needs op lte and a value' : "
@@ -83,7 +86,7 @@ def _fits_slice(spec: "Objective") -> bool:
         return True
     if spec.indicator is IndicatorName.WRITE_AVAILABILITY:
         return spec.time_slice_window == _SECOND
-    return spec.budgeting_method is Method.TIMESLICES
+    return spec.budgeting_method is BudgetingMethod.TIMESLICES
 
 
 def _fits_threshold(spec: "Objective") -> bool:
@@ -99,12 +102,12 @@ def _wanted_threshold(spec: "Objective") -> str:
 _WRONG_METHOD = Rule(
     name="WrongMethod",
     expression=f"(self.budgetingMethod == 'Timeslices') == (self.indicator in {_SLICED})",
-    message="'objectives: ' + self.name + ': budgetingMethod is ' + self.budgetingMethod + ', but ' + self.indicator + "
-    f"' is judged by ' + (self.indicator in {_SLICED} ? 'Timeslices' : 'Occurrences')",
+    message="'objectives: ' + self.name + ': budgetingMethod is ' + self.budgetingMethod + ', but ' + "
+    f"self.indicator + ' is judged by ' + (self.indicator in {_SLICED} ? 'Timeslices' : 'Occurrences')",
     holds=lambda spec: spec.budgeting_method is INDICATORS[spec.indicator].method,
     problem=lambda spec: (
-        f"objectives: {spec.name}: budgetingMethod is {spec.budgeting_method}, but {spec.indicator} is judged by "
-        f"{INDICATORS[spec.indicator].method}"
+        f"objectives: {spec.name}: budgetingMethod is {spec.budgeting_method}, but {spec.indicator} is "
+        f"judged by {INDICATORS[spec.indicator].method}"
     ),
 )
 _WRONG_THRESHOLD = Rule(
@@ -124,8 +127,8 @@ _WRONG_SLICE = Rule(
     f"': only Timeslices have one, and that of write_availability is {_SECOND}'",
     holds=_fits_slice,
     problem=lambda spec: (
-        f"objectives: {spec.name}: timeSliceWindow is {spec.time_slice_window}: only Timeslices have one, and that of "
-        f"write_availability is {_SECOND}"
+        f"objectives: {spec.name}: timeSliceWindow is {spec.time_slice_window}: only Timeslices have one, "
+        f"and that of write_availability is {_SECOND}"
     ),
 )
 
@@ -141,11 +144,11 @@ class Objective(SpecModel):
     """For people."""
     indicator: IndicatorName
     """The measured indicator; docs/reference/objectives.md defines a good event of each."""
-    budgeting_method: Method
+    budgeting_method: BudgetingMethod
     """How good and bad are counted: Timeslices or Occurrences, as the indicator has it."""
     target_percent: Annotated[float, Field(ge=1, le=100)]
     """Share that must be good, in per cent; 100 allows nothing bad."""
-    op: Op | None = None
+    op: Comparison | None = None
     """lte or gte, where the indicator has a threshold."""
     value: Annotated[float, Field(ge=0, le=VALUE_MAX)] | None = None
     """The threshold, in the indicator's unit."""

@@ -1,7 +1,7 @@
 """RocketMQ's proxies as a part of a cluster's spec: where the gRPC port of RocketMQ 5's clients is.
 
-A proxy of mode `Local` is a part of each broker's process, one of mode `Cluster` a process of its own that keeps nothing.
-Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java.
+A proxy of mode `Local` is a part of each broker's process, one of mode `Cluster` a process of its own that
+keeps nothing. Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java.
 """
 
 from enum import StrEnum
@@ -54,4 +54,5 @@ class Proxy(SpecModel):
         dict[str, Annotated[str, Field(max_length=PROPERTY_VALUE_LENGTH_MAX)]],
         Field(max_length=PROPERTIES_MAX),
     ] = Field(default={})
-    """Further keys of rmq-proxy.json: a letter, then letters and digits. Keys that the operator writes are refused."""
+    """Further keys of rmq-proxy.json: a letter, then letters and digits. Keys that the operator writes are
+    refused."""

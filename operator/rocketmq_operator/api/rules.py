@@ -1,13 +1,16 @@
-"""Rules that the type of a field cannot say, each written twice: in CEL for the API server, in Python for the operator.
+"""Rules that the type of a field cannot say, each written twice.
 
-The API server refuses an object that breaks a rule when a person writes it. The operator holds the same rules when it
-reads, because an object may be older than the rule. A rule that compares with the former object (`oldSelf`) exists in
-CEL only: the Python check sees one version and cannot compare.
+In CEL for the API server, in Python for the operator.
 
-The text of a refusal names the field and the value and says what would be right. Texts are made with `format`: the API
-server cannot bound what `string(...)` of a number costs, and refuses the definition.
+The API server refuses an object that breaks a rule when a person writes it. The operator holds the same rules
+when it reads, because an object may be older than the rule. A rule that compares with the former object
+(`oldSelf`) exists in CEL only: the Python check sees one version and cannot compare.
 
-Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quantity` and `isQuantity` since 1.29.
+The text of a refusal names the field and the value and says what would be right. Texts are made with
+`format`: the API server cannot bound what `string(...)` of a number costs, and refuses the definition.
+
+Source: Kubernetes 1.29 "Validation rules" of CustomResourceDefinitions; `quantity` and `isQuantity` since
+1.29.
 """
 
 import re
@@ -44,7 +47,8 @@ class Rule:
     def as_schema(self) -> dict[str, str]:
         """Return the entry of x-kubernetes-validations.
 
-        A rule with a computed text keeps a plain one beside it, which Kubernetes takes if the computed one fails.
+        A rule with a computed text keeps a plain one beside it, which Kubernetes takes if the computed one
+        fails.
         """
         return {
             "rule": self.expression,
@@ -116,10 +120,11 @@ def refused_keys(field: str, keys: Sequence[str], name: str, why: str) -> Rule:
 
 
 def plain_properties(field: str) -> Rule:
-    """Return the rule that each key of a model's `config` is letters and digits, as all of RocketMQ's keys are.
+    """Return the rule that each key of a model's `config` is letters and digits, as RocketMQ's are.
 
-    Why: a key with white space, a colon or an escape may be another key to Java, and one that is refused. The API server cannot bound
-    what a pattern over keys costs, so CEL refuses the empty key only, and the operator all others.
+    Why: a key with white space, a colon or an escape may be another key to Java, and one that is refused. The
+    API server cannot bound what a pattern over keys costs, so CEL refuses the empty key only, and the
+    operator all others.
     """
     return Rule(
         name="NotAProperty",

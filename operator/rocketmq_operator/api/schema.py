@@ -1,8 +1,9 @@
 """Turn a model's JSON Schema into the structural schema that Kubernetes wants.
 
-Kubernetes takes a subset of OpenAPI 3.0: no references, no null alternatives, no `additionalProperties: false`, a type
-on each node but those that take a number or a text. Optional fields are simply not required. A spec carries its defaults, so that a stored object shows
-them; a status carries no defaults, because an absent field means that its value is unknown.
+Kubernetes takes a subset of OpenAPI 3.0: no references, no null alternatives, no `additionalProperties:
+false`, a type on each node but those that take a number or a text. Optional fields are simply not required. A
+spec carries its defaults, so that a stored object shows them; a status carries no defaults, because an absent
+field means that its value is unknown.
 
 Source: Kubernetes documentation, "Specifying a structural schema".
 """
@@ -90,7 +91,10 @@ def _object_node(node: Json, schema: Json, definitions: Json, rules: dict[str, l
 
 
 def _complete(node: Json) -> None:
-    """Let the keys of an object's default also be the defaults of its properties: a person may give one of them only."""
+    """Let the keys of an object's default also be the defaults of its properties.
+
+    A person may give one of them only.
+    """
     for name, value in node["default"].items():
         if name in node.get("properties", {}):
             node["properties"][name].setdefault("default", value)

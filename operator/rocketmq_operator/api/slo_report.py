@@ -1,7 +1,7 @@
 """SLOReport: a periodic report of the measurements, and the result of the newest one.
 
-The words of an objective are OpenSLO's, as `slo-pipeline` reads them; what it would refuse is refused here already, when a
-person writes it and not when the report is due.
+The words of an objective are OpenSLO's, as `slo-pipeline` reads them; what it would refuse is refused here
+already, when a person writes it and not when the report is due.
 """
 
 import re
@@ -52,7 +52,8 @@ CRON: Final = (
     )
     + "$"
 )
-"""Source: Kubernetes CronJob, "Schedule syntax". A range that ends before it begins passes here; the API server names it."""
+"""Source: Kubernetes CronJob, "Schedule syntax". A range that ends before it begins passes here; the API
+server names it."""
 
 
 class Engine(StrEnum):
@@ -72,7 +73,8 @@ class Source(SpecModel):
     path: Annotated[
         str, Field(max_length=253, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")
     ] = "segments"
-    """The collector's directory on that volume. Reports go to `reports/` beside it, at the top of the volume."""
+    """The collector's directory on that volume. Reports go to `reports/` beside it, at the top of the
+    volume."""
 
 
 def window_days(window: str) -> int | None:
@@ -86,11 +88,12 @@ def window_days(window: str) -> int | None:
 _BAD_SCHEDULE = Rule(
     name="BadSchedule",
     expression=f"self.schedule.matches('{CRON}')",
-    message="'schedule is \"' + self.schedule + '\": write cron\\'s five fields (minute, hour, day of month, month, "
-    "day of week), such as 17 * * * *'",
+    message="'schedule is \"' + self.schedule + '\": write cron\\'s five fields (minute, hour, day of month, "
+    "month, day of week), such as 17 * * * *'",
     holds=lambda spec: re.fullmatch(CRON, spec.schedule) is not None,
     problem=lambda spec: (
-        f'schedule is "{spec.schedule}": write cron\'s five fields (minute, hour, day of month, month, day of week), '
+        f'schedule is "{spec.schedule}": write cron\'s five fields (minute, hour, day of month, month, day '
+        "of week), "
         "such as 17 * * * *"
     ),
 )
@@ -98,7 +101,8 @@ _BAD_WINDOW = Rule(
     name="BadWindow",
     expression=f"self.window.matches('{_WINDOW}') && {_WINDOW_HOURS_IN_CEL} % {HOURS_PER_DAY} == 0 && "
     f"{_WINDOW_HOURS_IN_CEL} <= {HOURS_PER_DAY * WINDOW_DAYS_MAX}",
-    message=f"'window is ' + self.window + ': write 1 to {WINDOW_DAYS_MAX} whole days, such as 24h, 7d or 4w'",
+    message=f"'window is ' + self.window + ': write 1 to {WINDOW_DAYS_MAX} whole days, such as 24h, 7d or "
+    "4w'",
     holds=lambda spec: window_days(spec.window) is not None,
     problem=lambda spec: (
         f"window is {spec.window}: write 1 to {WINDOW_DAYS_MAX} whole days, such as 24h, 7d or 4w"
@@ -114,7 +118,8 @@ class SLOReportSpec(SpecModel):
     schedule: Annotated[str, Field(min_length=1, max_length=100)]
     """When it is made: cron's five fields, in UTC."""
     window: Annotated[str, Field(max_length=8)] = "30d"
-    """How far back it looks from the newest measurement, and the window of each budget: 1 to 366 whole days, as 24h, 7d or 4w."""
+    """How far back it looks from the newest measurement, and the window of each budget: 1 to 366 whole days,
+    as 24h, 7d or 4w."""
     objectives: Annotated[
         tuple[Objective, ...],
         Field(
@@ -130,18 +135,22 @@ class SLOReportSpec(SpecModel):
     executors: Annotated[int, Field(ge=1, le=EXECUTORS_MAX)] = 2
     """How many executors the engine kubernetes has."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Account that makes and removes the executors' pods; the chart's (measure.report.executors=true) when absent."""
+    """Account that makes and removes the executors' pods; the chart's (measure.report.executors=true) when
+    absent."""
     daily: bool = False
-    """Whether each run first takes out of the segments of closed days, once for each day, what reports read, and reads that instead. It
-    stays on the volume; the extract omits and counts data that came too late for a closed day."""
+    """Whether each run first takes out of the segments of closed days, once for each day, what reports read,
+    and reads that instead. It stays on the volume; the extract omits and counts data that came too late for a
+    closed day."""
     suspend: bool = False
     """Whether none is made by itself. One that is running ends."""
     successful_jobs_history_limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 1
-    """Number of successful Jobs that Kubernetes keeps. The operator reads the result from the newest, so at least one."""
+    """Number of successful Jobs that Kubernetes keeps. The operator reads the result from the newest, so at
+    least one."""
     failed_jobs_history_limit: Annotated[int, Field(ge=1, le=HISTORY_MAX)] = 1
     """Number of failed Jobs that Kubernetes keeps."""
     resources: Resources = Resources(cpu="250m", memory="2Gi")
-    """Of the job's pod, and of each executor's. Spark uses as many threads as there are processors here, in the job's pod at least two."""
+    """Of the job's pod, and of each executor's. Spark uses as many threads as there are processors here, in
+    the job's pod at least two."""
     image: Image = "rocketmq-ha/slo-pipeline:0.1.0"
     """Has the command slo-pipeline."""
 
@@ -163,8 +172,8 @@ class ObjectiveStatus(StatusModel):
     attained: Annotated[str, Field(max_length=16)] = ""
     """The attained share; empty without measurements."""
     budget_left: Annotated[str, Field(max_length=32)] = ""
-    """Share of the budget that is left, below 0 where it is overspent; kept or broken for a promise of 100 %; unknown where too
-    little was measured."""
+    """Share of the budget that is left, below 0 where it is overspent; kept or broken for a promise of 100 %;
+    unknown where too little was measured."""
     holds: bool = True
     """Whether the budget is not overspent."""
 

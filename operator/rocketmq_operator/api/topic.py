@@ -1,6 +1,7 @@
 """Topic: queues of messages under one name, in the broker groups of a cluster.
 
-Source: RocketMQ 5.3.3 TopicConfig.java, TopicValidator.java, TopicAttributes.java; 5.5.0 knows the same and more.
+Source: RocketMQ 5.3.3 TopicConfig.java, TopicValidator.java, TopicAttributes.java; 5.5.0 knows the same and
+more.
 """
 
 import re
@@ -31,7 +32,8 @@ SYSTEM_TOPICS: Final = (
 SYSTEM_PREFIX: Final = "rmq_sys_"
 _KEY: Final = "^[a-z][a-z0-9.]*$"
 _VALUE: Final = "^[^,=+ ]+$"
-"""Values stand in one text that is split at commas and equal signs. Source: RocketMQ 5.3.3 AttributeParser.java."""
+"""Values stand in one text that is split at commas and equal signs. Source: RocketMQ 5.3.3
+AttributeParser.java."""
 
 
 class Permission(StrEnum):
@@ -42,7 +44,7 @@ class Permission(StrEnum):
     WRITE = "W"
 
 
-class MessageType(StrEnum):
+class TopicMessageType(StrEnum):
     """What kind of messages a topic takes; a proxy refuses others."""
 
     NORMAL = "NORMAL"
@@ -108,23 +110,27 @@ class TopicSpec(SpecModel):
     topic_name: Annotated[str, Field(min_length=1, max_length=TOPIC_LENGTH_MAX)] | None = None
     """Its name in RocketMQ; metadata.name when absent. Cannot change."""
     broker_groups: GroupNames = ()
-    """BrokerGroups of the cluster that have it; all, later ones too, when empty. One that is taken out of the list keeps it."""
+    """BrokerGroups of the cluster that have it; all, later ones too, when empty. One that is taken out of the
+    list keeps it."""
     read_queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)] = 8
     """Queues in each broker group that consumers read."""
     write_queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)] = 8
-    """Queues in each broker group that producers write. To shrink: these first, readQueues when the others are read empty."""
+    """Queues in each broker group that producers write. To shrink: these first, readQueues when the others
+    are read empty."""
     permission: Permission = Permission.READ_WRITE
     """What clients may do: RW, R or W."""
-    message_type: MessageType = MessageType.NORMAL
+    message_type: TopicMessageType = TopicMessageType.NORMAL
     """What kind of messages it takes: NORMAL, FIFO, DELAY or TRANSACTION."""
     ordered: bool = False
     """Whether clients keep to its queues also while one of the broker groups is away (RocketMQ's `order`)."""
     attributes: Annotated[
         dict[str, Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=ATTRIBUTES_MAX)
     ] = Field(default={})
-    """More attributes, such as cleanup.policy or reserve.time. Those that are not named here are left as they are."""
+    """More attributes, such as cleanup.policy or reserve.time. Those that are not named here are left as they
+    are."""
     drift_policy: DriftPolicy = DriftPolicy.CORRECT
-    """The operator's reaction when another client changes it in a broker: Correct or Report. If a broker lacks it, the operator creates it in either case."""
+    """The operator's reaction when another client changes it in a broker: Correct or Report. If a broker
+    lacks it, the operator creates it in either case."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """Whether brokers keep the topic and its messages when this object is deleted: Retain or Delete."""
 

@@ -1,7 +1,10 @@
-"""What the operator asks of Kubernetes, controllers, brokers, canaries and companions: small faces, so that tests can stand behind them.
+"""What the operator asks of Kubernetes, controllers, brokers, canaries and companions.
 
-Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again. `UnavailableError` means
-that the peer did not answer or not as it should: try later. A missing object is None, not an error.
+Small faces, so that tests can stand behind them.
+
+Errors are of two kinds. `KubeConflictError` means that another client wrote first: read again.
+`PeerUnavailableError` means that the peer did not answer or not as it should: try later. A missing object is
+None, not an error.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -12,11 +15,11 @@ EVENTS_MAX = 200
 """About one object. Kubernetes counts equal ones up and keeps each for an hour, so one has few."""
 
 
-class UnavailableError(Exception):
+class PeerUnavailableError(Exception):
     """A peer did not answer, or sent an invalid answer; the text names the peer and the problem."""
 
 
-class BusyError(UnavailableError):
+class BusyError(PeerUnavailableError):
     """A peer asks to be left alone for `retry_after_s` seconds."""
 
     def __init__(self, problem: str, retry_after_s: float) -> None:
@@ -24,20 +27,20 @@ class BusyError(UnavailableError):
         self.retry_after_s = retry_after_s
 
 
-class KubeConflictError(UnavailableError):
+class KubeConflictError(PeerUnavailableError):
     """Somebody else wrote the object first."""
 
 
-class RefusedError(UnavailableError):
+class RequestRefusedError(PeerUnavailableError):
     """A peer understood and refused; trying the same again is of no use until something changes."""
 
 
-class NotYetError(UnavailableError):
+class RetryLaterError(PeerUnavailableError):
     """A peer understood, and cannot do it now; what hinders it may pass by itself."""
 
 
-class Kube(Protocol):
-    """The Kubernetes API, as far as the operator uses it. Every call raises `UnavailableError`."""
+class KubeApi(Protocol):
+    """The Kubernetes API, as far as the operator uses it. Every call raises `PeerUnavailableError`."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist."""
@@ -75,27 +78,33 @@ class Kube(Protocol):
         ...
 
 
-class Canaries(Protocol):
+class CanaryApi(Protocol):
     """The canaries of the measuring part, by HTTP."""
 
     async def gaps(self, host: str) -> Json:
-        """Return what the canary at host:port knows of gaps and losses; raise `UnavailableError`."""
+        """Return what the canary at host:port knows of gaps and losses; raise `PeerUnavailableError`."""
         ...
 
 
-class Companions(Protocol):
+class CompanionApi(Protocol):
     """The companions in the brokers' pods, by HTTP."""
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows of its broker; raise `UnavailableError`."""
+        """Return what the companion at host:port knows of its broker; raise `PeerUnavailableError`."""
         ...
 
 
-class Brokers(Protocol):
-    """Masters of broker groups, and name servers. Every call raises `UnavailableError`, `RefusedError` where there is an answer."""
+class BrokerApi(Protocol):
+    """Masters of broker groups, and name servers.
+
+    Every call raises `PeerUnavailableError`, `RequestRefusedError` where there is an answer.
+    """
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words; None if the broker does not have it."""
+        """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words.
+
+        Return None if the broker does not have it.
+        """
         ...
 
     async def write(self, address: str, kind: str, config: Json) -> None:
@@ -111,19 +120,28 @@ class Brokers(Protocol):
         ...
 
 
-class Controllers(Protocol):
-    """The controllers of one cluster. Every call raises `UnavailableError`."""
+class ControllerApi(Protocol):
+    """The controllers of one cluster. Every call raises `PeerUnavailableError`."""
 
     async def nodes(self) -> list[Json | None]:
-        """Return what each controller that there can be says of itself, in their order; None for one that does not answer."""
+        """Return what each controller that there can be says of itself, in their order.
+
+        A silent controller has None in the list.
+        """
         ...
 
     async def members(self, node: int) -> Json:
-        """Return the controllers' membership as one of them knows it; how far each is only the leader knows."""
+        """Return the controllers' membership as one of them knows it.
+
+        Only the leader knows how far each is.
+        """
         ...
 
     async def change_members(self, action: str, member: str) -> None:
-        """Add, promote or remove a controller; raise `RefusedError`, or `NotYetError` for a refusal that may pass by itself."""
+        """Add, promote or remove a controller.
+
+        Raise `RequestRefusedError`, or `RetryLaterError` for a refusal that may pass by itself.
+        """
         ...
 
     async def group(self, cluster: str, name: str) -> Json | None:
@@ -135,7 +153,7 @@ class Controllers(Protocol):
         ...
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
-        """Make a member master; raise `RefusedError` if the controllers would not."""
+        """Make a member master; raise `RequestRefusedError` if the controllers would not."""
         ...
 
     def events(self) -> AsyncIterator[Json]:

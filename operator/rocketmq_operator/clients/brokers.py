@@ -1,11 +1,15 @@
-"""Brokers and name servers over remoting: topics and consumer groups read, written and forgotten, as mqadmin does.
+"""Brokers and name servers over remoting.
 
-Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the address when the client
-connected: after a takeover and back that may be a slave.
+Topics and consumer groups read, written and forgotten, as mqadmin does.
 
-Never 352 (GET_SUBSCRIPTIONGROUP_CONFIG): asked for a group that is not there, a broker on its defaults makes it.
+Each call opens a new connection. Calls are rare, and an open connection would lead to the broker that had the
+address when the client connected: after a takeover and back that may be a slave.
 
-Source: RocketMQ 5.3.3 AdminBrokerProcessor.java, DefaultRequestProcessor.java of the name server; tried with 5.2.0 and 5.5.0.
+Never 352 (GET_SUBSCRIPTIONGROUP_CONFIG): asked for a group that is not there, a broker on its defaults makes
+it.
+
+Source: RocketMQ 5.3.3 AdminBrokerProcessor.java, DefaultRequestProcessor.java of the name server; tried with
+5.2.0 and 5.5.0.
 """
 
 import json
@@ -24,16 +28,16 @@ from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.errors import RemotingProtocolError
 from controller_core.remoting.header import Header
 from rocketmq_operator.api.names import TOPIC_KIND
-from rocketmq_operator.clients.api import Json, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError
 
 _TABLE: Final = "subscriptionGroupTable"
 
 
 class BrokersClient:
-    """`Brokers` over remoting."""
+    """`BrokerApi` over remoting."""
 
     async def read(self, address: str, kind: str, name: str) -> Json | None:
-        """Return a topic or consumer group as the broker at host:port has it, None if the broker does not have it."""
+        """Return a topic or consumer group as the broker at host:port has it, None if it has none."""
         if kind == TOPIC_KIND.kind:
             try:
                 body = await _answer(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(name))
@@ -45,7 +49,7 @@ class BrokersClient:
         return _object(address, table[name]) if name in table else None
 
     async def write(self, address: str, kind: str, config: Json) -> None:
-        """Make or change a topic or consumer group; raise `RefusedError` if the broker would not."""
+        """Make or change a topic or consumer group; raise `RequestRefusedError` if the broker would not."""
         if kind == TOPIC_KIND.kind:
             attributes = config.get("attributes") or {}
             header = CreateTopicRequestHeader.of_config(config["topicName"], config, attributes)
@@ -68,7 +72,7 @@ class BrokersClient:
         await _answer(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
-class _MissingError(RefusedError):
+class _MissingError(RequestRefusedError):
     """The topic does not exist in the broker."""
 
 
@@ -80,10 +84,10 @@ async def _answer(address: str, code: RequestCode, header: Header | None = None,
     except AskError as error:
         problem = f"{address}: {error}"
         if error.code is None:
-            raise UnavailableError(problem) from error
+            raise PeerUnavailableError(problem) from error
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise _MissingError(problem) from error
-        raise RefusedError(problem) from error
+        raise RequestRefusedError(problem) from error
     finally:
         asker.close()
 
@@ -92,10 +96,10 @@ def _decoded(address: str, body: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return lenient_json.decode(body)
     except RemotingProtocolError as error:
-        raise UnavailableError(f"{address}: {error}") from error
+        raise PeerUnavailableError(f"{address}: {error}") from error
 
 
 def _object(address: str, value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError(f"the answer of {address} lacks the expected JSON object")
+        raise PeerUnavailableError(f"the answer of {address} lacks the expected JSON object")
     return value

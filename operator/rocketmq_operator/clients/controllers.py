@@ -1,30 +1,32 @@
 """The controllers over HTTP: any of them answers reads, the leader takes changes.
 
-Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a lagging
-controller remembers. The next call tries the controller that answered last first. A follower answers a change with
-the leader's address and sent again there by us, because the token must not travel otherwise.
+Reads request the committed state (`consistent=true`): a decision to restart a broker must not rest on what a
+lagging controller remembers. The next call tries the controller that answered last first. A follower answers
+a change with the leader's address and sent again there by us, because the token must not travel otherwise.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
 
-from rocketmq_operator.clients.api import Json, NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import Json, PeerUnavailableError, RequestRefusedError, RetryLaterError
+from rocketmq_operator.clients.json_answers import parse_json, read_json
 
 READ_TIMEOUT: Final = aiohttp.ClientTimeout(total=3.0, connect=1.0)
 CHANGE_TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0, connect=1.0)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=1.0)
 STREAM_LINE_BYTES_MAX: Final = 1 << 20
+"""Longest event that is read without an error: far beyond what a controller writes."""
 FAILOVERS_MAX: Final = 60
 REDIRECTS_MAX: Final = 3
 
 
 class ControllersClient:
-    """`Controllers` over HTTP."""
+    """`ControllerApi` over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, hosts: Sequence[str], token: str = "") -> None:
         """Take the controllers' HTTP addresses, host:port each, and the token that changes need."""
@@ -35,21 +37,24 @@ class ControllersClient:
         self._last_sequence: int | None = None
 
     async def nodes(self) -> list[Json | None]:
-        """Return the status of each controller, queried at the same time; later calls try the leader first."""
-        told = await asyncio.gather(*(self._status(host) for host in self._all))
+        """Return the status of each controller, queried at the same time.
+
+        Later calls try the leader first.
+        """
+        statuses = await asyncio.gather(*(self._status(host) for host in self._all))
         leaders = [
             (value["term"], host)
-            for host, value in zip(self._all, told, strict=True)
-            if value and value.get("role") == "leader"
+            for host, value in zip(self._all, statuses, strict=True)
+            if value and value.get("role") == "leader" and isinstance(value.get("term"), int)
         ]
         if leaders:
             self._prefer(max(leaders)[1])
-        return told
+        return statuses
 
     async def _status(self, host: str) -> Json | None:
         try:
             return _object(await self._get(host, "/v1/status"))
-        except (aiohttp.ClientError, TimeoutError, ValueError, UnavailableError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, PeerUnavailableError):
             return None
 
     async def members(self, node: int) -> Json:
@@ -58,15 +63,15 @@ class ControllersClient:
         try:
             return _object(await self._get(host, "/v1/members"))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise UnavailableError(f"{host} does not tell the members: {error!r}") from error
+            raise PeerUnavailableError(f"{host} does not tell the members: {error!r}") from error
 
     async def change_members(self, action: str, member: str) -> None:
         """Add, promote or remove a controller.
 
         Raises:
-            RefusedError: it makes no sense.
-            NotYetError: the obstacle may pass by itself.
-            UnavailableError: no controller accepts it.
+            RequestRefusedError: it makes no sense.
+            RetryLaterError: the obstacle may pass by itself.
+            PeerUnavailableError: no controller accepts it.
         """
         await self._change_anywhere("/v1/members", {action: member})
 
@@ -77,14 +82,14 @@ class ControllersClient:
 
     async def failovers(self, cluster: str, name: str) -> list[Json]:
         """Return a group's changes of master, newest first."""
-        path = f"/v1/failovers?cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
-        found = _object(await self._read(path)).get("failovers")
+        query = f"cluster={quote(cluster)}&group={quote(name)}&limit={FAILOVERS_MAX}&consistent=true"
+        found = _object(await self._read(f"/v1/failovers?{query}")).get("failovers")
         if not isinstance(found, list):
-            raise UnavailableError("a controller's answer lacks the list of failovers")
+            raise PeerUnavailableError("a controller's answer lacks the list of failovers")
         return found
 
     async def designate(self, cluster: str, name: str, broker_id: int) -> None:
-        """Make a member master; raise `RefusedError` if the controllers would not."""
+        """Make a member master; raise `RequestRefusedError` if the controllers would not."""
         await self._change_anywhere(
             f"/v1/groups/{quote(cluster)}/{quote(name)}/elect", {"brokerId": broker_id}
         )
@@ -97,24 +102,35 @@ class ControllersClient:
                 return await self._change(f"http://{host}{path}", body)
             except (aiohttp.ClientError, TimeoutError) as error:
                 problem = f"{host}: {error!r}"
-        raise UnavailableError(f"no controller takes a change: {problem}")
+        raise PeerUnavailableError(f"no controller takes a change: {problem}")
 
     async def events(self) -> AsyncIterator[Json]:
-        """Yield events until the stream ends: at first from now on, later from where the last stream ended."""
+        """Yield events until the stream ends.
+
+        The first call starts from now on, a later one from where the last stream ended.
+        """
         host, newest = await self._last_event()
         # Why the smaller: controllers that lost their state count from the beginning again.
         last = newest if self._last_sequence is None else min(newest, self._last_sequence)
         self._last_sequence = last
         url = f"http://{host}/v1/events?after={last}"
         try:
-            async with self._session.get(url, timeout=STREAM_TIMEOUT) as response:
+            async with self._lines(url, STREAM_TIMEOUT) as response:
                 async for line in response.content:
                     if line.strip():
-                        event = _object(json.loads(line))
+                        event, sequence = _event(line)
                         yield event
-                        self._last_sequence = int(event["sequence"])
-        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
-            raise UnavailableError(f"the event stream of {host} broke: {error!r}") from error
+                        self._last_sequence = sequence
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise PeerUnavailableError(f"the event stream of {host} broke: {error!r}") from error
+
+    @asynccontextmanager
+    async def _lines(self, url: str, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self._session.get(
+            url, timeout=limits, allow_redirects=False, read_bufsize=STREAM_LINE_BYTES_MAX
+        ) as response:
+            _check_status(response)
+            yield response
 
     async def _last_event(self) -> tuple[str, int]:
         """Return a controller that answers and the sequence of its newest event."""
@@ -122,17 +138,16 @@ class ControllersClient:
         for host in tuple(self._hosts):
             url = f"http://{host}/v1/events?after=0&follow=false"
             try:
-                async with self._session.get(url, timeout=READ_TIMEOUT) as response:
-                    response.raise_for_status()
+                async with self._lines(url, READ_TIMEOUT) as response:
                     last = 0
                     async for line in response.content:
-                        last = max(last, int(_object(json.loads(line))["sequence"]))
-            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                        last = max(last, _event(line)[1])
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = f"{host}: {error!r}"
                 continue
             self._prefer(host)
             return host, last
-        raise UnavailableError(f"no controller serves events: {problem}")
+        raise PeerUnavailableError(f"no controller serves events: {problem}")
 
     async def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
         problem = "no controller address is known"
@@ -144,15 +159,16 @@ class ControllersClient:
                 continue
             self._prefer(host)
             return value
-        raise UnavailableError(f"no controller answers: {problem}")
+        raise PeerUnavailableError(f"no controller answers: {problem}")
 
     async def _get(self, host: str, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return one controller's answer, None for what it knows nothing of."""
-        async with self._session.get(f"http://{host}{path}", timeout=READ_TIMEOUT) as response:
+        url = f"http://{host}{path}"
+        async with self._session.get(url, timeout=READ_TIMEOUT, allow_redirects=False) as response:
             if response.status == 404:
                 return None
-            response.raise_for_status()
-            return json.loads(await response.text())
+            _check_status(response)
+            return await read_json(response)
 
     async def _change(self, url: str, body: Json) -> None:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -165,11 +181,11 @@ class ControllersClient:
                     continue
                 text = (await response.text())[:500]
                 if response.status in {503, 504}:
-                    raise NotYetError(f"the controllers cannot change anything now: {text}")
+                    raise RetryLaterError(f"the controllers cannot change anything now: {text}")
                 if response.status >= 400:
-                    raise RefusedError(f"the controllers refused: {response.status} {text}")
+                    raise RequestRefusedError(f"the controllers refused: {response.status} {text}")
                 return
-        raise UnavailableError("the controllers send changes in a circle")
+        raise PeerUnavailableError("the controllers send changes in a circle")
 
     def _prefer(self, host: str) -> None:
         if self._hosts[0] != host:
@@ -177,7 +193,21 @@ class ControllersClient:
             self._hosts.insert(0, host)
 
 
+def _check_status(response: aiohttp.ClientResponse) -> None:
+    if response.status != 200:
+        raise ValueError(f"status {response.status}")
+
+
+def _event(line: bytes) -> tuple[Json, int]:
+    """Return an event and its sequence; raise `ValueError` for anything else."""
+    event = parse_json(line)
+    sequence = event.get("sequence") if isinstance(event, dict) else None
+    if type(sequence) is not int:
+        raise ValueError(f"a line that is not an event: {line[:80]!r}")
+    return event, sequence
+
+
 def _object(value: object) -> Json:
     if not isinstance(value, dict):
-        raise UnavailableError("a controller's answer is not a JSON object")
+        raise PeerUnavailableError("a controller's answer is not a JSON object")
     return value

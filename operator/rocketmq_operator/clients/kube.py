@@ -1,7 +1,7 @@
 """Kubernetes through the `kubernetes` package's dynamic client, off the event loop.
 
-The package blocks, so each call runs in a thread of a bounded pool. Address takeovers have a pool of their own: they
-must not stand in line behind a reconcile that waits for a slow API server.
+The package blocks, so each call runs in a thread of a bounded pool. Address takeovers have a pool of their
+own: they must not stand in line behind a reconcile that waits for a slow API server.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from rocketmq_operator.clients.api import (
     BusyError,
     Json,
     KubeConflictError,
-    RefusedError,
-    UnavailableError,
+    PeerUnavailableError,
+    RequestRefusedError,
 )
 from rocketmq_operator.plan.common.objects import API_VERSIONS
 
@@ -50,7 +50,8 @@ _UNREADABLE: Final = (
 _NO_ANSWER: Final = (urllib3.exceptions.HTTPError, OSError, ValueError)
 """ValueError: an answer that is not JSON, from a server other than the API server."""
 _NO_CACHE: Final = str(Path(os.devnull) / "none")
-"""Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions that were deleted since."""
+"""Where no file can be. A cache of which kinds there are outlives this process on its volume, and definitions
+that were deleted since."""
 BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 403, 405, 413, 422})
 VERSIONS: Final[Mapping[str, str]] = {
@@ -67,7 +68,7 @@ def connect() -> DynamicClient:
     """Return a client for the cluster that we run in, or else for the current kubeconfig. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or the API server does not answer.
+        PeerUnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_incluster_config()
@@ -80,12 +81,12 @@ def connect_as_person(kubeconfig: str | None, context: str | None) -> DynamicCli
     """Return a client for a kubeconfig, as kubectl finds it when None, and one of its contexts. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or the API server does not answer.
+        PeerUnavailableError: no configuration exists, or the API server does not answer.
     """
     try:
         config.load_kube_config(kubeconfig, context)
     except _UNREADABLE as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
+        raise PeerUnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     return _client()
 
 
@@ -93,17 +94,17 @@ def namespace_of_person(kubeconfig: str | None, context: str | None) -> str:
     """Return the namespace that kubectl would use. Blocks.
 
     Raises:
-        UnavailableError: no configuration exists, or it lacks the context.
+        PeerUnavailableError: no configuration exists, or it lacks the context.
     """
     try:
         found: Any = config.list_kube_config_contexts(kubeconfig)
     except _UNREADABLE as error:
-        raise UnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
+        raise PeerUnavailableError(f"no configuration for Kubernetes: {one_line(str(error))}") from error
     contexts, current = found
     wanted = context or current["name"]
     chosen = next((one for one in contexts if one["name"] == wanted), None)
     if chosen is None:
-        raise UnavailableError(f"no configuration for Kubernetes: context {wanted} does not exist")
+        raise PeerUnavailableError(f"no configuration for Kubernetes: context {wanted} does not exist")
     return str(chosen["context"].get("namespace") or "default")
 
 
@@ -122,20 +123,22 @@ def _client() -> DynamicClient:
     try:
         return DynamicClient(_TimedApiClient(settings), cache_file=_NO_CACHE)
     except ApiException as error:
-        raise UnavailableError(
+        raise PeerUnavailableError(
             f"the API server {settings.host} refused: {error.status} {_text(error)}"
         ) from error
     except _NO_ANSWER as error:
-        raise UnavailableError(
+        raise PeerUnavailableError(
             f"the API server {settings.host} does not answer: {error_cause(error)}"
         ) from error
 
 
 def missing_kinds(dynamic: DynamicClient) -> list[str]:
-    """Return the kinds that we use and this Kubernetes has not, such as ours before their definitions are installed. Blocks.
+    """Return the kinds that we use and this Kubernetes has not.
+
+    Ours are among them before their definitions are installed. The call blocks.
 
     Raises:
-        UnavailableError: the API server does not answer.
+        PeerUnavailableError: the API server does not answer.
     """
 
     def is_missing(kind: str) -> bool:
@@ -144,16 +147,16 @@ def missing_kinds(dynamic: DynamicClient) -> list[str]:
         except ResourceNotFoundError:
             return True
         except ApiException as error:
-            raise UnavailableError(f"the API server refused: {error.status} {_text(error)}") from error
+            raise PeerUnavailableError(f"the API server refused: {error.status} {_text(error)}") from error
         except _NO_ANSWER as error:
-            raise UnavailableError(f"the API server does not answer: {error_cause(error)}") from error
+            raise PeerUnavailableError(f"the API server does not answer: {error_cause(error)}") from error
         return False
 
     return [kind for kind in VERSIONS if is_missing(kind)]
 
 
 class KubeClient:
-    """`Kube` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
+    """`KubeApi` over a dynamic client; every call takes at most `CONNECT_TIMEOUT_S` + `ANSWER_TIMEOUT_S`."""
 
     def __init__(self, dynamic: DynamicClient, threads_max: int = THREADS_MAX) -> None:
         """Take a client that may be shared, and start a pool of threads."""
@@ -225,7 +228,10 @@ class KubeClient:
         return await self.patch(kind, namespace, name, {"metadata": {"annotations": dict(annotations)}})
 
     async def patch(self, kind: str, namespace: str, name: str, body: Json) -> Json:
-        """Write these fields and no other; None removes one. Without a namespace, of an object that is in none."""
+        """Write these fields and no other; None removes one.
+
+        Without a namespace, of an object that is in none.
+        """
         return await self._run(
             kind,
             lambda api: api.patch(
@@ -264,7 +270,7 @@ class KubeClient:
             api = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
             value: Json = call(api).to_dict()
         except ResourceNotFoundError as error:
-            raise UnavailableError(
+            raise PeerUnavailableError(
                 f"this Kubernetes does not know kind {kind} of {VERSIONS[kind]}"
             ) from error
         except NotFoundError as error:
@@ -275,19 +281,24 @@ class KubeClient:
             if error.status in BUSY:
                 problem = f"{kind}: {error.status} {error.reason}: {_text(error)}"
                 raise BusyError(problem, retry_after_s(error.headers or {})) from error
-            kind_of_error = RefusedError if error.status in _REFUSED else UnavailableError
+            kind_of_error = RequestRefusedError if error.status in _REFUSED else PeerUnavailableError
             raise kind_of_error(f"{kind}: {error.status} {error.reason}: {_text(error)}") from error
         except _NO_ANSWER as error:
-            raise UnavailableError(f"{kind}: the API server does not answer: {error_cause(error)}") from error
+            raise PeerUnavailableError(
+                f"{kind}: the API server does not answer: {error_cause(error)}"
+            ) from error
         return value
 
 
-class _MissingError(UnavailableError):
+class _MissingError(PeerUnavailableError):
     """The object does not exist."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:
-    """Return how long an answer asks to be left alone, at most `RETRY_AFTER_MAX_S`; 0 where it does not say."""
+    """Return how long an answer asks to be left alone, at most `RETRY_AFTER_MAX_S`.
+
+    The result is 0 where it does not say.
+    """
     text = headers.get("Retry-After", "")
     return min(RETRY_AFTER_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0
 
@@ -305,7 +316,10 @@ def one_line(text: str) -> str:
 
 
 def _text(error: ApiException) -> str:
-    """Return what the API server says: the message of its Status, or else the answer as it is, or the reason."""
+    """Return what the API server says.
+
+    That is the message of its Status, or else the answer as it is, or the reason.
+    """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
         status = json.loads(body)

@@ -1,4 +1,6 @@
-"""The objects of some kinds as they are now, kept by one list and one watch each, so that looking costs the API server nothing.
+"""The objects of some kinds as they are now, kept by one list and one watch each.
+
+So looking costs the API server nothing.
 
     list -> watch -> (the API server ends it) -> watch ...
       ^       |
@@ -6,10 +8,11 @@
               |  404: the kind does not exist; forget all, list again every `MISSING_POLL_S`
               |  anything else: not fresh, wait longer each time, list again
 
-A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a sign lately, if only
-by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the API server itself.
-Reflections never follow Secrets or Events. Permission to list Secrets is permission to read all; `SECRET_S` is the cache time of the one known by name.
-Events are many, and needed only for an object in trouble; `EVENTS_S` is their cache time.
+A reflection answers only while it is fresh: it has been listed, its watch is open, and the API server gave a
+sign lately, if only by ending the watch in time. Otherwise it raises `StaleError`, and the caller asks the
+API server itself. Reflections never follow Secrets or Events. Permission to list Secrets is permission to
+read all; `SECRET_S` is the cache time of the one known by name. Events are many, and needed only for an
+object in trouble; `EVENTS_S` is their cache time.
 """
 
 import asyncio
@@ -20,9 +23,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rocketmq_operator.api.names import CLUSTER_LABEL, OUR_KINDS, REPORT_LABEL
-from rocketmq_operator.clients.api import BusyError, Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import BusyError, Json, KubeApi, PeerUnavailableError
 from rocketmq_operator.clients.kube import VERSIONS
-from rocketmq_operator.clients.stream import WATCH_S, WATCH_SLACK_S, GoneError, KindMissingError, Stream
+from rocketmq_operator.clients.stream import (
+    WATCH_S,
+    WATCH_SLACK_S,
+    KindMissingError,
+    Stream,
+    VersionGoneError,
+)
 
 SILENT_MAX_S: Final = WATCH_S + 2 * WATCH_SLACK_S
 """A watch that gave no sign for so long is dead, whatever its connection says."""
@@ -34,7 +43,8 @@ BACKOFF_MAX_S: Final = 30.0
 MISSING_POLL_S: Final = 5.0
 """Time in seconds until a kind is found again after its definition is reapplied."""
 OURS: Final = frozenset(one.kind for one in OUR_KINDS)
-"""Cached completely; of other kinds only objects with one of our labels, because foreign objects are unbounded in number."""
+"""Cached completely; of other kinds only objects with one of our labels, because foreign objects are
+unbounded in number."""
 _LABELS: Final[Mapping[str, str]] = {"Job": REPORT_LABEL}
 """The label of the followed objects, for kinds that do not belong to a cluster."""
 KINDS: Final = (
@@ -43,17 +53,21 @@ KINDS: Final = (
     *("PodDisruptionBudget", "Service", "StatefulSet"),
 )
 _LOG: Final = logging.getLogger(__name__)
-_Place = tuple[str, str]
+_ObjectName = tuple[str, str]
 OnChange = Callable[[str, Json, bool], None]
-"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains the change. A list reports each
-difference from the former cache in the same way, so a change during a gap of the watch arrives once."""
+"""Receives the kind, the added, changed or deleted object, and whether it is gone; the cache already contains
+the change. A list reports each difference from the former cache in the same way, so a change during a gap of
+the watch arrives once."""
 
 
-class WriteError(Exception):
-    """A caller tried to write on the basis of the cache; writes require an observation of the API server itself."""
+class ReadOnlyError(Exception):
+    """A caller tried to write on the basis of the cache.
+
+    Writes require an observation of the API server itself.
+    """
 
 
-class StaleError(UnavailableError):
+class StaleError(PeerUnavailableError):
     """The cache may be old: ask the API server."""
 
 
@@ -78,8 +92,8 @@ class Reflection:
         self._kind: Final = kind
         self._namespace: Final = namespace
         self._monotonic_s: Final = monotonic_s
-        self._objects: Final[dict[_Place, Json]] = {}
-        self._by_label: Final[defaultdict[tuple[str, str, str], set[_Place]]] = defaultdict(set)
+        self._objects: Final[dict[_ObjectName, Json]] = {}
+        self._by_label: Final[defaultdict[tuple[str, str, str], set[_ObjectName]]] = defaultdict(set)
         self._listed_s: float | None = None
         self._heard_s = monotonic_s()
         self.missing = False
@@ -103,8 +117,8 @@ class Reflection:
         """Return the objects that carry all these labels, to be read only."""
         if not labels:
             return [value for (where, _), value in self._objects.items() if where == namespace]
-        places = [self._by_label.get((namespace, *label), set()) for label in labels.items()]
-        return [self._objects[place] for place in sorted(set.intersection(*places))]
+        names = [self._by_label.get((namespace, *label), set()) for label in labels.items()]
+        return [self._objects[name] for name in sorted(set.intersection(*names))]
 
     async def run(self) -> None:
         """Keep it until cancelled."""
@@ -120,13 +134,13 @@ class Reflection:
                 failures = 0
                 await asyncio.sleep(MISSING_POLL_S)
                 continue
-            except GoneError as error:
+            except VersionGoneError as error:
                 _LOG.info("%s; listing anew", error)
                 wait_s = 0.0
             except BusyError as error:
                 wait_s = error.retry_after_s
                 _LOG.warning("%s", error)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 wait_s = 0.0
                 _LOG.warning("%s", error)
             # Why here: from now on the cache receives no changes.
@@ -137,47 +151,50 @@ class Reflection:
 
     async def _list(self) -> str:
         items, version = await self._stream.list(self._kind, self._namespace, self.label)
-        before = self._replace(items)
+        previous = self._replace(items)
         self._listed_s = self._heard_s = self._monotonic_s()
         if self.missing:
             _LOG.info("there is a kind %s again", self._kind)
         self.missing = False
-        self._tell_what_differs(before)
+        self._report_differences(previous)
         return version
 
-    def _replace(self, items: Sequence[Json]) -> dict[_Place, Json]:
+    def _replace(self, items: Sequence[Json]) -> dict[_ObjectName, Json]:
         """Replace the cached objects with these; return the previous ones."""
-        before = dict(self._objects)
+        previous = dict(self._objects)
         self._objects.clear()
         self._by_label.clear()
         for item in items:
             self._put(item)
-        return before
+        return previous
 
-    def _tell_what_differs(self, before: Mapping[_Place, Json]) -> None:
-        for place, former in before.items():
-            if place not in self._objects:
-                self._tell(former, gone=True)
-        for place, found in list(self._objects.items()):
-            if place not in before or _version(before[place]) != _version(found):
-                self._tell(found, gone=False)
+    def _report_differences(self, previous: Mapping[_ObjectName, Json]) -> None:
+        for name, former in previous.items():
+            if name not in self._objects:
+                self._report(former, gone=True)
+        for name, found in list(self._objects.items()):
+            if name not in previous or _version(previous[name]) != _version(found):
+                self._report(found, gone=False)
 
-    def _tell(self, found: Json, *, gone: bool) -> None:
+    def _report(self, found: Json, *, gone: bool) -> None:
         """Tell the receiver at once; what it raises must not end the watch."""
         try:
             self._on_change(self._kind, found, gone)
         except Exception:
             # Why all: one object that breaks our code must not stop the others.
-            _LOG.exception("%s %s: a change could not be told", self._kind, "/".join(_place(found)))
+            _LOG.exception("%s %s: a change could not be told", self._kind, "/".join(_object_name(found)))
 
     def _forget(self, error: KindMissingError) -> None:
-        """Keep nothing: the kind is gone, and every object of it with it. The API server answers, so this is not silence."""
+        """Keep nothing: the kind is gone, and every object of it with it.
+
+        The API server answers, so this is not silence.
+        """
         if not self.missing:
             _LOG.warning("kind %s does not exist now: %s", self._kind, error)
         self.missing = True
         self._listed_s = None
         self._heard_s = self._monotonic_s()
-        self._tell_what_differs(self._replace(()))
+        self._report_differences(self._replace(()))
 
     async def _follow(self, version: str) -> None:
         """Watch repeatedly until the next list is due."""
@@ -188,66 +205,72 @@ class Reflection:
                 self._heard_s = self._monotonic_s()
                 version = str(found["metadata"]["resourceVersion"])
                 if type_ != "BOOKMARK":
-                    self._drop(_place(found))
+                    self._drop(_object_name(found))
                 if type_ in {"ADDED", "MODIFIED"}:
                     self._put(found)
                 if type_ != "BOOKMARK":
-                    self._tell(found, gone=type_ == "DELETED")
+                    self._report(found, gone=type_ == "DELETED")
             self._heard_s = self._monotonic_s()
 
     def _put(self, found: Json) -> None:
         metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-        kept = {"kind": self._kind, "apiVersion": VERSIONS[self._kind]} | found | {"metadata": metadata}
-        place = _place(found)
-        self._objects[place] = kept
+        cached = {"kind": self._kind, "apiVersion": VERSIONS[self._kind]} | found | {"metadata": metadata}
+        name = _object_name(found)
+        self._objects[name] = cached
         for label in metadata.get("labels", {}).items():
-            self._by_label[place[0], *label].add(place)
+            self._by_label[name[0], *label].add(name)
 
-    def _drop(self, place: _Place) -> None:
-        former = self._objects.pop(place, None)
+    def _drop(self, name: _ObjectName) -> None:
+        former = self._objects.pop(name, None)
         for label in former["metadata"].get("labels", {}).items() if former is not None else ():
-            key = (place[0], *label)
-            self._by_label[key].discard(place)
+            key = (name[0], *label)
+            self._by_label[key].discard(name)
             if not self._by_label[key]:
                 del self._by_label[key]
 
 
 class Reflections:
-    """A read-only `Kube`: the cache may be a moment old, and the operator must not delete on the basis of old data."""
+    """A read-only `KubeApi`.
+
+    The cache may be a moment old, and the operator must not delete on the basis of old data.
+    """
 
     def __init__(
         self,
-        kube: Kube,
+        kube: KubeApi,
         stream: Stream,
         namespaces: Sequence[str],
         monotonic_s: Callable[[], float],
         kinds: Iterable[str] = KINDS,
         on_change: OnChange = lambda _kind, _found, _gone: None,
     ) -> None:
-        """Store the API server, the watch client, the namespaces (none: all), the clock, and the receiver of changes."""
+        """Store the API server, the watch client, the clock, and the receiver of changes.
+
+        Without namespaces, the reflections cover all.
+        """
         self._kube: Final = kube
         self._monotonic_s: Final = monotonic_s
-        self._kept: Final = {
+        self._reflections: Final = {
             (kind, namespace): Reflection(stream, kind, namespace, monotonic_s, on_change)
             for kind in kinds
             for namespace in namespaces or ("",)
         }
-        self._secrets: Final[dict[_Place, tuple[float, Json | None]]] = {}
+        self._secrets: Final[dict[_ObjectName, tuple[float, Json | None]]] = {}
         self._events: Final[dict[tuple[str, str, str], tuple[float, list[Json]]]] = {}
 
     async def run(self) -> None:
         """Keep all until cancelled."""
-        await asyncio.gather(*(one.run() for one in self._kept.values()))
+        await asyncio.gather(*(one.run() for one in self._reflections.values()))
 
     @property
     def silence_s(self) -> float:
         """Seconds since the most silent watch gave a sign."""
-        return max((one.silence_s for one in self._kept.values()), default=0.0)
+        return max((one.silence_s for one in self._reflections.values()), default=0.0)
 
     @property
     def missing(self) -> list[str]:
         """Kinds that the API server says it has not."""
-        return sorted({kind for (kind, _), one in self._kept.items() if one.missing})
+        return sorted({kind for (kind, _), one in self._reflections.items() if one.missing})
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """Return an object, None if it does not exist; raise `StaleError` if unknown."""
@@ -257,10 +280,10 @@ class Reflections:
 
     async def find(self, kind: str, namespace: str, labels: Mapping[str, str]) -> list[Json]:
         """Return the objects that carry all these labels; raise `StaleError` if they are not known."""
-        kept = self._fresh(kind, namespace)
-        if kept.label and kept.label not in labels:
-            raise StaleError(f"{kind} without {kept.label}: not followed")
-        return kept.find(namespace, labels)
+        reflection = self._fresh(kind, namespace)
+        if reflection.label and reflection.label not in labels:
+            raise StaleError(f"{kind} without {reflection.label}: not followed")
+        return reflection.find(namespace, labels)
 
     async def events(self, kind: str, namespace: str, name: str) -> list[Json]:
         """Return the Events about an object, as the API server told them in the last `EVENTS_S`."""
@@ -272,10 +295,10 @@ class Reflections:
         return self._events[key][1]
 
     def _fresh(self, kind: str, namespace: str) -> Reflection:
-        kept = self._kept.get((kind, namespace)) or self._kept.get((kind, ""))
-        if kept is None or not kept.fresh:
+        reflection = self._reflections.get((kind, namespace)) or self._reflections.get((kind, ""))
+        if reflection is None or not reflection.fresh:
             raise StaleError(f"{kind} in {namespace}: not followed now")
-        return kept
+        return reflection
 
     async def _secret(self, namespace: str, name: str) -> Json | None:
         until_s, known = self._secrets.get((namespace, name), (0.0, None))
@@ -286,27 +309,27 @@ class Reflections:
         return found
 
     async def apply(self, body: Json) -> Json:
-        """Raise `WriteError`, as all that follow."""
-        raise WriteError(f"apply {body['kind']}")
+        """Raise `ReadOnlyError`, as all that follow."""
+        raise ReadOnlyError(f"apply {body['kind']}")
 
     async def apply_status(self, body: Json) -> Json:
-        """Raise `WriteError`."""
-        raise WriteError(f"apply status of {body['kind']}")
+        """Raise `ReadOnlyError`."""
+        raise ReadOnlyError(f"apply status of {body['kind']}")
 
     async def create(self, body: Json) -> Json:
-        """Raise `WriteError`."""
-        raise WriteError(f"create {body['kind']}")
+        """Raise `ReadOnlyError`."""
+        raise ReadOnlyError(f"create {body['kind']}")
 
     async def replace(self, body: Json) -> Json:
-        """Raise `WriteError`."""
-        raise WriteError(f"replace {body['kind']}")
+        """Raise `ReadOnlyError`."""
+        raise ReadOnlyError(f"replace {body['kind']}")
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, *, by_force: bool = False) -> None:
-        """Raise `WriteError`."""
-        raise WriteError(f"delete {kind} {namespace}/{name} {uid}{' by force' if by_force else ''}")
+        """Raise `ReadOnlyError`."""
+        raise ReadOnlyError(f"delete {kind} {namespace}/{name} {uid}{' by force' if by_force else ''}")
 
 
-def _place(found: Json) -> _Place:
+def _object_name(found: Json) -> _ObjectName:
     return found["metadata"].get("namespace", ""), found["metadata"]["name"]
 
 
@@ -316,6 +339,9 @@ def _version(found: Json) -> tuple[str, str]:
 
 
 def _backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row, never the same for all kinds: they failed together."""
+    """Return how long to wait after so many failures in a row, never the same for all kinds.
+
+    They failed together.
+    """
     longest_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 30))
     return longest_s * (0.5 + random.random() / 2)  # noqa: S311 - no secret

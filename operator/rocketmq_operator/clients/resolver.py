@@ -1,9 +1,11 @@
-"""Where a host of the cluster is, as the API server knows it: the ClusterIP of its Service. DNS for all others.
+"""Where a host of the cluster is, as the API server knows it.
 
-Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves names sees no
-controllers then, just when it should move an address.
-Shape: a resolver for aiohttp. `POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name, as it is
-kept (`clients.reflection`), else as the API server says; what it was last time holds while that gives no answer.
+That is the ClusterIP of its Service; DNS answers for all other hosts.
+
+Problem: the node that takes a master with it may take the only DNS server too, and an operator that resolves
+names sees no controllers then, just when it should move an address. Shape: a resolver for aiohttp.
+`POD.SET.NAMESPACE.svc` and `NAME.NAMESPACE.svc` mean a Service of the first label's name, as it is kept
+(`clients.reflection`), else as the API server says; what it was last time holds while that gives no answer.
 Never: pods' own addresses. They change with every restart; a Service's stays.
 """
 
@@ -14,7 +16,7 @@ from typing import Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from rocketmq_operator.clients.api import Json, Kube, UnavailableError
+from rocketmq_operator.clients.api import Json, KubeApi, PeerUnavailableError
 
 ASK_TIMEOUT_S: Final = 0.5
 """Of the second that a connection to a controller may take."""
@@ -24,16 +26,19 @@ _NO_ADDRESS: Final = frozenset({"", "None"})
 class ServiceResolver(AbstractResolver):
     """Resolves Services by the cache or the API server, and other hosts by another resolver."""
 
-    def __init__(self, kube: Kube, others: AbstractResolver) -> None:
+    def __init__(self, kube: KubeApi, others: AbstractResolver) -> None:
         """Store the source of Services, and the resolver of other hosts."""
-        self._kept: Kube | None = None
+        self._kept: KubeApi | None = None
         self._kube: Final = kube
         self._others: Final = others
         self._known: Final[dict[str, str]] = {}
 
-    def look_first_at(self, kept: Kube) -> None:
-        """Ask this one first from now on: it costs the API server nothing, and need not know every Service."""
-        self._kept = kept
+    def prefer(self, cached: KubeApi) -> None:
+        """Ask this one first from now on.
+
+        It costs the API server nothing, and need not know every Service.
+        """
+        self._kept = cached
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -68,10 +73,10 @@ class ServiceResolver(AbstractResolver):
         name, namespace = labels[0], labels[-2]
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                service = await self._kept_service(namespace, name) or await self._kube.get(
+                service = await self._cached_service(namespace, name) or await self._kube.get(
                     "Service", namespace, name
                 )
-        except (UnavailableError, TimeoutError):
+        except (PeerUnavailableError, TimeoutError):
             return self._known.get(host)
         address = "" if service is None else str(service["spec"].get("clusterIP", ""))
         if address in _NO_ADDRESS:
@@ -80,9 +85,9 @@ class ServiceResolver(AbstractResolver):
         self._known[host] = address
         return address
 
-    async def _kept_service(self, namespace: str, name: str) -> Json | None:
+    async def _cached_service(self, namespace: str, name: str) -> Json | None:
         if self._kept is None:
             return None
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(PeerUnavailableError):
             return await self._kept.get("Service", namespace, name)
         return None

@@ -1,7 +1,8 @@
 """Lists and watches of the API server on the event loop: what a reflection is made of.
 
-The `kubernetes` package's own watch holds a thread for each kind. This one takes the package's configuration, address,
-certificates and token as they are, and reads JSON lines. It only watches: `clients.kube` reads and writes.
+The `kubernetes` package's own watch holds a thread for each kind. This one takes the package's configuration,
+address, certificates and token as they are, and reads JSON lines. It only watches: `clients.kube` reads and
+writes.
 """
 
 import json
@@ -14,7 +15,7 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
 from rocketmq_operator.api.names import API_VERSION, OUR_KINDS
-from rocketmq_operator.clients.api import BusyError, Json, UnavailableError
+from rocketmq_operator.clients.api import BusyError, Json, PeerUnavailableError
 from rocketmq_operator.clients.kube import BUSY, PAGE_OBJECTS_MAX, VERSIONS, retry_after_s
 
 WATCH_S: Final = 60
@@ -30,11 +31,11 @@ _MISSING: Final = 404
 _PLURALS: Final = {one.kind: one.plural for one in OUR_KINDS}
 
 
-class GoneError(UnavailableError):
+class VersionGoneError(PeerUnavailableError):
     """The API server does not remember that far back: list again."""
 
 
-class KindMissingError(UnavailableError):
+class KindMissingError(PeerUnavailableError):
     """The API server answered that the kind does not exist: its definition is not applied, or was deleted."""
 
 
@@ -50,15 +51,18 @@ class Stream(Protocol):
             label: its key; empty for all objects.
 
         Raises:
-            GoneError: it took too long.
+            VersionGoneError: it took too long.
             KindMissingError: the kind does not exist now.
             BusyError: later.
-            UnavailableError: no answer, or no list.
+            PeerUnavailableError: no answer, or no list.
         """
         ...
 
     def watch(self, kind: str, namespace: str, label: str, version: str) -> AsyncIterator[tuple[str, Json]]:
-        """Yield changes since a version, type and object, bookmarks too, until the API server ends the watch. Raises as `list`."""
+        """Yield changes since a version, type and object, bookmarks too, until the API server ends the watch.
+
+        Raises as `list`.
+        """
         ...
 
 
@@ -102,7 +106,7 @@ class HttpStream:
                 page: Json = json.loads(await response.read())
                 return page
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise UnavailableError(f"{kind}: no list: {error!r}") from error
+            raise PeerUnavailableError(f"{kind}: no list: {error!r}") from error
 
     async def watch(
         self, kind: str, namespace: str, label: str, version: str
@@ -126,17 +130,18 @@ class HttpStream:
                         _raise_error(kind, event["object"])
                     yield event["type"], event["object"]
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
-            raise UnavailableError(f"{kind}: the watch broke: {error!r}") from error
+            raise PeerUnavailableError(f"{kind}: the watch broke: {error!r}") from error
 
     def _url(self, kind: str, namespace: str) -> str:
-        # Why not by discovery: what it knows may be older than the definitions, which come and go while this process runs.
+        # Why not by discovery: what it knows may be older than the definitions, which come and go while this
+        # process runs.
         if kind in _PLURALS:
-            place = f"namespaces/{namespace}/" if namespace else ""
-            return f"{self._host}/apis/{API_VERSION}/{place}{_PLURALS[kind]}"
+            path = f"namespaces/{namespace}/" if namespace else ""
+            return f"{self._host}/apis/{API_VERSION}/{path}{_PLURALS[kind]}"
         try:
             resource: Any = self._dynamic.resources.get(api_version=VERSIONS[kind], kind=kind)
         except ResourceNotFoundError as error:
-            raise UnavailableError(f"this Kubernetes does not know kind {kind}") from error
+            raise PeerUnavailableError(f"this Kubernetes does not know kind {kind}") from error
         return self._host + str(resource.path(namespace=namespace or None))
 
     def _headers(self) -> dict[str, str]:
@@ -163,17 +168,17 @@ async def _checked(kind: str, response: aiohttp.ClientResponse) -> None:
         return
     problem = f"{kind}: {response.status} {(await response.text())[:500].strip()}"
     if response.status == _GONE:
-        raise GoneError(problem)
+        raise VersionGoneError(problem)
     if response.status == _MISSING:
         raise KindMissingError(problem)
     if response.status in BUSY:
         raise BusyError(problem, retry_after_s(response.headers))
-    raise UnavailableError(problem)
+    raise PeerUnavailableError(problem)
 
 
 def _raise_error(kind: str, status: Json) -> None:
     problem = f"{kind}: {status.get('code')} {status.get('message')}"
-    raise GoneError(problem) if status.get("code") == _GONE else UnavailableError(problem)
+    raise VersionGoneError(problem) if status.get("code") == _GONE else PeerUnavailableError(problem)
 
 
 def _tls(settings: Any) -> ssl.SSLContext | bool:  # noqa: ANN401 - the package has no types

@@ -1,16 +1,20 @@
-"""Forward each change that a reflection receives: to the fast takeover, the work queue and the followers of controllers.
+"""Forward each change that a reflection receives.
+
+The receivers are the fast takeover, the work queue and the followers of controllers.
 
     kind                                    receiver, and what it does
-    RocketMQCluster                         `ClusterWatch` follows its controllers; a pass over it
+    RocketMQCluster                         `ClusterListener` follows its controllers; a pass over it
     BrokerGroup, SLOReport, Topic,
-      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover forgets a deleted group
+      ConsumerGroup                         a pass over it, if its spec or a request changed; the takeover
+                                            forgets a deleted group
     Pod with a group label                  the takeover, then a pass over its group
     Job with a report label                 a pass over its SLOReport
     any other child                         a pass over its group or cluster
     Failover                                none: the operator itself writes it
 
-A reflection calls `Changes.note` in the same step of the event loop in which the event arrives. No queue and no delay stands between a
-pod's event and the takeover. The work queue only remembers that a pass is needed. The regular pass finds changes that a watch missed.
+A reflection calls `ChangeRouter.route` in the same step of the event loop in which the event arrives. No
+queue and no delay stands between a pod's event and the takeover. The work queue only remembers that a pass is
+needed. The regular pass finds changes that a watch missed.
 """
 
 from collections.abc import Mapping
@@ -28,33 +32,33 @@ from rocketmq_operator.api.names import (
     SWITCHOVER_ANNOTATION,
 )
 from rocketmq_operator.clients.reflection import OURS
+from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import Takeover
-from rocketmq_operator.handlers.work import Resource, Work
-from rocketmq_operator.plan.pods.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import parse_pod
 
 
-class ClusterWatch(Protocol):
+class ClusterListener(Protocol):
     """Told which clusters there are, so that their controllers are followed."""
 
-    def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+    def cluster_exists(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         """Note that a cluster exists, or changed."""
         ...
 
-    def gone(self, namespace: str, name: str) -> None:
+    def cluster_gone(self, namespace: str, name: str) -> None:
         """Note that a cluster is gone."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ChangeReceivers:
     """The receivers of watch events."""
 
-    work: Work
+    work: PassScheduler
     takeover: Takeover
-    on_cluster: ClusterWatch
+    on_cluster: ClusterListener
 
 
-Known = dict[Resource, tuple[str, int, str, bool]]
+LastWakeUps = dict[ResourceName, tuple[str, int, str, bool]]
 """UID, generation, requested switchover and pending deletion of each resource at its last wake-up."""
 _OWNERS: Final = (
     (GROUP_LABEL, GROUP_KIND.kind),
@@ -64,66 +68,72 @@ _OWNERS: Final = (
 """The labels that name a child's owner, and the owner's kind; the first label that a child has counts."""
 
 
-class Changes:
+class ChangeRouter:
     """Forwards changes in the reflections to their receivers; each call returns without waiting."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, receivers: ChangeReceivers) -> None:
         """Store the receivers."""
-        self._watched: Final = watched
-        self._known: Final[Known] = {}
+        self._receivers: Final = receivers
+        self._last_wake_ups: Final[LastWakeUps] = {}
 
-    def note(self, kind: str, body: Mapping[str, Any], gone: bool) -> None:
-        """Wake a changed resource of ours, or the owner of a changed child; the reflections already contain the change."""
+    def route(self, kind: str, body: Mapping[str, Any], gone: bool) -> None:
+        """Wake a changed resource of ours, or the owner of a changed child.
+
+        The reflections already contain the change.
+        """
         if kind == FAILOVER_KIND.kind:
             return
         if kind in OURS:
-            self._note_own(_resource(kind, body), body, gone=gone)
+            self._route_own(_resource(kind, body), body, gone=gone)
             return
         if kind == "Pod":
             # Why first: the takeover may hold the group, and no pass must begin before.
-            self._note_pod(body, gone=gone)
+            self._route_pod(body, gone=gone)
         self._wake_owner(body)
 
-    def _note_own(self, resource: Resource, body: Mapping[str, Any], *, gone: bool) -> None:
+    def _route_own(self, resource: ResourceName, body: Mapping[str, Any], *, gone: bool) -> None:
         """Wake for a new spec or a person's wish, not for the status that we write ourselves."""
-        where = (resource.namespace, resource.name)
+        cluster = (resource.namespace, resource.name)
         if resource.kind == CLUSTER_KIND.kind:
-            clusters = self._watched.on_cluster
-            clusters.gone(*where) if gone else clusters.there(*where, body)
+            clusters = self._receivers.on_cluster
+            clusters.cluster_gone(*cluster) if gone else clusters.cluster_exists(*cluster, body)
         if resource.kind == GROUP_KIND.kind and gone:
-            self._watched.takeover.forget(*where)
+            self._receivers.takeover.forget(*cluster)
         metadata = body["metadata"]
-        asked = (metadata.get("annotations") or {}).get(SWITCHOVER_ANNOTATION, "")
-        going = "deletionTimestamp" in metadata
-        news = (metadata.get("uid", ""), metadata.get("generation", 0), asked, going)
+        requested_switchover = (metadata.get("annotations") or {}).get(SWITCHOVER_ANNOTATION, "")
+        deleting = "deletionTimestamp" in metadata
+        wake_up = (metadata.get("uid", ""), metadata.get("generation", 0), requested_switchover, deleting)
         if gone:
-            self._known.pop(resource, None)
-        elif self._known.get(resource) == news:
+            self._last_wake_ups.pop(resource, None)
+        elif self._last_wake_ups.get(resource) == wake_up:
             return
         else:
-            self._known[resource] = news
-        self._watched.work.wake(resource)
+            self._last_wake_ups[resource] = wake_up
+        self._receivers.work.wake(resource)
 
-    def _note_pod(self, body: Mapping[str, Any], *, gone: bool) -> None:
+    def _route_pod(self, body: Mapping[str, Any], *, gone: bool) -> None:
         metadata = body["metadata"]
         if group := (metadata.get("labels") or {}).get(GROUP_LABEL):
-            self._watched.takeover.note_pod(metadata["namespace"], group, pod_seen(body), gone=gone)
+            self._receivers.takeover.note_pod(metadata["namespace"], group, parse_pod(body), gone=gone)
 
     def _wake_owner(self, body: Mapping[str, Any]) -> None:
-        """Wake the owner of a child, if it exists: the first list of a kind may come before that of its owners."""
+        """Wake the owner of a child, if it exists.
+
+        The first list of a kind may come before that of its owners.
+        """
         metadata = body["metadata"]
         labels = metadata.get("labels") or {}
         owner = next(
             (
-                Resource(kind, metadata["namespace"], labels[label])
+                ResourceName(kind, metadata["namespace"], labels[label])
                 for label, kind in _OWNERS
                 if labels.get(label)
             ),
             None,
         )
-        if owner is not None and owner in self._known:
-            self._watched.work.wake(owner, told=False)
+        if owner is not None and owner in self._last_wake_ups:
+            self._receivers.work.wake(owner, changed=False)
 
 
-def _resource(kind: str, body: Mapping[str, Any]) -> Resource:
-    return Resource(kind, body["metadata"]["namespace"], body["metadata"]["name"])
+def _resource(kind: str, body: Mapping[str, Any]) -> ResourceName:
+    return ResourceName(kind, body["metadata"]["namespace"], body["metadata"]["name"])

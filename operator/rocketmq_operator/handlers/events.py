@@ -1,6 +1,7 @@
 """Events of Kubernetes: what a person should see in `kubectl describe`, never from a hot loop.
 
-Events report changes only: a refusal that the status does not report yet, and each step that the operator takes.
+Events report changes only: a refusal that the status does not report yet, and each step that the operator
+takes.
 """
 
 import hashlib
@@ -9,10 +10,17 @@ from typing import Final
 
 from rocketmq_operator.api.names import API_VERSION, FIELD_MANAGER
 from rocketmq_operator.api.slo_report import SLOReportStatus
-from rocketmq_operator.clients.api import Json, UnavailableError
-from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.clients.api import Json, PeerUnavailableError
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
-from rocketmq_operator.plan.common.actions import ChangeMembers, Delete, Designate, Plan, Step, WriteMetadata
+from rocketmq_operator.plan.common.actions import (
+    ChangeMembers,
+    Delete,
+    Designate,
+    ResourcePlan,
+    Step,
+    WriteMetadata,
+)
 from rocketmq_operator.plan.common.objects import Owner
 from rocketmq_operator.plan.group.observed import ObservedGroup
 from rocketmq_operator.plan.metadata.observed import ObservedMetadata
@@ -20,7 +28,7 @@ from rocketmq_operator.plan.metadata.status import correction
 from rocketmq_operator.plan.metadata.steps import left_behind
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble, with_cause
 from rocketmq_operator.plan.report.observed import ObservedReport
-from rocketmq_operator.plan.report.status import is_news
+from rocketmq_operator.plan.report.status import is_newer_run
 
 REFUSALS: Final = frozenset(
     {
@@ -44,62 +52,69 @@ NOTE_LENGTH_MAX: Final = 1_000
 
 
 async def announce(
-    world: World, observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    environment: Environment,
+    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata,
+    plan: ResourcePlan,
 ) -> None:
     """Write Events for the changes in a plan; a failed write of an Event is ignored."""
-    await _tell(world, observed.owner, _new(observed, plan))
+    await _write_once(environment, observed.owner, _new(observed, plan))
 
 
 async def announce_trouble(
-    world: World,
+    environment: Environment,
     observed: ObservedCluster | ObservedGroup | ObservedReport,
-    plan: Plan,
+    plan: ResourcePlan,
     troubles: Sequence[MemberTrouble],
 ) -> None:
-    """Tell of the first trouble of a member, or field that somebody rewrites, whose reason the status does not say yet."""
-    before = [text for one in observed.status.conditions for text in (one.reason, one.message)]
+    """Write an Event for the first problem that the status does not name yet.
+
+    A problem is a member's trouble, or a field that somebody rewrites.
+    """
+    previous = [text for one in observed.status.conditions for text in (one.reason, one.message)]
     causes = with_cause(troubles)
     # A claim that ends while the plan waits is one that the plan gave up.
-    news = [
+    new_texts = [
         (one.trouble.reason, f"{one.member}: {one.trouble.message}")
         for one in causes
         if plan.wait is None or one.trouble.reason != "VolumeTerminating"
     ]
-    news += [(note.reason, note.message) for note in plan.notes]
-    for reason, note in news:
-        if not any(reason in text for text in before):
-            await _tell(world, observed.owner, (reason, note, "Warning"))
+    new_texts += [(note.reason, note.message) for note in plan.notes]
+    for reason, note in new_texts:
+        if not any(reason in text for text in previous):
+            await _write_once(environment, observed.owner, (reason, note, "Warning"))
             return
 
 
-async def announce_run(world: World, observed: ObservedReport, status: SLOReportStatus) -> None:
+async def announce_run(environment: Environment, observed: ObservedReport, status: SLOReportStatus) -> None:
     """Tell of a run that failed, or that found a budget overspent, once."""
-    if is_news(observed):
-        await _tell(world, observed.owner, _new_run(status))
+    if is_newer_run(observed):
+        await _write_once(environment, observed.owner, _new_run(status))
 
 
 async def announce_correction(
-    world: World, observed: ObservedMetadata, corrected: Sequence[WriteMetadata]
+    environment: Environment, observed: ObservedMetadata, corrected: Sequence[WriteMetadata]
 ) -> None:
     """Tell what drift was written over."""
     if corrected:
-        await _tell(world, observed.owner, ("DriftCorrected", correction(corrected), "Normal"))
+        await _write_once(environment, observed.owner, ("DriftCorrected", correction(corrected), "Normal"))
 
 
-async def announce_left_behind(world: World, observed: ObservedMetadata, failed: Sequence[Step]) -> None:
+async def announce_left_behind(
+    environment: Environment, observed: ObservedMetadata, failed: Sequence[Step]
+) -> None:
     """Tell what a deletion did not wait for any more."""
     if places := left_behind(observed, failed):
         note = f"{observed.name} may be left in {', '.join(places)}: nothing could be deleted there"
-        await _tell(world, observed.owner, ("LeftBehind", note, "Warning"))
+        await _write_once(environment, observed.owner, ("LeftBehind", note, "Warning"))
 
 
-async def _tell(world: World, owner: Owner, told: tuple[str, str, str] | None) -> None:
-    if told is None:
+async def _write_once(environment: Environment, owner: Owner, event: tuple[str, str, str] | None) -> None:
+    if event is None:
         return
-    reason, note, type_ = told
+    reason, note, type_ = event
     try:
-        await world.kube.create(_event(world, owner, reason, note, type_))
-    except UnavailableError:
+        await environment.kube.create(_event(environment, owner, reason, note, type_))
+    except PeerUnavailableError:
         return
 
 
@@ -113,7 +128,7 @@ def _new_run(status: SLOReportStatus) -> tuple[str, str, str] | None:
 
 
 def _new(
-    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: Plan
+    observed: ObservedCluster | ObservedGroup | ObservedReport | ObservedMetadata, plan: ResourcePlan
 ) -> tuple[str, str, str] | None:
     step = plan.steps[0] if plan.steps else None
     if plan.wait is not None and plan.wait.reason in {"ControllersBusy", "StepRefused"}:
@@ -128,12 +143,12 @@ def _new(
         return "MemberFreed" if step.by_force else "MemberRestarted", str(step), "Normal"
     if plan.wait is None or plan.wait.reason not in REFUSALS:
         return None
-    said = {condition.reason for condition in observed.status.conditions}
-    return None if plan.wait.reason in said else (plan.wait.reason, plan.wait.message, "Warning")
+    reasons = {condition.reason for condition in observed.status.conditions}
+    return None if plan.wait.reason in reasons else (plan.wait.reason, plan.wait.message, "Warning")
 
 
-def _event(world: World, owner: Owner, reason: str, note: str, type_: str) -> Json:
-    now = world.now()
+def _event(environment: Environment, owner: Owner, reason: str, note: str, type_: str) -> Json:
+    now = environment.now()
     text = f"{owner.uid}/{reason}/{note}/{now.isoformat()}"
     name = f"{owner.name}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return {

@@ -1,7 +1,7 @@
 """Hold the Lease, or watch it: of two operators one acts.
 
-The operator calls `may_act` before every write. It turns false by the clock alone when a renewal is late, so an operator that is
-cut off or was frozen stops by itself before the other one may begin.
+The operator calls `may_act` before every write. It turns false by the clock alone when a renewal is late, so
+an operator that is cut off or was frozen stops by itself before the other one may begin.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from rocketmq_operator.clients.api import Kube, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, KubeConflictError, PeerUnavailableError
 from rocketmq_operator.plan.leadership.lease import (
     LEASE_NAME,
     RETRY_S,
     STANDBY_S,
-    Move,
-    Sight,
+    LeaseAction,
+    LeaseSighting,
+    lease_action,
     lease_body,
-    look,
     may_act,
-    move,
+    sighting_of,
 )
 
 RELEASE_TRIES_MAX: Final = 3
@@ -33,12 +33,12 @@ class NotLeadingError(Exception):
     """This operator does not hold the Lease any more: it must stop before the next write."""
 
 
-class Leadership:
+class LeaseHolder:
     """One operator's hold on the Lease."""
 
     def __init__(
         self,
-        kube: Kube,
+        kube: KubeApi,
         namespace: str,
         identity: str,
         now: Callable[[], datetime],
@@ -50,7 +50,7 @@ class Leadership:
         self._identity: Final = identity
         self._now: Final = now
         self._monotonic_s: Final = monotonic_s
-        self._sight: Sight | None = None
+        self._sight: LeaseSighting | None = None
         self._renewed_s: float | None = None
         self._heard_s = monotonic_s()
         self._hearing_since_s = self._heard_s
@@ -62,7 +62,10 @@ class Leadership:
 
     @property
     def heard_for_s(self) -> float:
-        """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`; 0 while it does not."""
+        """Seconds for which the API server has answered without a gap of `HEARD_MAX_S`.
+
+        The value is 0 while it does not answer.
+        """
         return self._monotonic_s() - self._hearing_since_s if self.silence_s < HEARD_MAX_S else 0.0
 
     def may_act(self) -> bool:
@@ -74,7 +77,7 @@ class Leadership:
         while True:
             try:
                 await self.once()
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("Lease: %s", error)
             await asyncio.sleep(STANDBY_S if self._renewed_s is None else RETRY_S)
 
@@ -82,7 +85,7 @@ class Leadership:
         """Acquire, renew or observe the Lease once.
 
         Raises:
-            UnavailableError: the API server does not answer.
+            PeerUnavailableError: the API server does not answer.
         """
         # Why before the call: a renewal counts from the time of the request, not from the time of the answer.
         asked_s = self._monotonic_s()
@@ -90,8 +93,8 @@ class Leadership:
         if self.silence_s >= HEARD_MAX_S:
             self._hearing_since_s = self._monotonic_s()
         self._heard_s = self._monotonic_s()
-        self._sight = look(lease, self._sight, self._monotonic_s())
-        if move(lease, self._identity, self._sight, self._monotonic_s()) is Move.WATCH:
+        self._sight = sighting_of(lease, self._sight, self._monotonic_s())
+        if lease_action(lease, self._identity, self._sight, self._monotonic_s()) is LeaseAction.WATCH:
             self._renewed_s = None
             return
         body = lease_body(lease, self._namespace, self._identity, self._now())
@@ -114,7 +117,7 @@ class Leadership:
                 return await self._give_away()
             except KubeConflictError:
                 continue  # a renewal of ours was still on its way
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("Lease not given away: %s", error)
                 return
 

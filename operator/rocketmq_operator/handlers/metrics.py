@@ -6,12 +6,14 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from controller_core.channel.http_log import server_log
+
 SHUTDOWN_S: Final = 0.5
 _PASS_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TAKEOVER_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-class Metrics:
+class OperatorMetrics:
     """All metrics of one operator."""
 
     def __init__(self, leading: Callable[[], bool]) -> None:
@@ -45,17 +47,24 @@ class Metrics:
 
 
 class HealthServer:
-    """/metrics, /livez (the loop runs, and no watch is dead), /readyz (all our kinds are there, and no operator in our place)."""
+    """Serves /metrics, /livez and /readyz.
+
+    /livez fails if the loop or a watch is dead; /readyz if one of our kinds is missing, or another operator
+    must act.
+    """
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         ready: Callable[[], bool],
         alive: Callable[[], bool] = lambda: True,
         missing: Callable[[], Sequence[str]] = tuple,
         problem: Callable[[], str] = str,
     ) -> None:
-        """Store the sources of the metrics; `missing` returns kinds unknown to the API server, `problem` why this operator must not act."""
+        """Store the sources of the metrics.
+
+        `missing` returns kinds unknown to the API server, `problem` why this operator must not act.
+        """
         self._problem: Final = problem
         self._alive: Final = alive
         self._missing: Final = missing
@@ -65,7 +74,9 @@ class HealthServer:
         application.router.add_get("/metrics", self._serve_metrics)
         application.router.add_get("/livez", self._serve_livez)
         application.router.add_get("/readyz", self._serve_readyz)
-        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        self._runner: Final = web.AppRunner(
+            application, access_log=None, logger=server_log(), shutdown_timeout=SHUTDOWN_S
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port; raise OSError if it cannot be had."""

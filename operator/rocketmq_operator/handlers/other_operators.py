@@ -1,14 +1,17 @@
-"""Keep an operator of the whole cluster from acting beside one that was installed before it (`plan.leadership.other_operators`)."""
+"""Keep an operator of the whole cluster from acting beside an older one.
+
+The rule is in `plan.leadership.other_operators`.
+"""
 
 import asyncio
 import logging
 from typing import Final
 
-from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeApi, PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.plan.leadership.other_operators import (
     OPERATOR_LABELS,
     earlier_operator,
-    operators_inside,
+    operators_in_watched_namespaces,
 )
 
 CHECK_S: Final = 15.0
@@ -18,8 +21,11 @@ _LOG: Final = logging.getLogger(__name__)
 class OtherOperators:
     """Looks for other operators again and again; `problem` says why ours must not act."""
 
-    def __init__(self, kube: Kube, own_namespace: str, *, whole_cluster: bool) -> None:
-        """Take where our own Deployment is, and whether we watch every namespace: only then may we look for others."""
+    def __init__(self, kube: KubeApi, own_namespace: str, *, whole_cluster: bool) -> None:
+        """Store where our own Deployment is, and whether we watch every namespace.
+
+        Only an operator of every namespace may look for others.
+        """
         self._kube: Final = kube
         self._own_namespace: Final = own_namespace
         self._whole_cluster: Final = whole_cluster
@@ -40,15 +46,15 @@ class OtherOperators:
         """Look now; while the API server does not answer, the previous result remains valid."""
         try:
             found = await self._kube.find("Deployment", "", OPERATOR_LABELS)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             _LOG.warning("other operators cannot be looked for: %s", error)
             self.problem = ""
             return
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("other operators: %s", error)
             return
         self._note(earlier_operator(found, self._own_namespace))
-        inside = operators_inside(found, self._own_namespace)
+        inside = operators_in_watched_namespaces(found, self._own_namespace)
         if inside != self._inside and inside:
             _LOG.error(
                 "operator %s watches namespaces that this one watches too: both write the same objects; "
@@ -61,8 +67,8 @@ class OtherOperators:
         problem = ""
         if earlier:
             problem = (
-                f"operator {earlier} was installed before this one and watches every namespace too: this one does "
-                "nothing; remove one of the releases, or set operator.clusterWide to false"
+                f"operator {earlier} was installed before this one and watches every namespace too: this one "
+                "does nothing; remove one of the releases, or set operator.clusterWide to false"
             )
         if problem != self.problem:
             _LOG.log(logging.ERROR if problem else logging.INFO, "%s", problem or "no other operator")

@@ -15,29 +15,34 @@ from typing import Any, Final
 import aiohttp
 
 from rocketmq_operator.api.names import GROUP_KIND
-from rocketmq_operator.clients.api import Controllers, UnavailableError
+from rocketmq_operator.clients.api import ControllerApi, PeerUnavailableError
 from rocketmq_operator.clients.brokers import BrokersClient
-from rocketmq_operator.clients.bystanders import CanariesClient, CompanionsClient
+from rocketmq_operator.clients.canaries_and_companions import CanariesClient, CompanionsClient
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.kube import KubeClient, connect, missing_kinds
 from rocketmq_operator.clients.reflection import OURS, SILENT_MAX_S, Reflections
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.clients.stream import HttpStream, Stream
-from rocketmq_operator.handlers.carry_out import Shell
-from rocketmq_operator.handlers.changes import Changes, Watched
-from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
-from rocketmq_operator.handlers.metrics import HealthServer, Metrics
-from rocketmq_operator.handlers.observe import InvalidSpecError, World, cluster_spec, observe_group
+from rocketmq_operator.handlers.carry_out import PassContext
+from rocketmq_operator.handlers.changes import ChangeReceivers, ChangeRouter
+from rocketmq_operator.handlers.leadership import HEARD_MAX_S, LeaseHolder
+from rocketmq_operator.handlers.metrics import HealthServer, OperatorMetrics
+from rocketmq_operator.handlers.observing.clusters_and_groups import (
+    Environment,
+    InvalidSpecError,
+    cluster_spec,
+    observe_group,
+)
 from rocketmq_operator.handlers.other_operators import OtherOperators
-from rocketmq_operator.handlers.quiet import quiet
+from rocketmq_operator.handlers.quiet import quiet_delay_s
 from rocketmq_operator.handlers.reconcile import reconcile
+from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import Takeover
-from rocketmq_operator.handlers.work import Resource, Work
 from rocketmq_operator.plan.common import names
 
 TAKEOVER_THREADS: Final = 4
 TOKEN_BYTES: Final = 32
-DEAF_S: Final = 2 * SILENT_MAX_S
+WATCH_DEAD_S: Final = 2 * SILENT_MAX_S
 """Twice what it takes a watch to be renewed: nothing but a restart will mend it."""
 _LOG: Final = logging.getLogger(__name__)
 
@@ -59,11 +64,11 @@ class Options:
     http_port: int
 
 
-class Following:
+class ControllerFollowers:
     """Follows the events of every controller of every cluster that there is.
 
-    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that froze with
-    an open stream is not missed.
+    Why every one, and not one that answers: each tells the same, the first to tell is soonest, and one that
+    froze with an open stream is not missed.
     """
 
     def __init__(self, takeover: Takeover, session: aiohttp.ClientSession) -> None:
@@ -72,7 +77,7 @@ class Following:
         self._session: Final = session
         self._tasks: Final[dict[tuple[str, str], list[asyncio.Task[None]]]] = {}
 
-    def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+    def cluster_exists(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         """Follow a cluster's controllers, once; an unreadable spec yields no controllers."""
         try:
             count = cluster_spec(dict(body)).controllers.replicas
@@ -80,7 +85,7 @@ class Following:
             return
         if len(self._tasks.get((namespace, name), ())) == count:
             return
-        self.gone(namespace, name)
+        self.cluster_gone(namespace, name)
         self._tasks[namespace, name] = [
             asyncio.create_task(
                 self._takeover.follow(namespace, ControllersClient(self._session, [host])),
@@ -89,7 +94,7 @@ class Following:
             for host in _http_hosts(namespace, name, count)
         ]
 
-    def gone(self, namespace: str, name: str) -> None:
+    def cluster_gone(self, namespace: str, name: str) -> None:
         """Stop following."""
         for task in self._tasks.pop((namespace, name), ()):
             task.cancel()
@@ -97,7 +102,7 @@ class Following:
     def stop(self) -> None:
         """Stop following all."""
         for namespace, name in list(self._tasks):
-            self.gone(namespace, name)
+            self.cluster_gone(namespace, name)
 
 
 class Operator:
@@ -113,15 +118,15 @@ class Operator:
     ) -> None:
         """Connect the parts; nothing runs yet."""
         self._options: Final = options
-        self._clients: Final[dict[tuple[str, str, str], Controllers]] = {}
+        self._clients: Final[dict[tuple[str, str, str], ControllerApi]] = {}
         self._session: Final = session
         identity = f"{socket.gethostname()}_{os.getpid()}"
-        self.leadership: Final = Leadership(kube, options.lease_namespace, identity, _now, time.monotonic)
+        self.leadership: Final = LeaseHolder(kube, options.lease_namespace, identity, _now, time.monotonic)
         self.others: Final = OtherOperators(
             kube, options.lease_namespace, whole_cluster=not options.namespaces
         )
-        self.metrics: Final = Metrics(self._may_act)
-        self.work: Final = Work(self._pass, self._may_act, self._look, self._quiet)
+        self.metrics: Final = OperatorMetrics(self._may_act)
+        self.work: Final = PassScheduler(self._pass, self._may_act, self._observe_group, self._quiet)
         self.takeover: Final = Takeover(
             fast_kube,
             self._may_act,
@@ -129,12 +134,12 @@ class Operator:
             self.metrics.takeover_duration.observe,
             hold=self._hold_group,
         )
-        self.following: Final = Following(self.takeover, session)
-        changes = Changes(Watched(self.work, self.takeover, self.following))
+        self.following: Final = ControllerFollowers(self.takeover, session)
+        changes = ChangeRouter(ChangeReceivers(self.work, self.takeover, self.following))
         self.reflections: Final = Reflections(
-            kube, stream, options.namespaces, time.monotonic, on_change=changes.note
+            kube, stream, options.namespaces, time.monotonic, on_change=changes.route
         )
-        world = World(
+        environment = Environment(
             kube,
             self._controllers,
             _now,
@@ -143,9 +148,9 @@ class Operator:
             CompanionsClient(session),
             BrokersClient(),
         )
-        self._kept: Final = replace(world, kube=self.reflections)
-        self._shell: Final = Shell(
-            world,
+        self._cached: Final = replace(environment, kube=self.reflections)
+        self._context: Final = PassContext(
+            environment,
             self._may_act,
             self.takeover.note_group,
             lambda step: self.metrics.steps.labels(step=type(step).__name__).inc(),
@@ -154,7 +159,7 @@ class Operator:
         self.health: Final = HealthServer(
             self.metrics,
             lambda: self.leadership.silence_s < HEARD_MAX_S,
-            lambda: not is_deaf(self.reflections.silence_s, self.leadership.heard_for_s),
+            lambda: not are_watches_dead(self.reflections.silence_s, self.leadership.heard_for_s),
             lambda: self.reflections.missing,
             lambda: self.others.problem,
         )
@@ -166,19 +171,19 @@ class Operator:
         lease = asyncio.create_task(self.leadership.run(), name="lease")
         # Why: an operator that no longer asks for the Lease is of no use; Kubernetes starts another.
         lease.add_done_callback(lambda _: stop.set())
-        kept = asyncio.create_task(self.reflections.run(), name="reflections")
-        kept.add_done_callback(lambda _: stop.set())
-        looking = asyncio.create_task(self.others.run(), name="other operators")
+        reflecting = asyncio.create_task(self.reflections.run(), name="reflections")
+        reflecting.add_done_callback(lambda _: stop.set())
+        watching_others = asyncio.create_task(self.others.run(), name="other operators")
         try:
             await stop.wait()
         finally:
             await self._hand_over(lease)
-            kept.cancel()
-            looking.cancel()
+            reflecting.cancel()
+            watching_others.cancel()
             self.following.stop()
             await self.work.stop()
             await self.health.stop()
-            for ended in await asyncio.gather(lease, kept, looking, return_exceptions=True):
+            for ended in await asyncio.gather(lease, reflecting, watching_others, return_exceptions=True):
                 if isinstance(ended, Exception):
                     _LOG.error("the operator ended because a part of it broke", exc_info=ended)
 
@@ -192,34 +197,34 @@ class Operator:
         await self.work.stop()
         await self.leadership.release()
 
-    async def _pass(self, resource: Resource) -> float | None:
+    async def _pass(self, resource: ResourceName) -> float | None:
         started_s = time.monotonic()
         result = "failed"
         try:
-            delay = await reconcile(self._shell, *resource)
+            delay = await reconcile(self._context, *resource)
             result = "done"
             return delay
         finally:
             self.metrics.passes.labels(kind=resource.kind, result=result).inc()
             self.metrics.pass_duration.labels(kind=resource.kind).observe(time.monotonic() - started_s)
 
-    async def _quiet(self, resource: Resource) -> float | None:
+    async def _quiet(self, resource: ResourceName) -> float | None:
         started_s = time.monotonic()
-        delay = await quiet(self._kept, *resource)
+        delay = await quiet_delay_s(self._cached, *resource)
         if delay is not None:
             self.metrics.passes.labels(kind=resource.kind, result="quiet").inc()
             self.metrics.pass_duration.labels(kind=resource.kind).observe(time.monotonic() - started_s)
         return delay
 
-    async def _look(self, resource: Resource) -> None:
+    async def _observe_group(self, resource: ResourceName) -> None:
         """Keep what a group looks like now, for a takeover in the acting operator's place."""
         if resource.kind != GROUP_KIND.kind:
             return
-        observed = await observe_group(self._kept, resource.namespace, resource.name)
+        observed = await observe_group(self._cached, resource.namespace, resource.name)
         if observed is not None:
             self.takeover.note_group(observed)
 
-    def _controllers(self, namespace: str, name: str, token: str) -> Controllers:
+    def _controllers(self, namespace: str, name: str, token: str) -> ControllerApi:
         key = (namespace, name, token)
         if key not in self._clients:
             hosts = _http_hosts(namespace, name, names.CONTROLLERS_MAX)
@@ -227,19 +232,22 @@ class Operator:
         return self._clients[key]
 
     def _hold_group(self, namespace: str, group: str, hold_s: float) -> None:
-        self.work.hold(Resource(GROUP_KIND.kind, namespace, group), hold_s)
+        self.work.hold(ResourceName(GROUP_KIND.kind, namespace, group), hold_s)
 
     def _wake_group(self, namespace: str, group: str) -> None:
         # Every pass reads the same data from the controllers.
-        self.work.wake(Resource(GROUP_KIND.kind, namespace, group), told=False)
+        self.work.wake(ResourceName(GROUP_KIND.kind, namespace, group), changed=False)
 
 
-def is_deaf(silence_s: float, heard_for_s: float) -> bool:
-    """Tell whether a watch is dead: silent for long, while the API server answered requests for the same time.
+def are_watches_dead(silence_s: float, heard_for_s: float) -> bool:
+    """Tell whether a watch is dead.
 
-    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart does not help.
+    A dead watch was silent for long, while the API server answered requests for the same time.
+
+    Why as long: when an API server comes back, watches come back after it; and while it is down, a restart
+    does not help.
     """
-    return min(silence_s, heard_for_s) > DEAF_S
+    return min(silence_s, heard_for_s) > WATCH_DEAD_S
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
@@ -254,7 +262,7 @@ async def run(options: Options) -> int:
     try:
         dynamic = await asyncio.to_thread(connect)
         missing = await asyncio.to_thread(missing_kinds, dynamic)
-    except UnavailableError as error:
+    except PeerUnavailableError as error:
         _LOG.error("%s", error)
         return 1
     if others := [kind for kind in missing if kind not in OURS]:
@@ -269,7 +277,7 @@ async def run(options: Options) -> int:
         stream = HttpStream(dynamic)
         try:
             operator = Operator(kube, fast_kube, stream, session, options)
-            resolver.look_first_at(operator.reflections)
+            resolver.prefer(operator.reflections)
             await operator.run(stop)
         finally:
             await stream.close()

@@ -1,25 +1,30 @@
-"""Move addresses at once when a new master can serve: from the controllers' event stream straight to the EndpointSlices.
+"""Move addresses at once when a new master can serve.
 
-The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts milliseconds. So
-this module caches the last observation of each group, applies the event to it, and writes the resulting slices side by
-side, without a call before them. The decision is the plan's own (`group_steps.moves`); the next pass looks again and
-corrects errors.
+The way leads from the controllers' event stream straight to the EndpointSlices.
+
+The way of a pass (wake-up, look, plan, step) takes a dozen calls. A client that lost its master counts
+milliseconds. So this module caches the last observation of each group, applies the event to it, and writes
+the resulting slices side by side, without a call before them. The decision is the plan's own
+(`plan.group.steps.endpoint_slice_moves`); the next pass looks again and corrects errors.
 
     MasterElected        laid over the last look, and remembered; no address moves yet
     RoleTaken            moves, if it has as many copies as it can have by then
     SyncStateSetChanged  moves, as soon as it has
-    the master's pod is being deleted (watch)  its address leads to its companion, where new connections wait for the broker's end
+    the master's pod is  its address leads to its companion, where new connections wait for
+    being deleted        the broker's end (by the watch)
 
-Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its set. A client
-that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12 faults then, in none of the next 20. At the old
-address it finds no listener, or the dead master's companion holds it. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
+Why not with the election: a broker refuses requests until it has taken its role and a second copy is in its
+set. A client that met it there was seen to use up its three tries within 40 ms; sends failed in 4 of 12
+faults then, in none of the next 20. At the old address it finds no listener, or the dead master's companion
+holds it. Where no copy can come, the pass after `HELD_AFTER_EVENT_S` moves the address all the same.
 
 An event that tells of an epoch which the last look already had is old and changes nothing.
 
-The operator that stands by moves addresses too, `STANDBY_S` later and only those that are still wrong then: the one that
-acts may have been on the node that is lost, and its Lease lasts far longer than a client waits. Two things keep an
-operator that was frozen from moving an address back: a slice carries the master epoch that decided it, and a newer one
-is left alone; and the write names the version that was read, so that it fails if anybody wrote in between.
+The operator that stands by moves addresses too, `STANDBY_S` later and only those that are still wrong then:
+the one that acts may have been on the node that is lost, and its Lease lasts far longer than a client waits.
+Two things keep an operator that was frozen from moving an address back: a slice carries the master epoch that
+decided it, and a newer one is left alone; and the write names the version that was read, so that it fails if
+anybody wrote in between.
 """
 
 import asyncio
@@ -29,28 +34,36 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.clients.api import Controllers, Json, Kube, KubeConflictError, UnavailableError
-from rocketmq_operator.plan.common.objects import by_key_added, controller_of
+from rocketmq_operator.clients.api import (
+    ControllerApi,
+    Json,
+    KubeApi,
+    KubeConflictError,
+    PeerUnavailableError,
+)
+from rocketmq_operator.plan.common.objects import controller_of, replaced_by_key
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import FailoverSeen, GroupSeen, ObservedGroup
-from rocketmq_operator.plan.group.steps import moves
-from rocketmq_operator.plan.group.takeover import decided_by, server_of, slice_is_current
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover, ReportedGroup
+from rocketmq_operator.plan.group.steps import endpoint_slice_moves
+from rocketmq_operator.plan.group.takeover import deciding_epoch, server_of, slice_is_current
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
 RECONNECT_S: Final = 0.2
 RECONNECT_MAX_S: Final = 5.0
 WRITE_TRIES_MAX: Final = 3
 HELD_AFTER_EVENT_S: Final = 1.5
-"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait for that."""
+"""From a controller's first word of a failover until clients have their master; whatever a pass does can wait
+for that."""
 HELD_AFTER_DELETION_S: Final = 5.0
-"""From the deletion of the master's pod until clients have another: it waits until its address leads elsewhere, or hands over, before it ends."""
+"""From the deletion of the master's pod until clients have another: it waits until its address leads
+elsewhere, or hands over, before it ends."""
 STANDBY_S: Final = 0.25
 """What the acting operator has in advance: it needs a tenth of that when it lives."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Elected:
+class ElectionEvent:
     """What an event MasterElected says.
 
     Attributes:
@@ -69,7 +82,7 @@ class Elected:
     copies_needed: int
 
 
-def elected(event: Json) -> Elected | None:
+def parse_election(event: Json) -> ElectionEvent | None:
     """Read an event; None if it tells of something else.
 
     Raises:
@@ -79,7 +92,7 @@ def elected(event: Json) -> Elected | None:
         return None
     try:
         attributes = event["attrs"]
-        return Elected(
+        return ElectionEvent(
             group=event["group"],
             epoch=int(event["epoch"]),
             master_id=int(attributes["new_master_id"]),
@@ -95,15 +108,15 @@ def elected(event: Json) -> Elected | None:
         raise ObservationError(f"not an event of a controller: {error!r}") from error
 
 
-def serves(news: Elected, event: Json) -> bool:
+def can_acknowledge(election: ElectionEvent, event: Json) -> bool:
     """Say whether an event tells that the master which was elected can acknowledge."""
-    if (event.get("group"), event.get("epoch")) != (news.group, news.epoch):
+    if (event.get("group"), event.get("epoch")) != (election.group, election.epoch):
         return False
     match event.get("kind"):
         case "RoleTaken":
-            return news.copies >= news.copies_needed
+            return election.copies >= election.copies_needed
         case "SyncStateSetChanged":
-            return _count(event.get("attrs", {}).get("sync_state_set_after", "")) >= news.copies_needed
+            return _count(event.get("attrs", {}).get("sync_state_set_after", "")) >= election.copies_needed
         case _:
             return False
 
@@ -112,30 +125,30 @@ def _count(ids: str) -> int:
     return len(ids.split(",")) if ids else 0
 
 
-def overlaid(observed: ObservedGroup, news: Elected) -> ObservedGroup | None:
+def with_election(observed: ObservedGroup, election: ElectionEvent) -> ObservedGroup | None:
     """Return the look at a group as it is after the event, None if the look is newer than the event."""
     group = observed.group
-    if group is not None and news.epoch <= group.master_epoch:
+    if group is not None and election.epoch <= group.master_epoch:
         return None
     members = group.members if group is not None else ()
-    failover = FailoverSeen(
+    failover = ReportedFailover(
         cluster=observed.spec.cluster,
-        group=news.group,
-        cause=news.cause,
-        old_master_address=news.old_address if news.old_address != news.master_address else "",
-        new_master_address=news.master_address,
-        had_master=bool(news.old_address),
-        old_epoch=news.epoch - 1,
-        new_epoch=news.epoch,
+        group=election.group,
+        cause=election.cause,
+        old_master_address=election.old_address if election.old_address != election.master_address else "",
+        new_master_address=election.master_address,
+        had_master=bool(election.old_address),
+        old_epoch=election.epoch - 1,
+        new_epoch=election.epoch,
         sync_state_set_before=(),
         sync_state_set_after=(),
         unclean=False,
-        times={"proposed": news.at},
+        times={"proposed": election.at},
     )
     return replace(
         observed,
-        now=max(observed.now, news.at),
-        group=GroupSeen(news.master_id, news.master_address, news.epoch, "", members),
+        now=max(observed.now, election.at),
+        group=ReportedGroup(election.master_id, election.master_address, election.epoch, "", members),
         failovers=(failover, *observed.failovers),
     )
 
@@ -149,7 +162,7 @@ class Takeover:
 
     def __init__(
         self,
-        kube: Kube,
+        kube: KubeApi,
         may_act: Callable[[], bool],
         wake: Callable[[str, str], None],
         on_moved: Callable[[float], None] = lambda _: None,
@@ -164,7 +177,8 @@ class Takeover:
             wake: told (namespace, group) of news.
             on_moved: told how long a move took, in seconds.
             standby_s: what the acting operator has in advance.
-            hold: told (namespace, group, seconds) that passes may wait so long, until clients have their master.
+            hold: told (namespace, group, seconds) that passes may wait so long, until clients have their
+                master.
         """
         self._kube: Final = kube
         self._may_act: Final = may_act
@@ -172,38 +186,43 @@ class Takeover:
         self._on_moved: Final = on_moved
         self._standby_s: Final = standby_s
         self._hold: Final = hold
-        self._seen: Final[dict[tuple[str, str], ObservedGroup]] = {}
-        self._elected: Final[dict[tuple[str, str], Elected]] = {}
+        self._observations: Final[dict[tuple[str, str], ObservedGroup]] = {}
+        self._elections: Final[dict[tuple[str, str], ElectionEvent]] = {}
         self.moving: Final[set[asyncio.Task[int]]] = set()
 
     def note_group(self, observed: ObservedGroup) -> None:
         """Keep a look; an older one than what an event told is not taken."""
         key = (observed.owner.namespace, observed.owner.name)
-        kept = self._seen.get(key)
+        previous = self._observations.get(key)
         epoch = observed.group.master_epoch if observed.group is not None else -1
-        if kept is not None and kept.group is not None and kept.group.master_epoch > epoch:
-            observed = replace(observed, group=kept.group, failovers=kept.failovers)
-        self._seen[key] = observed
+        if previous is not None and previous.group is not None and previous.group.master_epoch > epoch:
+            observed = replace(observed, group=previous.group, failovers=previous.failovers)
+        self._observations[key] = observed
 
-    def note_pod(self, namespace: str, group: str, pod: PodSeen, *, gone: bool) -> None:
-        """Store a pod from a watch; when the master's deletion begins, passes and new connections wait for its successor."""
+    def note_pod(self, namespace: str, group: str, pod: ObservedPod, *, gone: bool) -> None:
+        """Store a pod from a watch.
+
+        When the master's deletion begins, passes and new connections wait for its successor.
+        """
         key = (namespace, group)
-        if (kept := self._seen.get(key)) is None:
+        if (observed := self._observations.get(key)) is None:
             return
-        before = kept.pods.get(pod.name)
-        pods = {name: value for name, value in kept.pods.items() if name != pod.name}
-        self._seen[key] = replace(kept, pods=pods if gone else pods | {pod.name: pod})
-        if pod.deleting and pod.name == kept.master and before is not None and not before.deleting:
+        before = observed.pods.get(pod.name)
+        pods = {name: value for name, value in observed.pods.items() if name != pod.name}
+        self._observations[key] = replace(observed, pods=pods if gone else pods | {pod.name: pod})
+        if pod.deleting and pod.name == observed.master and before is not None and not before.deleting:
             self._hold(namespace, group, HELD_AFTER_DELETION_S)
-            if self._may_act() and not kept.spec.paused:
-                task = asyncio.get_running_loop().create_task(self._move(key, self._seen[key], self._write))
+            if self._may_act() and not observed.spec.paused:
+                task = asyncio.get_running_loop().create_task(
+                    self._move_addresses(key, self._observations[key], self._write)
+                )
                 self.moving.add(task)
                 task.add_done_callback(self.moving.discard)
 
     def forget(self, namespace: str, group: str) -> None:
         """Drop the cached data of a deleted group."""
-        self._seen.pop((namespace, group), None)
-        self._elected.pop((namespace, group), None)
+        self._observations.pop((namespace, group), None)
+        self._elections.pop((namespace, group), None)
 
     async def on_event(self, namespace: str, event: Json) -> int:
         """Write the slices that follow from an event; return how many.
@@ -215,62 +234,75 @@ class Takeover:
         if group := event.get("group"):
             self._hold(namespace, group, HELD_AFTER_EVENT_S)
             self._wake(namespace, group)
-        if (news := elected(event)) is not None:
-            self._learn(namespace, news)
+        if (election := parse_election(event)) is not None:
+            self._note_election(namespace, election)
             return 0
         key = (namespace, str(group))
-        if (due := self._elected.get(key)) is None or not serves(due, event):
+        if (election_due := self._elections.get(key)) is None or not can_acknowledge(election_due, event):
             return 0
         # Why before the writes: the other controllers tell the same, and once is enough.
-        del self._elected[key]
+        del self._elections[key]
         write = self._write
         if not self._may_act():
             await asyncio.sleep(self._standby_s)
             write = self._write_if_still_wrong
-        after = self._seen.get(key)
-        if after is None or after.spec.paused or after.group is None or after.group.master_epoch != due.epoch:
+        after = self._observations.get(key)
+        if (
+            after is None
+            or after.spec.paused
+            or after.group is None
+            or after.group.master_epoch != election_due.epoch
+        ):
             return 0
-        moved = await self._move(key, after, write)
+        moved = await self._move_addresses(key, after, write)
         self._on_moved(asyncio.get_running_loop().time() - started_s)
         return moved
 
-    async def _move(
+    async def _move_addresses(
         self, key: tuple[str, str], after: ObservedGroup, write: Callable[[Json], Awaitable[Json | None]]
     ) -> int:
         """Write the slices that follow from a look; return how many."""
-        done = await asyncio.gather(*(write(step.body) for step in moves(after)))
+        done = await asyncio.gather(*(write(step.body) for step in endpoint_slice_moves(after)))
         written = [body for body in done if body is not None]
-        if (kept := self._seen.get(key)) is not None:
-            self._seen[key] = replace(kept, children=by_key_added(kept.children, written))
+        if (observed := self._observations.get(key)) is not None:
+            self._observations[key] = replace(observed, children=replaced_by_key(observed.children, written))
         for body in written:
             name, ports = body["metadata"]["name"], {one["name"]: one["port"] for one in body["ports"]}
             _LOG.info(
-                "%s/%s epoch %d: %s is served by %s %s", *key, decided_by(body), name, server_of(body), ports
+                "%s/%s epoch %d: %s is served by %s %s",
+                *key,
+                deciding_epoch(body),
+                name,
+                server_of(body),
+                ports,
             )
         return len(written)
 
-    def _learn(self, namespace: str, news: Elected) -> None:
-        key = (namespace, news.group)
-        observed = self._seen.get(key)
-        after = overlaid(observed, news) if observed is not None else None
+    def _note_election(self, namespace: str, election: ElectionEvent) -> None:
+        key = (namespace, election.group)
+        observed = self._observations.get(key)
+        after = with_election(observed, election) if observed is not None else None
         if after is not None:
-            self._seen[key] = after
-            self._elected[key] = news
+            self._observations[key] = after
+            self._elections[key] = election
 
     async def _write(self, body: Json) -> Json | None:
         for _ in range(WRITE_TRIES_MAX):
             try:
                 return await self._kube.apply(body)
-            except UnavailableError as error:
+            except PeerUnavailableError as error:
                 _LOG.warning("EndpointSlice %s: %s", body["metadata"]["name"], error)
         return None
 
     async def _write_if_still_wrong(self, body: Json) -> Json | None:
-        """Write a slice in the acting operator's place; None if it was done, or is newer, or somebody else was faster."""
+        """Write a slice in the acting operator's place.
+
+        The result is None if it was done, or is newer, or another writer was faster.
+        """
         metadata = body["metadata"]
         try:
             live = await self._kube.get(body["kind"], metadata["namespace"], metadata["name"])
-            if live is None or slice_is_current(live, body) or decided_by(live) > decided_by(body):
+            if live is None or slice_is_current(live, body) or deciding_epoch(live) > deciding_epoch(body):
                 return None
             if controller_of(live) != controller_of(body):
                 return None
@@ -278,11 +310,11 @@ class Takeover:
             return await self._kube.apply(body | {"metadata": metadata | {"resourceVersion": version}})
         except KubeConflictError:
             return None
-        except UnavailableError as error:
+        except PeerUnavailableError as error:
             _LOG.warning("EndpointSlice %s: %s", metadata["name"], error)
             return None
 
-    async def follow(self, namespace: str, controllers: Controllers) -> None:
+    async def follow(self, namespace: str, controllers: ControllerApi) -> None:
         """Follow the events of controllers until cancelled."""
         failures = 0
         while True:
@@ -290,7 +322,7 @@ class Takeover:
                 async for event in controllers.events():
                     failures = 0
                     await self.on_event(namespace, event)
-            except (UnavailableError, ObservationError) as error:
+            except (PeerUnavailableError, ObservationError) as error:
                 failures += 1
                 _LOG.debug("events of %s: %s", namespace, error)
             await asyncio.sleep(min(RECONNECT_MAX_S, RECONNECT_S * 2.0 ** min(failures, 10)))

@@ -5,7 +5,7 @@
     kubectl rmqha failovers [GROUP]                    every change of master, the newest first
     kubectl rmqha explain GROUP                        the problems of a group, and their remedies
     kubectl rmqha report [NAME] [--run]                results of SLOReports
-    kubectl rmqha migrate GROUP -f FILE ...            move brokers that predate controller mode to a BrokerGroup
+    kubectl rmqha migrate GROUP -f FILE ...            move brokers without controllers to a BrokerGroup
 
 Never here: what a command asks or shows.
 """
@@ -17,57 +17,55 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from rocketmq_operator.clients.api import UnavailableError
+from controller_core.command_line.program import MisuseError, Parser, program, run
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.kube import (
     KubeClient,
     connect_as_person,
     namespace_of_person,
-    one_line,
 )
-from rocketmq_operator.plugin import migrate_command, pictures, reports
-from rocketmq_operator.plugin.answers import Answer
-from rocketmq_operator.plugin.asking import (
-    MisuseError,
+from rocketmq_operator.plugin import migrate_command, rendering, reports
+from rocketmq_operator.plugin.queries import (
+    GroupServer,
     RequestError,
-    Server,
-    all_views,
     check_namespace,
     failovers_of,
+    list_groups,
+    observe_group,
     switch_over,
-    view_of,
 )
+from rocketmq_operator.plugin.result import CommandResult
 
-EXIT_FAILED: Final = 1
-EXIT_MISUSED: Final = 2
 TIMEOUT_DEFAULT_S: Final = 60.0
 REPORT_TIMEOUT_DEFAULT_S: Final = 600.0
 
 
-Command = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, Answer]]
+CommandFunction = Callable[[KubeClient, str, argparse.Namespace], Coroutine[Any, Any, CommandResult]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 1 where the cluster or the group is in the way, 2 for a wrong command line."""
-    try:
-        options = parser().parse_args(arguments)
-        answer = _answer(options)
-    except MisuseError as error:
-        return _failed(error, EXIT_MISUSED)
-    except (RequestError, UnavailableError) as error:
-        return _failed(error, EXIT_FAILED)
+    """Run one command; return the exit code.
+
+    It is 1 if the cluster or the group is in the way, 2 for a wrong command line.
+    """
+    return run(parser(), arguments, failures=(RequestError, PeerUnavailableError))
+
+
+def _show(options: argparse.Namespace) -> int:
+    answer = _run_command(options)
     text = json.dumps(answer.data, indent=2) if options.output == "json" else "\n".join(answer.lines)
     sys.stdout.write(text + "\n")
     return 0
 
 
-def _answer(options: argparse.Namespace) -> Answer:
+def _run_command(options: argparse.Namespace) -> CommandResult:
     dynamic = connect_as_person(options.kubeconfig, options.context)
     namespace = options.namespace or namespace_of_person(options.kubeconfig, options.context)
     kube = KubeClient(dynamic)
 
-    async def run() -> Answer:
+    async def ask() -> CommandResult:
         try:
             answer = await _COMMANDS[options.command](kube, namespace, options)
         except RequestError:
@@ -78,33 +76,24 @@ def _answer(options: argparse.Namespace) -> Answer:
         return answer
 
     try:
-        return asyncio.run(run())
+        return asyncio.run(ask())
     finally:
         kube.close()
 
 
-def _failed(error: Exception, code: int) -> int:
-    sys.stderr.write(f"rmqha: {one_line(str(error))}\n")
-    return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises `MisuseError` where argparse would print several lines; `kubectl rmqha COMMAND --help` has them."""
-
-    def error(self, message: str) -> NoReturn:
-        raise MisuseError(f"{message} (see {self.prog} --help)")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of all commands."""
-    common = _Parser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("-n", "--namespace", help="of the group; default: the context's own")
     common.add_argument("--context", help="of the kubeconfig; default: the current one")
     common.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
     common.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    whole = _Parser(
-        prog="kubectl rmqha", description="Look after RocketMQ broker groups of the RocketMQ HA Operator."
+    whole = program(
+        "kubectl rmqha",
+        "Look after RocketMQ broker groups of the RocketMQ HA Operator.",
+        "rocketmq-ha-operator",
     )
+    whole.set_defaults(carry_out=_show)
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     status = commands.add_parser("status", parents=[common], help="what a group, or each, is doing")
     status.add_argument("group", nargs="?", metavar="GROUP")
@@ -128,51 +117,51 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
-async def _status(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _status(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     if options.group is None:
-        views = await all_views(server, namespace)
-        return Answer(pictures.list_lines(views), [view.resource for view in views])
-    view = await view_of(server, namespace, options.group)
+        views = await list_groups(server, namespace)
+        return CommandResult(rendering.list_lines(views), [view.resource for view in views])
+    view = await observe_group(server, namespace, options.group)
     data = {"brokerGroup": view.resource, "nodes": dict(view.nodes), "lastFailover": view.failover}
-    return Answer(pictures.status_lines(view), data)
+    return CommandResult(rendering.status_lines(view), data)
 
 
-async def _switchover(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _switchover(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     done = await switch_over(server, namespace, options.group, options.to, options.timeout)
     if done is None:
-        return Answer([f"{options.group}: {options.to} is master already"], None)
+        return CommandResult([f"{options.group}: {options.to} is master already"], None)
     line = (
         f"{done.group}: {done.new_master} is master in epoch {done.epoch}, it was {done.old_master}; "
         f"{done.took_s:.1f} s"
     )
-    return Answer([line], asdict(done))
+    return CommandResult([line], asdict(done))
 
 
-async def _failovers(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _failovers(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     found = await failovers_of(server, namespace, options.group)
-    return Answer(pictures.failover_lines(found, datetime.now(UTC)), pictures.newest_first(found))
+    return CommandResult(rendering.failover_lines(found, datetime.now(UTC)), rendering.newest_first(found))
 
 
-async def _explain(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
-    view = await view_of(server, namespace, options.group)
+async def _explain(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
+    view = await observe_group(server, namespace, options.group)
     data = {"brokerGroup": view.resource, "events": list(view.events)}
-    return Answer(pictures.explain_lines(view), data)
+    return CommandResult(rendering.explain_lines(view), data)
 
 
-async def _report(server: Server, namespace: str, options: argparse.Namespace) -> Answer:
+async def _report(server: GroupServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     now = datetime.now(UTC)
     if options.run:
         if options.name is None:
             raise MisuseError("--run needs the name of a report")
         made = await reports.run_now(server, namespace, options.name, options.timeout)
-        return Answer(reports.report_lines(made, datetime.now(UTC)), made)
+        return CommandResult(reports.report_lines(made, datetime.now(UTC)), made)
     found = await reports.reports_of(server, namespace, options.name)
     if options.name is None:
-        return Answer(reports.list_lines(found, now), found)
-    return Answer(reports.report_lines(found[0], now), found[0])
+        return CommandResult(reports.list_lines(found, now), found)
+    return CommandResult(reports.report_lines(found[0], now), found[0])
 
 
-_COMMANDS: Final[dict[str, Command]] = {
+_COMMANDS: Final[dict[str, CommandFunction]] = {
     "status": _status,
     "switchover": _switchover,
     "failovers": _failovers,

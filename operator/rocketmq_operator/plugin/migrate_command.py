@@ -1,9 +1,11 @@
 """`kubectl rmqha migrate`: its options, and what a person reads of it.
 
-    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF --slave REF ...
+    kubectl rmqha migrate GROUP -f FILE --path master-slave --name-servers HOST:PORT --master REF
+        --slave REF ...
     kubectl rmqha migrate GROUP -f FILE --path dledger --name-servers HOST:PORT --member REF ...
 
-REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and their order.
+REF is `statefulset/NAME`, all of its pods, or `pod/NAME`, one of them. `plan.migration` decides the steps and
+their order.
 """
 
 import argparse
@@ -20,10 +22,16 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.names import GROUP_KIND
 from rocketmq_operator.clients.api import Json
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.migration.observed import MIGRATED_ANNOTATION, Course, Wish, annotation, noted
-from rocketmq_operator.plugin.answers import Answer
-from rocketmq_operator.plugin.asking import RequestError
-from rocketmq_operator.plugin.migrating import Manner, Migration, MigrationServer
+from rocketmq_operator.plan.migration.observed import (
+    MIGRATED_ANNOTATION,
+    MigrationRequest,
+    OldBrokerKind,
+    annotation,
+    recorded_pods,
+)
+from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun, MigrationServer
+from rocketmq_operator.plugin.queries import RequestError
+from rocketmq_operator.plugin.result import CommandResult
 
 TIMEOUT_DEFAULT_S: Final = 600.0
 
@@ -36,7 +44,9 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
     migrate_.add_argument(
         "-f", "--broker-group", type=Path, required=True, metavar="FILE", help="its manifest"
     )
-    migrate_.add_argument("--path", choices=[one.value for one in Course], default=Course.MASTER_SLAVE.value)
+    migrate_.add_argument(
+        "--path", choices=[one.value for one in OldBrokerKind], default=OldBrokerKind.MASTER_SLAVE.value
+    )
     migrate_.add_argument("--name-servers", required=True, metavar="HOST:PORT;...", help="of the old brokers")
     migrate_.add_argument("--broker-name", metavar="NAME", help="of the old brokers; default: GROUP")
     migrate_.add_argument("--port", type=int, default=names.BROKER_PORT, help="of the old brokers")
@@ -64,7 +74,7 @@ def add_command(commands: Any, common: argparse.ArgumentParser) -> None:  # noqa
     migrate_.add_argument("--timeout", type=float, default=TIMEOUT_DEFAULT_S, metavar="SECONDS")
 
 
-async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Answer:
+async def migrate(server: MigrationServer, namespace: str, options: argparse.Namespace) -> CommandResult:
     """Carry out the command.
 
     Raises:
@@ -74,9 +84,9 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
     live = await server.get(GROUP_KIND.kind, namespace, options.group)
     if annotation(live, MIGRATED_ANNOTATION):
         line = f"{options.group} is migrated: {annotation(live, MIGRATED_ANNOTATION)}"
-        return Answer([line], {"group": options.group, "step": ""})
-    wish = await wish_of(server, namespace, options)
-    manner = Manner(
+        return CommandResult([line], {"group": options.group, "step": ""})
+    request = await read_request(server, namespace, options)
+    run_options = MigrationOptions(
         say=say,
         confirm=None if options.yes else _confirm,
         dry_run=options.dry_run,
@@ -84,22 +94,24 @@ async def migrate(server: MigrationServer, namespace: str, options: argparse.Nam
         undo=options.undo,
         timeout_s=options.timeout,
     )
-    plan = await Migration(server, wish, manner).run()
+    plan = await MigrationRun(server, request, run_options).run()
     word = "is as it was" if options.undo else "is migrated"
     line = f"{options.group}: next {plan.title}" if plan.step else f"{options.group} {word}"
     steps = [{"name": name, "title": title, "done": is_done} for name, title, is_done in plan.steps]
-    return Answer([line], {"group": options.group, "step": plan.step, "steps": steps})
+    return CommandResult([line], {"group": options.group, "step": plan.step, "steps": steps})
 
 
-async def wish_of(server: MigrationServer, namespace: str, options: argparse.Namespace) -> Wish:
+async def read_request(
+    server: MigrationServer, namespace: str, options: argparse.Namespace
+) -> MigrationRequest:
     """Read the request.
 
     Raises:
         RequestError: it makes no sense; the text names the option and why.
     """
-    course = Course(options.path)
+    course = OldBrokerKind(options.path)
     manifest, spec = read_manifest(options.broker_group, options.group, namespace)
-    if course is Course.MASTER_SLAVE:
+    if course is OldBrokerKind.MASTER_SLAVE:
         if options.member or not options.master:
             raise RequestError("--path master-slave needs --master, and takes --slave, not --member")
         references = [options.master, *options.slave]
@@ -110,15 +122,15 @@ async def wish_of(server: MigrationServer, namespace: str, options: argparse.Nam
             )
         references = options.member
     pods = [await _pods_of(server, namespace, reference) for reference in references]
-    if course is Course.MASTER_SLAVE and len(pods[0]) != 1:
+    if course is OldBrokerKind.MASTER_SLAVE and len(pods[0]) != 1:
         raise RequestError(f"--master {options.master}: it has {len(pods[0])} pods, name the one by pod/NAME")
     named = [pod for some in pods for pod in some]
     if len(set(named)) != len(named):
         raise RequestError(f"a pod is named twice: {', '.join(named)}")
-    return Wish(
+    return MigrationRequest(
         group=options.group,
         namespace=namespace,
-        course=course,
+        old_kind=course,
         manifest=manifest,
         spec=spec,
         broker_name=options.broker_name or options.group,
@@ -166,7 +178,7 @@ async def _pods_of(server: MigrationServer, namespace: str, reference: str) -> S
     live = await server.get("StatefulSet", namespace, name)
     if live is None:
         raise RequestError(f"StatefulSet {name} does not exist in namespace {namespace}")
-    replicas = int(live["spec"].get("replicas", 0)) or int(noted(live).get("replicas", 0))
+    replicas = int(live["spec"].get("replicas", 0)) or int(recorded_pods(live).get("replicas", 0))
     if not replicas:
         raise RequestError(
             f"StatefulSet {name} is scaled to 0: start its pods, so that the command can query them"

@@ -1,7 +1,7 @@
 """`kubectl rmqha report`: results of SLOReports, and one made now because somebody asks.
 
-The command shows the status that the operator wrote and computes no objective. A requested run is a Job of the report's own
-CronJob, as `kubectl create job --from` makes one, with the user's permissions.
+The command shows the status that the operator wrote and computes no objective. A requested run is a Job of
+the report's own CronJob, as `kubectl create job --from` makes one, with the user's permissions.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from typing import Final
 from rocketmq_operator.api.names import REPORT_KIND
 from rocketmq_operator.api.slo_report import SLOReportStatus
 from rocketmq_operator.clients.api import Json
-from rocketmq_operator.plugin.asking import RequestError, Server
-from rocketmq_operator.plugin.words import NOTHING, ago, columns
+from rocketmq_operator.plugin.formatting import NOTHING, ago, align_columns
+from rocketmq_operator.plugin.queries import GroupServer, RequestError
 
 POLL_S: Final = 1.0
 _INSTANTIATE: Final = {"cronjob.kubernetes.io/instantiate": "manual"}
 
 
-async def reports_of(server: Server, namespace: str, name: str | None) -> list[Json]:
+async def reports_of(server: GroupServer, namespace: str, name: str | None) -> list[Json]:
     """Return a report, or all of the namespace.
 
     Raises:
@@ -34,7 +34,7 @@ async def reports_of(server: Server, namespace: str, name: str | None) -> list[J
     return [found]
 
 
-async def run_now(server: Server, namespace: str, name: str, timeout_s: float) -> Json:
+async def run_now(server: GroupServer, namespace: str, name: str, timeout_s: float) -> Json:
     """Have a report made, wait until the operator tells what it came to, and return the SLOReport.
 
     Raises:
@@ -96,11 +96,14 @@ def list_lines(reports: Sequence[Json], now: datetime) -> list[str]:
                 status.address or NOTHING,
             ]
         )
-    return columns(rows) if len(rows) > 1 else ["no reports found: apply an SLOReport"]
+    return align_columns(rows) if len(rows) > 1 else ["no reports found: apply an SLOReport"]
 
 
 def report_lines(report: Json, now: datetime) -> list[str]:
-    """Return what one report says: its last run, each objective with the least budget left first, and where its page is."""
+    """Return what one report says.
+
+    That is its last run, each objective with the least budget left first, and where its page is.
+    """
     status, name = _status(report), report["metadata"]["name"]
     if status.last_run is None:
         return [f"{name}  {status.reason or 'no run has ended yet'}"]
@@ -111,7 +114,7 @@ def report_lines(report: Json, now: datetime) -> list[str]:
             [one.name, one.group or NOTHING, one.target, one.attained or NOTHING, one.budget_left or NOTHING]
             for one in status.objectives
         ]
-        lines += [f"  {line}" for line in columns(rows)]
+        lines += [f"  {line}" for line in align_columns(rows)]
     if status.address:
         lines.append(f"  page  {status.address}")
     return lines

@@ -12,12 +12,12 @@ import signal
 import sys
 from pathlib import Path
 
+from controller_core.command_line.program import MisuseError
 from slo_pipeline.canary.canary import Canary, CanarySettings
 from slo_pipeline.canary.metrics import CanaryMetrics
-from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
 from slo_pipeline.shell.http_port import AddressError, parse_address, served
 from slo_pipeline.shell.options import seconds
-from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
+from slo_pipeline.writing.segment_store import SegmentStore
 from slo_pipeline.writing.sink import SegmentSink
 
 RATE_MAX = 1_000.0
@@ -48,9 +48,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = _settings(args)
         return asyncio.run(_probe(settings, args.out, args.http))
-    except (SegmentError, AddressError, ValueError, OSError) as error:
-        sys.stderr.write(f"slo-pipeline canary: {error}\n")
-        return EXIT_UNUSABLE
+    except (AddressError, ValueError) as error:
+        raise MisuseError(str(error)) from error
 
 
 def _settings(args: argparse.Namespace) -> CanarySettings:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import pyarrow.parquet as pq
 
 from slo_pipeline.collect.kubernetes.cluster import ClusterSettings, gather_cluster
 from slo_pipeline.collect.kubernetes.discovery import Merged, merged
@@ -30,8 +29,8 @@ from slo_pipeline.schemas.names import EVENTS_TABLE
 from slo_pipeline.shell.clock import NS_PER_S, AnchoredClock
 from slo_pipeline.sources.layout import (
     SegmentUnusableError,
-    check,
     day_folders,
+    open_segment,
     reading,
     segment_files,
 )
@@ -213,9 +212,8 @@ class Collector:
 
 def _event_ids(path: Path) -> list[str]:
     try:
-        check([path], SEGMENTS[EVENTS_TABLE])
         with reading(path):
-            rows = pq.ParquetFile(path).read(columns=["event_id"])
+            rows = open_segment(path, SEGMENTS[EVENTS_TABLE]).read(columns=["event_id"])
     except SegmentUnusableError as error:
         _log.warning("the events of a segment are not known: %s", error)
         return []

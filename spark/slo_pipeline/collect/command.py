@@ -11,16 +11,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from controller_core.command_line.program import MisuseError
 from slo_pipeline.collect.collector import Collector, CollectorSettings
 from slo_pipeline.collect.kubernetes.api import ClusterApi, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX, ClusterSettings
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import TargetsError
-from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
 from slo_pipeline.shell.http_port import AddressError, served
 from slo_pipeline.shell.options import seconds
 from slo_pipeline.shell.running import until_signalled
-from slo_pipeline.writing.segment_store import SegmentError, SegmentStore
+from slo_pipeline.writing.segment_store import SegmentStore
 
 INTERVAL_S_MIN = 0.1
 SEGMENT_S_MIN = 0.5
@@ -105,18 +105,13 @@ def run(args: argparse.Namespace) -> int:
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
     if args.interval < INTERVAL_S_MIN or args.segment_seconds < SEGMENT_S_MIN:
-        return _refuse(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
+        raise MisuseError(f"--interval from {INTERVAL_S_MIN} s, --segment-seconds from {SEGMENT_S_MIN} s on")
     if args.targets is None and not args.discover:
-        return _refuse("nothing to collect from (expected --targets or --discover)")
+        raise MisuseError("nothing to collect from (expected --targets or --discover)")
     try:
         return asyncio.run(_collect(args))
-    except (SegmentError, TargetsError, AddressError, NoClusterError, OSError) as error:
-        return _refuse(str(error))
-
-
-def _refuse(text: str) -> int:
-    sys.stderr.write(f"slo-pipeline collect: {text}\n")
-    return EXIT_UNUSABLE
+    except (TargetsError, AddressError, NoClusterError) as error:
+        raise MisuseError(str(error)) from error
 
 
 async def _collect(args: argparse.Namespace) -> int:

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 
 from slo_pipeline.jobs.late import ONE_DAY, begin_of, keep_strays
 from slo_pipeline.schemas.names import KINDS
-from slo_pipeline.schemas.segments import AHEAD_MAX_S
-from slo_pipeline.sources.layout import day_folders, day_of_name, reading, segment_files
+from slo_pipeline.schemas.segments import AHEAD_MAX_S, SEGMENTS
+from slo_pipeline.sources.layout import check, day_folders, day_of_name, reading, segment_files
 
 CLOSE_AFTER_S: Final = 7_200
 MANIFESTS: Final = "days"
@@ -229,6 +229,7 @@ def _late(data: Path, tables: Path, day: dt.date, manifest: Manifest, present: l
     new = [name for name in present if name not in known]
     for name in new:
         kind = name.partition("/")[0]
+        check([data / name], SEGMENTS[kind])
         target = tables / f"late_{kind}" / f"day={day.isoformat()}" / Path(name).name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data / name, target)

@@ -16,7 +16,7 @@ import yaml
 from slo_pipeline.jobs.spark import application
 from slo_pipeline.objectives import openslo, prometheus
 from slo_pipeline.objectives.file import load
-from slo_pipeline.shell.options import add_objectives, days
+from slo_pipeline.shell.options import PROGRAM, add_objectives, days
 
 RULES_FILE: Final = "prometheus-rules.yaml"
 OPENSLO_FILE: Final = "openslo.yaml"
@@ -100,7 +100,7 @@ def _objectives(args: argparse.Namespace) -> dict[str, str]:
         OPENSLO_FILE: _text(openslo.documents(objectives)),
     }
     for name in prometheus.without_rules(objectives):
-        sys.stderr.write(f"slo-pipeline export: no rule written for {name}: only the report can judge it\n")
+        sys.stderr.write(f"{PROGRAM}: no rule written for {name}: only the report can judge it\n")
     return made
 
 

@@ -275,9 +275,7 @@ def _failovers(tables: Mapping[str, list[Row]]) -> tuple[model.Failover, ...]:
     phases = _by(tables["failover_phases"], "failover_id")
     points = _by(tables["closeup_points"], "failover_id")
     marks = _by(tables["closeup_marks"], "failover_id")
-    steps: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in tables["in_sync_steps"]:
-        steps[row["cluster"], row["group"]].append(row)
+    steps = _steps(tables["in_sync_steps"])
     found = sorted(tables["failovers"], key=lambda row: (row["elected_ts"], row["failover_id"]))
     return tuple(
         _failover(
@@ -285,16 +283,23 @@ def _failovers(tables: Mapping[str, list[Row]]) -> tuple[model.Failover, ...]:
             phases[row["failover_id"]],
             points[row["failover_id"]],
             marks[row["failover_id"]],
-            steps[row["cluster"], row["group"]],
+            steps.get((row["cluster"], row["group"]), ()),
         )
         for row in found
     )
 
 
+def _steps(found: Iterable[Row]) -> dict[tuple[str, str], tuple[model.Step, ...]]:
+    """Return the steps of each cluster and group, which all changes of the group share."""
+    steps: dict[tuple[str, str], list[model.Step]] = defaultdict(list)
+    for row in found:
+        steps[row["cluster"], row["group"]].append(model.Step(row["ts"], row["members"], row["size"]))
+    return {key: tuple(sorted(of, key=lambda step: (step.us, step.size))) for key, of in steps.items()}
+
+
 def _failover(
-    row: Row, phases: list[Row], points: list[Row], marks: list[Row], in_sync_steps: list[Row]
+    row: Row, phases: list[Row], points: list[Row], marks: list[Row], steps: tuple[model.Step, ...]
 ) -> model.Failover:
-    steps = [model.Step(one["ts"], one["members"], one["size"]) for one in in_sync_steps]
     same = (
         "failover_id", "cluster", "group", "epoch", "old_epoch", "cause", "booking", "old_master_id", "new_master_id",
         "old_master_address", "new_master_address", "sync_state_set_before", "sync_state_set_after", "fault",
@@ -312,7 +317,7 @@ def _failover(
             model.Point(one["ts"], one["latency_ms"], one["result"])
             for one in sorted(points, key=lambda one: (one["ts"], one["result"], one["latency_ms"] or 0.0))
         ),
-        steps=tuple(sorted(steps, key=lambda step: (step.us, step.size))),
+        steps=steps,
         marks=tuple(
             sorted(
                 (_mark(one) for one in marks),

@@ -17,7 +17,8 @@ from pathlib import Path
 from slo_pipeline.mirror.copying import Choice, Choose, Mirror, day_of, everything
 from slo_pipeline.mirror.places import SCHEME, DirectoryPlace, place
 from slo_pipeline.schemas.names import KINDS
-from slo_pipeline.sources.layout import ignored, ignored_text
+from slo_pipeline.shell.options import PROGRAM
+from slo_pipeline.sources.layout import ignored, ignored_text, refuse
 from slo_pipeline.sources.segments import InputError, check_directory
 
 
@@ -52,12 +53,13 @@ def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = 
     Raises:
         InputError: the folder does not exist, or holds none of the kinds.
         PlaceError: `--input` is not a bucket, or `--endpoint` not an endpoint.
+        SegmentUnusableError: a segment of the bucket cannot be read.
         OSError: the bucket cannot be read.
     """
     if not args.input.startswith(SCHEME):
         check_directory(Path(args.input), *kinds)
         if strays := ignored(Path(args.input), kinds):
-            sys.stderr.write(f"slo-pipeline: {ignored_text(strays)}\n")
+            sys.stderr.write(f"{PROGRAM}: {ignored_text(strays)}\n")
         yield Path(args.input)
         return
     if args.scratch is None and not args.master.startswith("local"):
@@ -72,6 +74,7 @@ def directory(args: Namespace, kinds: Collection[str] = KINDS, choose: Choose = 
         done = Mirror(place(args.input, args.endpoint), target, _of(args.input, kinds, choose)).round()
         if done.failures:
             raise done.failures[0]
+        refuse(done.unusable)
         if done.apart:
             raise InputError(f"{args.input}: {done.apart[0]} is of another size than in {target}")
         yield Path(scratch)

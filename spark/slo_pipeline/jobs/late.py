@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas.names import EVENTS_TABLE, OPERATIONS_TABLE, SAMPLES_TABLE
-from slo_pipeline.sources.layout import reading
+from slo_pipeline.schemas.segments import SEGMENTS
+from slo_pipeline.sources.layout import check, reading
 
 TIME_OF: Final = {SAMPLES_TABLE: "ts", EVENTS_TABLE: "ts", OPERATIONS_TABLE: "intended_ts"}
 """The column that decides a row's day, by kind of segment."""
@@ -41,10 +42,7 @@ def rows_of(day: dt.date, rows: pa.Table, time: str) -> pa.Table:
 def has_rows_of(day: dt.date, path: Path, time: str) -> bool:
     """Tell by a segment's statistics whether it may hold rows of a day; without statistics it may."""
     metadata = pq.read_metadata(path)
-    names = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    if time not in names:
-        return False
-    at = names.index(time)
+    at = [metadata.schema.column(place).path for place in range(metadata.num_columns)].index(time)
     for group in range(metadata.num_row_groups):
         seen = metadata.row_group(group).column(at).statistics
         if seen is None or not seen.has_min_max:
@@ -65,10 +63,14 @@ def keep_strays(data: Path, tables: Path, day: dt.date, names: Iterable[str]) ->
 
     Returns:
         How many rows were found, by segment; those without are left out.
+
+    Raises:
+        SegmentUnusableError: a segment cannot be read.
     """
     found: dict[str, int] = {}
     for name in names:
         kind = name.partition("/")[0]
+        check([data / name], SEGMENTS[kind])
         with reading(data / name):
             if not has_rows_of(day, data / name, TIME_OF[kind]):
                 continue

@@ -24,10 +24,12 @@ from slo_pipeline.reports.values.measured import enough
 from slo_pipeline.schemas.tables import SLI_COUNTS
 from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_UNKNOWN
 from slo_pipeline.shell.options import INPUT_HELP, add_bucket, add_master, add_objectives
+from slo_pipeline.sources.layout import ignored, ignored_text
 from slo_pipeline.sources.segments import (
     KINDS,
     InputError,
     check_segments,
+    check_table,
     has_segments,
     is_small,
     read_inputs,
@@ -118,6 +120,9 @@ def _from_tables(tables: Path, objectives: Objectives, master: str, now_us: int)
     """Judge the last window of what `daily` made, for the objectives of the file that it had too."""
     if not has_segments(tables, "sli_minutes"):
         raise InputError(f"{tables}: holds no sli_minutes/day=*/*.parquet: run `slo-pipeline daily` first")
+    check_table(tables, "sli_minutes", SLI_COUNTS)
+    if strays := ignored(tables, ["sli_minutes"]):
+        sys.stderr.write(f"slo-pipeline: {ignored_text(strays)}\n")
     spark = session(master=master, quick=True)
     kept = read_table(spark, tables, "sli_minutes", SLI_COUNTS).select(*SLI_COUNTS.names)
     is_ahead = F.unix_micros("ts") > latest_us(now_us)

@@ -5,8 +5,8 @@ Shape: either side is a directory or `s3://bucket/prefix`. A run copies what TO 
 told to end, and says what went wrong instead of ending. Credentials are those of the usual AWS variables of the environment.
 Never: nothing is deleted, on either side.
 
-Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes (they are named), 2 a place cannot be used, or a file not
-be copied.
+Exit status: 0 TO has all that FROM has, 1 some names stand for different sizes, some segments are unusable and
+were not copied, or a file cannot be copied (the command names them), 2 a place is wrong.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from slo_pipeline.mirror.copying import Choice, Mirror, Mirrored, day_of
 from slo_pipeline.mirror.places import SCHEME, TABLES, PlaceError, place
-from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
-from slo_pipeline.shell.options import add_endpoint, day, seconds
+from slo_pipeline.shell.exit_codes import EXIT_DONE, EXIT_FAILED
+from slo_pipeline.shell.options import PROGRAM, add_endpoint, day, seconds
 from slo_pipeline.sources.layout import ignored, ignored_text
 
 
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         _complain(ignored_text(strays))
     if args.follow is None:
         done = Mirror(source, target, choose).round()
-        _say(done, done.apart)
-        return EXIT_UNUSABLE if done.failures else int(bool(done.apart))
+        _say(done, done.apart, done.unusable)
+        return EXIT_FAILED if done.failures or done.apart or done.unusable else EXIT_DONE
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -66,22 +66,22 @@ def _follow(copier: Mirror, every_s: float, stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             done = copier.round()
-            _say(done, [path for path in done.apart if path not in told])
-            told = set(done.apart)
+            _say(done, *([one for one in found if one not in told] for found in (done.apart, done.unusable)))
+            told = {*done.apart, *done.unusable}
         except (OSError, PlaceError) as error:
             _complain(error)
         stop.wait(every_s)
 
 
-def _say(done: Mirrored, apart: Iterable[str]) -> None:
+def _say(done: Mirrored, apart: Iterable[str], unusable: Iterable[str]) -> None:
     if done.files:
         sys.stdout.write(f"{done.files} files, {done.size_bytes} bytes\n")
         sys.stdout.flush()
     for path in apart:
         _complain(f"{path} is of another size there than here")
-    for failure in done.failures:
-        _complain(failure)
+    for line in (*unusable, *done.failures):
+        _complain(line)
 
 
 def _complain(what: object) -> None:
-    sys.stderr.write(f"slo-pipeline mirror: {what}\n")
+    sys.stderr.write(f"{PROGRAM}: {what}\n")

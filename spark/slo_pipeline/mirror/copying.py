@@ -4,7 +4,8 @@ Problem: segments outlive the volume they were written to only if they are somew
 started twice, and loses its connection.
 Shape: a segment never changes, so a file of the same name and size is the same file. Missing files are copied, oldest day first. It needs no
 record of its own: the destination lists the copied files. With repeated rounds it lists there only folders that have another
-file since. A file that cannot be copied holds up none of the others.
+file since. A file that cannot be copied holds up none of the others. An unusable segment is named and not
+copied: every job at the destination would refuse it.
 Never: deletes, or writes over. A name with different sizes is reported and left alone: one of the two files is wrong.
 """
 
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from slo_pipeline.mirror.places import GoneError, Place
+from slo_pipeline.mirror.places import GoneError, Place, UnusableError
+from slo_pipeline.sources.layout import SegmentUnusableError
 
 FAILURES_MAX: Final = 8
 """In a round: where more files fail it is the place that does, and each would wait for it in vain."""
@@ -55,12 +57,14 @@ class Mirrored:
         files: that were copied.
         size_bytes: of all of them.
         apart: paths that stand for another size here than there.
+        unusable: a line for each file that was not copied because no job could read it.
         failures: why files could not be copied, which each of them says.
     """
 
     files: int = 0
     size_bytes: int = 0
     apart: list[str] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
     failures: list[OSError] = field(default_factory=list)
 
 
@@ -87,6 +91,7 @@ class Mirror:
         self._choose = choose
         self._stopped = stopped
         self._whole: dict[str, int] = {}
+        self._refused: dict[tuple[str, int], str] = {}
 
     def round(self) -> Mirrored:
         """Copy what the target lacks.
@@ -113,8 +118,10 @@ class Mirror:
         there = self._target.files(folder)
         apart = [f"{folder}/{name}" for name, size in sizes.items() if there.get(name, size) != size]
         done.apart += sorted(apart)
-        failures_before = len(done.failures)
-        lacking = iter([(f"{folder}/{name}", sizes[name]) for name in sorted(sizes) if name not in there])
+        bad_before = len(done.failures), len(done.unusable)
+        absent = [(f"{folder}/{name}", sizes[name]) for name in sorted(sizes) if name not in there]
+        done.unusable += [self._refused[one] for one in absent if one in self._refused]
+        lacking = iter([one for one in absent if one not in self._refused])
         while some := list(islice(lacking, self._target.puts_at_once)):
             if self._stopped():
                 return
@@ -124,17 +131,30 @@ class Mirror:
                 except OSError as error:
                     done.failures.append(error)
                     continue
+                except SegmentUnusableError as error:
+                    done.unusable.append(str(error))
+                    continue
                 done.files += copied_bytes is not None
                 done.size_bytes += copied_bytes or 0
             if len(done.failures) > FAILURES_MAX:
                 raise done.failures[0]
-        if not apart and len(done.failures) == failures_before:
+        if not apart and bad_before == (len(done.failures), len(done.unusable)):
             self._whole[folder] = state
 
     def _copy(self, path: str, size_bytes: int) -> int | None:
-        """Copy a file; return its size, None if it is gone from the source."""
+        """Copy a file; return its size, None if it is gone from the source.
+
+        Raises:
+            OSError: it cannot be copied.
+            SegmentUnusableError: no job could read it, as in the words of the jobs.
+        """
         try:
             self._target.put(path, self._source.read(path), size_bytes)
         except GoneError:
             return None
+        except UnusableError as error:
+            said = f"{self._source}/{path}: {error}"
+            # Files never change: another round need not read it again.
+            self._refused[path, size_bytes] = said
+            raise SegmentUnusableError(said) from None
         return size_bytes

@@ -4,7 +4,7 @@ Problem: files of a volume and objects of a bucket are listed, read and written 
 that is being written.
 Shape: both are `folders` (`samples/day=2026-11-21`), `files` of a folder by name and size, `read` and `put`. A file of a directory
 appears by being renamed, an object by the end of its put; neither is ever seen in part.
-Never: anything is deleted, or written over.
+Never: anything is deleted, or written over, and a copy that is not a usable segment does not appear.
 
 Source: Amazon S3 user guide, "Amazon S3 data consistency model"; docs/reference/segments.md for the layout.
 """
@@ -15,14 +15,22 @@ import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import IO, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from slo_pipeline.schemas.names import EXTRACT_PREFIX, KINDS
-from slo_pipeline.sources.layout import day_folders, day_of_name, is_segment, segment_files
+from slo_pipeline.sources.layout import (
+    NOT_A_FILE,
+    day_folders,
+    day_of_name,
+    is_segment,
+    schema_of,
+    segment_files,
+    unusable_content,
+)
 
 SCHEME: Final = "s3://"
 PART_BYTES: Final = 8_388_608
@@ -39,6 +47,10 @@ class PlaceError(Exception):
 
 class GoneError(Exception):
     """A file was there when it was listed, and is not when it is read."""
+
+
+class UnusableError(Exception):
+    """A file is not a segment that a job can read; the text says why."""
 
 
 class Place(Protocol):
@@ -63,6 +75,7 @@ class Place(Protocol):
 
         Raises:
             GoneError: it no longer exists.
+            UnusableError: it is not a file.
         """
         ...
 
@@ -71,6 +84,7 @@ class Place(Protocol):
 
         Raises:
             OSError: it cannot be written, or the parts are not so many bytes together; nothing is visible then.
+            UnusableError: it is not a segment that a job can read; nothing is visible then.
         """
 
     def held(self) -> AbstractContextManager[None]:
@@ -115,15 +129,22 @@ class DirectoryPlace:
             try:
                 found = path.stat()
             except FileNotFoundError:
-                continue  # deleted between the two looks
-            if stat.S_ISREG(found.st_mode):
-                sizes[path.name] = found.st_size
+                if not path.is_symlink():
+                    continue  # deleted between the two looks
+                sizes[path.name] = 0
+            else:
+                # `read` refuses a folder or a pipe by name.
+                sizes[path.name] = found.st_size if stat.S_ISREG(found.st_mode) else 0
         return sizes
 
     def read(self, path: str) -> Iterator[pa.Buffer]:
         """Yield a file part by part."""
+        own = self._root / path
+        # A named pipe would wait for its writer.
+        if not own.is_file() and (own.exists() or own.is_symlink()):
+            raise UnusableError(NOT_A_FILE)
         try:
-            file = (self._root / path).open("rb")
+            file = own.open("rb")
         except FileNotFoundError as error:
             raise GoneError(path) from error
         with file:
@@ -141,6 +162,8 @@ class DirectoryPlace:
                 file.flush()
                 os.fsync(file.fileno())
             _check_size(path, written, size_bytes)
+            with temporary.open("rb") as file:
+                _check_usable(path, file)
             temporary.rename(final)
         finally:
             temporary.unlink(missing_ok=True)
@@ -242,6 +265,7 @@ class BucketPlace:
         for part in parts:
             gathered += part
         _check_size(path, len(gathered), size_bytes)
+        _check_usable(path, pa.BufferReader(gathered))
         with self._store.open_output_stream(f"{self._base}/{path}") as file:
             file.write(gathered)
 
@@ -249,6 +273,12 @@ class BucketPlace:
     def held(self) -> Iterator[None]:
         """Do nothing: two who put the same object put the same bytes."""
         yield
+
+
+def _check_usable(path: str, content: IO[bytes] | pa.NativeFile) -> None:
+    reason = unusable_content(content, schema_of(path))
+    if reason is not None:
+        raise UnusableError(reason)
 
 
 def _check_size(path: str, found_bytes: int, size_bytes: int) -> None:

@@ -20,6 +20,8 @@ UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 S_PER_DAY: Final = 86_400
 WINDOW_DAYS_MAX: Final = 366
 SLOS_MAX: Final = 64
+# OpenSLO's bound, so that each file of objectives can be exported.
+DESCRIPTION_CHARACTERS_MAX: Final = 1_050
 
 
 class ObjectivesError(ValueError):
@@ -97,7 +99,7 @@ class Slo(_Model):
     """One objective on one indicator, for each broker group by itself."""
 
     name: Name
-    description: str = ""
+    description: str = Field(default="", max_length=DESCRIPTION_CHARACTERS_MAX)
     indicator: str
     budgetingMethod: Method
     targetPercent: float = Field(gt=0, le=100)

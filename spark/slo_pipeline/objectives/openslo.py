@@ -11,15 +11,17 @@ What OpenSLO v1 cannot say:
 | an objective of 100 % | the nearest target below it, and an annotation |
 | a second, shorter window of a burn alert | an annotation |
 | an indicator that Prometheus cannot see | a metric source of the type `slo-pipeline` |
+| a window in seconds | the same window in minutes |
 
 Never: a field that OpenSLO v1 does not have, nor a query that is always 0.
 
 Source: OpenSLO v1 specification, kinds Service, SLO, AlertPolicy, AlertCondition, AlertNotificationTarget.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from slo_pipeline.objectives.model import BurnAlert, Objectives, Slo
+from slo_pipeline.objectives.model import UNITS_S, BurnAlert, Objectives, Slo, seconds
 from slo_pipeline.objectives.openslo_model import API_VERSION
 from slo_pipeline.objectives.prometheus import error_ratio
 
@@ -34,13 +36,14 @@ Document = dict[str, Any]
 def documents(objectives: Objectives) -> list[Document]:
     """Return the documents in the order in which one refers to another."""
     severities = dict.fromkeys(alert.severity for alert in objectives.alerting)
+    alerts = _alerts_by_name(objectives)
     service = _document("Service", objectives.service, {"description": "Apache RocketMQ broker groups"})
     return [
         service,
         *[_target(severity) for severity in severities],
-        *[_condition(alert) for alert in objectives.alerting],
-        *[_policy(alert) for alert in objectives.alerting],
-        *[_slo(objectives, slo) for slo in objectives.slos],
+        *[_condition(name, alert) for name, alert in alerts.items()],
+        *[_policy(name, alert) for name, alert in alerts.items()],
+        *[_slo(objectives, slo, alerts) for slo in objectives.slos],
     ]
 
 
@@ -58,33 +61,45 @@ def _target(severity: str) -> Document:
     )
 
 
-def _alert_name(alert: BurnAlert) -> str:
-    return f"{alert.severity}-{alert.lookbackWindow}-{alert.threshold:g}".replace(".", "-")
+def _alerts_by_name(objectives: Objectives) -> dict[str, BurnAlert]:
+    """Return the alerts by their names, which are DNS labels; an alert whose name is taken has its number behind it."""
+    named: dict[str, BurnAlert] = {}
+    for number, alert in enumerate(objectives.alerting, start=1):
+        name = f"{alert.severity}-{alert.lookbackWindow}-{alert.threshold:g}".replace(".", "-").replace(
+            "+", ""
+        )
+        named[f"{name}-{number}" if name in named else name] = alert
+    return named
 
 
-def _condition(alert: BurnAlert) -> Document:
+def _duration(text: str) -> str:
+    """Return a duration of whole minutes in a unit that OpenSLO has: seconds become minutes."""
+    return f"{seconds(text) // UNITS_S['m']}m" if text.endswith("s") else text
+
+
+def _condition(name: str, alert: BurnAlert) -> Document:
     condition = {
         "kind": "burnrate",
         "op": "gt",
         "threshold": alert.threshold,
-        "lookbackWindow": alert.lookbackWindow,
+        "lookbackWindow": _duration(alert.lookbackWindow),
         "alertAfter": "0m",
     }
     spec = {"severity": alert.severity, "condition": condition}
-    return _document("AlertCondition", _alert_name(alert), spec, {SHORT_WINDOW: alert.shortWindow})
+    return _document("AlertCondition", name, spec, {SHORT_WINDOW: alert.shortWindow})
 
 
-def _policy(alert: BurnAlert) -> Document:
+def _policy(name: str, alert: BurnAlert) -> Document:
     spec = {
         "alertWhenBreaching": True,
         "alertWhenResolved": False,
-        "conditions": [{"conditionRef": _alert_name(alert)}],
+        "conditions": [{"conditionRef": name}],
         "notificationTargets": [{"targetRef": alert.severity}],
     }
-    return _document("AlertPolicy", _alert_name(alert), spec)
+    return _document("AlertPolicy", name, spec)
 
 
-def _slo(objectives: Objectives, slo: Slo) -> Document:
+def _slo(objectives: Objectives, slo: Slo, alerts: Mapping[str, BurnAlert]) -> Document:
     spec: Document = {"description": slo.description} if slo.description else {}
     spec |= {
         "service": objectives.service,
@@ -95,10 +110,10 @@ def _slo(objectives: Objectives, slo: Slo) -> Document:
                 "ratioMetric": {"rawType": "failure", "raw": {"metricSource": _source(slo)}},
             },
         },
-        "timeWindow": [{"duration": objectives.timeWindow.duration, "isRolling": True}],
+        "timeWindow": [{"duration": _duration(objectives.timeWindow.duration), "isRolling": True}],
         "budgetingMethod": _method(slo),
         "objectives": [_objective(slo)],
-        "alertPolicies": [{"alertPolicyRef": _alert_name(alert)} for alert in objectives.alerting],
+        "alertPolicies": [{"alertPolicyRef": name} for name in alerts],
     }
     beyond = slo.targetPercent > TARGET_PERCENT_MAX
     return _document("SLO", slo.name, spec, {TARGET_PERCENT: f"{slo.targetPercent!r}"} if beyond else None)

@@ -12,9 +12,10 @@ from typing import Final
 
 from aiohttp import web
 
+from controller_core.channel.http_log import server_log
+from controller_core.command_line.program import MisuseError
 from slo_pipeline.serve.app import application
 from slo_pipeline.serve.shelf import Shelf
-from slo_pipeline.shell.exit_codes import EXIT_UNUSABLE
 from slo_pipeline.shell.http_port import AddressError, parse_address
 from slo_pipeline.shell.running import until_signalled
 
@@ -44,19 +45,23 @@ def run(args: argparse.Namespace) -> int:
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level="INFO"
     )
     if not args.directory.is_dir():
-        sys.stderr.write(f"slo-pipeline serve-reports: {args.directory}: no such directory\n")
-        return EXIT_UNUSABLE
+        raise MisuseError(f"{args.directory}: no such directory")
     try:
-        asyncio.run(_serve(args.directory, *parse_address(args.http)))
-    except (AddressError, OSError) as error:
-        sys.stderr.write(f"slo-pipeline serve-reports: {error}\n")
-        return EXIT_UNUSABLE
+        host, port = parse_address(args.http)
+    except AddressError as error:
+        raise MisuseError(str(error)) from error
+    asyncio.run(_serve(args.directory, host, port))
     return 0
 
 
 async def _serve(directory: Path, host: str, port: int) -> None:
     # aiohttp counts this from the connection's start too, so it also ends a request whose headers never end.
-    runner = web.AppRunner(application(Shelf(directory)), access_log=None, keepalive_timeout=IDLE_TIMEOUT_S)
+    runner = web.AppRunner(
+        application(Shelf(directory)),
+        access_log=None,
+        logger=server_log(),
+        keepalive_timeout=IDLE_TIMEOUT_S,
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

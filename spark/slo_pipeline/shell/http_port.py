@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from controller_core.channel.http_log import server_log
+
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -57,7 +59,7 @@ async def served(
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/livez", livez)])
     app.add_routes([web.get(path, _shown(value)) for path, value in (values or {}).items()])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, logger=server_log())
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

@@ -5,6 +5,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Final
 
+PROGRAM: Final = "slo-pipeline"
 INPUT_HELP: Final = "data directory with segments, or s3://bucket/prefix"
 
 

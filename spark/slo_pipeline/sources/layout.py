@@ -3,7 +3,8 @@
 Problem: people and programs leave other files beside segments, and a segment that is empty or damaged makes one reader fail, another
 one skip it, and a third one take its columns for nulls.
 Shape: `day_folders` and `segment_files` say which names are ours; `ignored` lists the others. `check` opens the footer of each segment
-before anything is computed, and refuses with the same words for every caller.
+before anything is computed, and refuses with the same words for every caller; `unusable_content` does the
+same for a copy.
 Never: Spark is not needed here, and a path is never a pattern.
 
 Source: docs/reference/segments.md.
@@ -14,18 +15,22 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slo_pipeline.schemas.names import SUFFIX
+from slo_pipeline.schemas.names import EXTRACT_PREFIX, SUFFIX
+from slo_pipeline.schemas.segments import SEGMENTS
 
 NAMED_MAX: Final = 5
 """Of paths in one line."""
 _DAY: Final = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _HIDDEN: Final = (".", "_")
 _MAGIC: Final = b"PAR1"
+# Of timestamps. Spark reads no nanoseconds.
+_UNITS: Final = ("ms", "us")
+NOT_A_FILE: Final = "unusable segment: not a file"
 
 
 class SegmentUnusableError(Exception):
@@ -87,35 +92,118 @@ def check(paths: Iterable[Path], schema: pa.Schema) -> None:
     Raises:
         SegmentUnusableError: one line with the first path and why, and how many others there are.
     """
-    reasons = ((path, why) for path in paths if (why := unusable(path, schema)) is not None)
-    first = next(reasons, None)
+    refuse(f"{path}: {why}" for path in paths if (why := unusable(path, schema)) is not None)
+
+
+def refuse(reasons: Iterable[str]) -> None:
+    """Refuse unusable segments, if there are any.
+
+    Args:
+        reasons: for each of them, its name and the reason.
+
+    Raises:
+        SegmentUnusableError: one line with the first reason, and how many others there are.
+    """
+    left = iter(reasons)
+    first = next(left, None)
     if first is None:
         return
-    others = sum(1 for _ in reasons)
+    others = sum(1 for _ in left)
     also = f" (and {others} segments more)" if others else ""
-    raise SegmentUnusableError(f"{first[0]}: {first[1]}{also}")
+    raise SegmentUnusableError(f"{first}{also}")
+
+
+def schema_of(path: str) -> pa.Schema:
+    """Return the schema of a segment or an extract by its path `<table>/day=YYYY-MM-DD/<name>`."""
+    return SEGMENTS[path.partition("/")[0].removeprefix(EXTRACT_PREFIX)]
 
 
 def unusable(path: Path, schema: pa.Schema) -> str | None:
     """Return why a segment cannot be read; None if it can, as far as its footer says."""
+    found = _opened(path, schema)
+    return found if isinstance(found, str) else None
+
+
+def unusable_content(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> str | None:
+    """Return why the content of a segment cannot be read; None if it can, as far as its footer says.
+
+    Raises:
+        OSError: the operating system cannot read the file.
+    """
+    found = _parsed(file, schema)
+    return found if isinstance(found, str) else None
+
+
+def open_segment(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    """Open a segment whose footer says that it can be read.
+
+    Raises:
+        SegmentUnusableError: one line.
+    """
+    found = _opened(path, schema)
+    if isinstance(found, str):
+        raise SegmentUnusableError(f"{path}: {found}")
+    return found
+
+
+def _opened(path: Path, schema: pa.Schema) -> pq.ParquetFile | str:
+    """Return the opened segment, or why it cannot be read."""
     try:
-        if not path.is_file():
-            return "unusable segment: not a file"
-        if path.stat().st_size == 0:
-            return "unusable segment: empty (0 bytes)"
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                return "unusable segment: not Parquet"
-        found = pq.ParquetFile(path).schema_arrow
+        return _parsed(pa.OSFile(str(path)), schema) if path.is_file() else NOT_A_FILE
     except OSError as error:
-        # Arrow says by it too that a file is cut off.
         return f"unusable segment: {error.strerror or 'damaged Parquet'}"
+
+
+def _parsed(file: IO[bytes] | pa.NativeFile, schema: pa.Schema) -> pq.ParquetFile | str:
+    """Return a segment by its content, or why it cannot be read."""
+    begin = file.read(len(_MAGIC))
+    if not begin:
+        return "unusable segment: empty (0 bytes)"
+    if begin != _MAGIC:
+        return "unusable segment: not Parquet"
+    try:
+        parquet = pq.ParquetFile(file)
+        found = parquet.schema_arrow
     except pa.ArrowException:
+        return "unusable segment: damaged Parquet"
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # Arrow says by it that a file is cut off.
         return "unusable segment: damaged Parquet"
     lacking = [name for name in schema.names if name not in found.names]
     if lacking:
         return f"unusable segment: has no column {', '.join(lacking)}"
-    return None
+    for field in schema:
+        own = found.field(field.name).type
+        if not _is_readable(own, field.type):
+            return f"unusable segment: column {field.name} is {own}, expected {field.type}"
+    return parquet
+
+
+def _is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether every reader accepts a type instead of another one.
+
+    These are narrower numbers, other texts, and timestamps in milliseconds.
+    """
+    types: Any = pa.types
+    if types.is_dictionary(found):
+        found = found.value_type
+    if types.is_timestamp(wanted):
+        return bool(types.is_timestamp(found) and found.unit in _UNITS)
+    if types.is_string(wanted):
+        return bool(types.is_string(found) or types.is_large_string(found))
+    if types.is_integer(wanted):
+        return bool(types.is_signed_integer(found) and found.bit_width <= wanted.bit_width)
+    if types.is_floating(wanted):
+        return bool(types.is_floating(found) and found.bit_width <= wanted.bit_width)
+    if types.is_map(wanted):
+        return bool(
+            types.is_map(found)
+            and _is_readable(found.key_type, wanted.key_type)
+            and _is_readable(found.item_type, wanted.item_type)
+        )
+    return bool(found.equals(wanted))
 
 
 @contextmanager

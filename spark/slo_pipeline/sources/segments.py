@@ -32,6 +32,7 @@ __all__ = [
     "Inputs",
     "check_directory",
     "check_segments",
+    "check_table",
     "has_segments",
     "is_small",
     "one_per_event",
@@ -141,15 +142,18 @@ def _parquet(spark: SparkSession, fields: StructType, paths: Iterable[Path]) -> 
     return reader.parquet(*[str(path.absolute()) for path in paths])
 
 
-def read_table(spark: SparkSession, directory: Path, table: str, schema: pa.Schema) -> DataFrame:
-    """Read a table that `daily` keeps.
+def check_table(directory: Path, table: str, schema: pa.Schema) -> None:
+    """Refuse a table that `daily` keeps if one of its files cannot be read: before Spark starts.
 
     Raises:
-        SegmentUnusableError: one of its files cannot be read.
+        SegmentUnusableError: one line.
     """
-    paths = list(segments(directory, table))
-    check(paths, schema)
-    return _parquet(spark, struct_type(schema), [*dict.fromkeys(path.parent for path in paths)])
+    check(segments(directory, table), schema)
+
+
+def read_table(spark: SparkSession, directory: Path, table: str, schema: pa.Schema) -> DataFrame:
+    """Read a table that `daily` keeps, after `check_table`."""
+    return _parquet(spark, struct_type(schema), segments(directory, table))
 
 
 def read_segments(spark: SparkSession, paths: Sequence[Path]) -> Inputs:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slo_pipeline.schemas import SEGMENT_VERSION, SEGMENTS
-from slo_pipeline.sources.layout import SegmentUnusableError, reading
+from slo_pipeline.sources.layout import SegmentUnusableError, check, open_segment
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +94,7 @@ class SegmentStore:
         Raises:
             ValueError: the rows have another schema (our mistake).
             OSError: the disk refuses; nothing is visible then.
+            SegmentUnusableError: an earlier run of the same input wrote it, and it cannot be read.
         """
         kept = {_VERSION_KEY: str(SEGMENT_VERSION), _WRITER_KEY: self.writer, **(metadata or {})}
         folder = self.root / table / f"day={day.isoformat()}"
@@ -102,6 +103,7 @@ class SegmentStore:
         final = folder / f"{self.writer}@{self._run}-{self._written:06d}.parquet"
         temporary = folder / f".{final.name}.tmp"
         if self._repeatable and final.exists():
+            check([final], SEGMENTS[table])
             return final
         try:
             with temporary.open("wb") as file:
@@ -123,13 +125,12 @@ class SegmentStore:
         # By name too: two may be of one tick of the file system's clock.
         for path in sorted(segments, key=lambda path: (path.stat().st_mtime_ns, path.name)):
             try:
-                with reading(path):
-                    value = (pq.read_schema(path).metadata or {}).get(key.encode())
+                found = open_segment(path, SEGMENTS[table]).schema_arrow.metadata
             except SegmentUnusableError as error:
                 _log.warning("what a segment says of its streams is not known: %s", error)
                 continue
-            if value is not None:
-                yield value.decode()
+            if key.encode() in (found or {}):
+                yield found[key.encode()].decode()
 
     def close(self) -> None:
         """Give the writer's name free."""

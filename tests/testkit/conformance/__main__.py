@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         action="append",
         default=[],
-        help="start Java's controller of this release and compare with what it answers now; may be given again",
+        help="start Java's controller of this release and compare with its answers; may be given again",
     )
     parser.add_argument(
         "--java", action="store_true", help="hold the conversation with Java's controller instead"

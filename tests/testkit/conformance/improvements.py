@@ -60,13 +60,15 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
     Improvement(
         "sss no master",
         {
-            "body": '{"replicasInfoTable":{"b1":{"inSyncReplicas":[],"masterEpoch":0,"notInSyncReplicas":[{"alive":true,'
-            '"brokerAddress":"127.0.0.1:1","brokerId":1,"brokerName":"b1"},{"alive":false,"brokerAddress":'
-            '"127.0.0.1:2","brokerId":2,"brokerName":"b1"},{"alive":false,"brokerAddress":"127.0.0.1:7","brokerId":7,'
-            '"brokerName":"b1"}],"syncStateSetEpoch":0}}}'
+            "body": '{"replicasInfoTable":{"b1":{"inSyncReplicas":[],"masterEpoch":0,"notInSyncReplicas":['
+            '{"alive":true,"brokerAddress":"127.0.0.1:1","brokerId":1,"brokerName":"b1"},'
+            '{"alive":false,"brokerAddress":"127.0.0.1:2","brokerId":2,"brokerName":"b1"},'
+            '{"alive":false,"brokerAddress":"127.0.0.1:7","brokerId":7,"brokerName":"b1"}'
+            '],"syncStateSetEpoch":0}}}'
         },
         "a broker that has just registered over its connection is alive",
-        "Java waits for its heartbeat, which the broker sends on another thread: its request to be elected may lose that race",
+        "Java waits for its heartbeat, which the broker sends on another thread: "
+        "its request to be elected may lose that race",
     ),
     Improvement(
         "next after clean",
@@ -96,10 +98,11 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
     Improvement(
         "sss after -l -b 1",
         {
-            "body": '{"replicasInfoTable":{"b1":{"inSyncReplicas":[{"alive":true,"brokerAddress":"127.0.0.1:22",'
-            '"brokerId":2,"brokerName":"b1"}],"masterAddress":"127.0.0.1:22","masterBrokerId":2,"masterEpoch":2,'
-            '"notInSyncReplicas":[{"alive":true,"brokerAddress":"127.0.0.1:1","brokerId":1,"brokerName":"b1"}],'
-            '"syncStateSetEpoch":3}}}'
+            "body": '{"replicasInfoTable":{"b1":{"inSyncReplicas":['
+            '{"alive":true,"brokerAddress":"127.0.0.1:22","brokerId":2,"brokerName":"b1"}'
+            '],"masterAddress":"127.0.0.1:22","masterBrokerId":2,"masterEpoch":2,"notInSyncReplicas":['
+            '{"alive":true,"brokerAddress":"127.0.0.1:1","brokerId":1,"brokerName":"b1"}'
+            '],"syncStateSetEpoch":3}}}'
         },
         "the group is still there",
         "Java ignores the ids and removes the whole group",
@@ -127,12 +130,15 @@ IMPROVEMENTS: Final[tuple[Improvement, ...]] = (
     Improvement(
         "sss r without master",
         {
-            "body": '{"replicasInfoTable":{"r":{"inSyncReplicas":[{"alive":false,"brokerAddress":"127.0.0.1:33",'
-            '"brokerId":3,"brokerName":"r"}],"masterEpoch":4,"notInSyncReplicas":[{"alive":true,"brokerAddress":'
-            '"127.0.0.1:31","brokerId":1,"brokerName":"r"},{"alive":false,"brokerAddress":"127.0.0.1:32","brokerId":2,'
-            '"brokerName":"r"}],"precedingSyncStateSet":[1,3],"syncStateSetEpoch":5}}}'
+            "body": '{"replicasInfoTable":{"r":{"inSyncReplicas":['
+            '{"alive":false,"brokerAddress":"127.0.0.1:33","brokerId":3,"brokerName":"r"}'
+            '],"masterEpoch":4,"notInSyncReplicas":['
+            '{"alive":true,"brokerAddress":"127.0.0.1:31","brokerId":1,"brokerName":"r"},'
+            '{"alive":false,"brokerAddress":"127.0.0.1:32","brokerId":2,"brokerName":"r"}'
+            '],"precedingSyncStateSet":[1,3],"syncStateSetEpoch":5}}}'
         },
         f"{_NO_JUMP}; the answer names the set before the last election until a slave has joined its winner",
-        f"{_NO_JUMP_WHY}; with the winner's disk lost, no controller could name a member with all acknowledged messages",
+        f"{_NO_JUMP_WHY}; with the winner's disk lost, no controller could name a member "
+        "with all acknowledged messages",
     ),
 )

@@ -170,7 +170,8 @@ def _print_ways_to_look(cluster: DemoCluster, release: Path) -> None:
             print(f"  curl -s {url}   # {name}")
     out = cluster.directory.parent
     print(
-        f"and end it with\n  {sys.executable} -m testkit.demo --out {out} --stop   (the next make demo ends it too)"
+        f"and end it with\n  {sys.executable} -m testkit.demo --out {out} --stop   "
+        "(the next make demo ends it too)"
     )
 
 

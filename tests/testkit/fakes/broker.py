@@ -17,6 +17,8 @@ from controller_core.channel.endpoints import Server, connect, serve
 from controller_core.channel.errors import ChannelError
 from controller_core.remoting import headers
 from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
@@ -70,6 +72,10 @@ class FakeBroker:
         self.ha_address: str | None = None
         # What it answers about its role (907).
         self.acts_as_master = False
+        # Its answer about its epochs (1007), in pairs of epoch and start offset; None while it does not answer.
+        self.epoch_starts: tuple[tuple[int, int], ...] | None = ()
+        # What it says to 1007 instead; empty if it answers.
+        self.epochs_refusal = "its epochs are a secret"
         # Its setting of that name; None if it tells no settings.
         self.min_in_sync_replicas: int | None = 2
         self._beat_interval_s = beat_interval_s
@@ -242,6 +248,8 @@ class FakeBroker:
                 master_ha_address=self.ha_address,
             )
             return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+        if request.code == RequestCode.GET_BROKER_EPOCH_CACHE:
+            return self._epochs_answer(request)
         if request.code != RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
             return self._administered(request)
         notice = headers.NotifyBrokerRoleChangedRequestHeader.from_ext(request.ext)
@@ -251,6 +259,16 @@ class FakeBroker:
         self.epoch = max(self.epoch, notice.master_epoch or 0)
         self._heard.set()
         return None
+
+    def _epochs_answer(self, request: RemotingCommand) -> RemotingCommand | None:
+        if self.epochs_refusal:
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=self.epochs_refusal)
+        if self.epoch_starts is None:
+            return None
+        # RocketMQ's list may carry an old end in memory: nobody may rely on it.
+        entries = tuple(EpochEntry(2**63 - 1, epoch, start) for epoch, start in self.epoch_starts)
+        cache = EpochEntryCache(self.broker_id, self.group, self.cluster, entries, self.max_offset)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=cache.encode())
 
     def _administered(self, request: RemotingCommand) -> RemotingCommand:
         if self.min_in_sync_replicas is None:

@@ -32,8 +32,9 @@ def page(name: str, group: str, lines: int) -> Page:
     """Return a page of so many samples, labelled as a broker's histograms are."""
     heads = [
         f'rocketmq_rpc_latency_milliseconds_bucket{{cluster="main",is_long_polling="false",node_id="{group}",'
-        f'node_type="broker",otel_scope_name="broker-meter",protocol_type="remoting",request_code="{number // 10}",'
-        f'response_code="success",result="success",member="{name}",le="{number % 10}.0"}}'.encode()
+        f'node_type="broker",otel_scope_name="broker-meter",protocol_type="remoting",'
+        f'request_code="{number // 10}",response_code="success",result="success",'
+        f'member="{name}",le="{number % 10}.0"}}'.encode()
         for number in range(lines)
     ]
     still = b"".join(head + b" 162832\n" for place, head in enumerate(heads) if place % CHANGING)

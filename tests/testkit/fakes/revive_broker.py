@@ -3,6 +3,7 @@
 It answers reads of the log and of offsets, takes sends, and serves metrics.
 """
 
+import asyncio
 import json
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ class ReviveBroker:
         refused: refused puts, by topic and consumer group.
         sent: bodies that were sent to each revive queue, in order.
         takes_max: how many sends it takes before it refuses; None for all.
+        refused_send: set when it has refused a send.
+        answers: it answers sends that it took only while this is set.
         least: offset of the oldest message in each queue.
     """
 
@@ -42,6 +45,10 @@ class ReviveBroker:
         self.refused: dict[tuple[str, str], int] = {}
         self.sent: list[tuple[int, dict[str, Any], str]] = []
         self.takes_max: int | None = None
+        self.refused_send: Final = asyncio.Event()
+        self.answers: Final = asyncio.Event()
+        self.answers.set()
+        self._late: Final[set[asyncio.Task[None]]] = set()
         self.least = 0
         self.address = self.page = ("", 0)
         self._server: Server | None = None
@@ -70,7 +77,8 @@ class ReviveBroker:
     async def _metrics(self, _: web.Request) -> web.Response:
         name = "rocketmq_pop_revive_retry_messages_total"
         lines = [
-            f'{name}{{consumer_group="{group}",put_status="IN_SYNC_REPLICAS_NOT_ENOUGH",topic="{topic}"}} {count}.0'
+            f'{name}{{consumer_group="{group}",put_status="IN_SYNC_REPLICAS_NOT_ENOUGH",topic="{topic}"}} '
+            f"{count}.0"
             for (topic, group), count in self.refused.items()
         ]
         return web.Response(text="\n".join(lines) + "\n")
@@ -78,7 +86,7 @@ class ReviveBroker:
     def _accept(self, connection: Connection) -> None:
         connection.on_request = self._on_request
 
-    def _on_request(self, _: Connection, request: RemotingCommand) -> RemotingCommand:
+    def _on_request(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         code, ext, body = ResponseCode.SUCCESS, None, b""
         match request.code:
             case RequestCode.GET_BROKER_CONFIG:
@@ -100,9 +108,21 @@ class ReviveBroker:
             case RequestCode.SEND_MESSAGE_V2 if self.takes_max is None or len(self.sent) < self.takes_max:
                 sent = SendMessageRequestHeaderV2.from_ext(request.ext)
                 self.sent.append((sent.queue_id, json.loads(request.body), sent.properties or ""))
+                if not self.answers.is_set():
+                    task = asyncio.ensure_future(self._answer_late(connection, request))
+                    self._late.add(task)
+                    task.add_done_callback(self._late.discard)
+                    return None
+            case RequestCode.SEND_MESSAGE_V2:
+                self.refused_send.set()
+                code = ResponseCode.SYSTEM_ERROR
             case _:
                 code = ResponseCode.SYSTEM_ERROR
         return RemotingCommand.response_to(request, code, ext, body=body)
+
+    async def _answer_late(self, connection: Connection, request: RemotingCommand) -> None:
+        await self.answers.wait()
+        connection.send(RemotingCommand.response_to(request, ResponseCode.SUCCESS))
 
     def _read(self, queue: int, offset: int) -> bytes:
         found = self.log[queue][offset : offset + _AT_ONCE]

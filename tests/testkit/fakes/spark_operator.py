@@ -36,9 +36,10 @@ _TEMPLATE: Final = _fields(metadata=_fields(labels=Texts, annotations=Texts), sp
 _OF_PODS: Final = _fields(
     cores=int, memory=str, memoryOverhead=str, serviceAccount=str, labels=Texts, template=_TEMPLATE
 ) | _unused(
-    "affinity annotations configMaps coreLimit coreRequest dnsConfig env envFrom envSecretKeyRefs envVars gpu hostAliases "
-    "hostNetwork image initContainers javaOptions lifecycle memoryLimit nodeSelector podSecurityContext ports priorityClassName "
-    "schedulerName secrets securityContext shareProcessNamespace sidecars terminationGracePeriodSeconds tolerations volumeMounts"
+    "affinity annotations configMaps coreLimit coreRequest dnsConfig env envFrom envSecretKeyRefs envVars "
+    "gpu hostAliases hostNetwork image initContainers javaOptions lifecycle memoryLimit nodeSelector "
+    "podSecurityContext ports priorityClassName schedulerName secrets securityContext shareProcessNamespace "
+    "sidecars terminationGracePeriodSeconds tolerations volumeMounts"
 )
 _APPLICATION: Final = _fields(
     type=("Java", "Python", "Scala", "R"),
@@ -61,9 +62,10 @@ _APPLICATION: Final = _fields(
     driver=_OF_PODS | _unused("kubernetesMaster podName serviceAnnotations serviceLabels"),
     executor=_OF_PODS | _fields(instances=int) | _unused("deleteOnTermination"),
 ) | _unused(
-    "batchScheduler batchSchedulerOptions deps driverIngressOptions driverPodDisruptionBudget dynamicAllocation failureRetries "
-    "hadoopConf hadoopConfigMap imagePullSecrets mainClass memoryOverheadFactor monitoring nodeSelector proxyUser retryInterval "
-    "sparkConfigMap sparkUIOptions suspend volumes"
+    "batchScheduler batchSchedulerOptions deps driverIngressOptions driverPodDisruptionBudget "
+    "dynamicAllocation failureRetries hadoopConf hadoopConfigMap imagePullSecrets mainClass "
+    "memoryOverheadFactor monitoring nodeSelector proxyUser "
+    "retryInterval sparkConfigMap sparkUIOptions suspend volumes"
 )
 _SCHEDULED: Final = _fields(
     schedule=str,

@@ -111,7 +111,8 @@ def main() -> int:
             for one in run.findings:
                 found += 1
                 print(
-                    f"FOUND in {run.target}; add this line to {corpus.path_of(run.target)}:\n{one.hex()}\n{run.text}"
+                    f"FOUND in {run.target}; add this line to {corpus.path_of(run.target)}:\n"
+                    f"{one.hex()}\n{run.text}"
                 )
     return 1 if found else 0
 

@@ -12,8 +12,12 @@ _INCREMENTS: Final = """
         WHERE metric = $metric AND NOT isnan(value)
         WINDOW series AS (PARTITION BY instance, labels ORDER BY ts)
     )
-    SELECT epoch_us(time_bucket(to_microseconds($window_us), ts, TIMESTAMPTZ '1970-01-01 00:00:00+00')) AS window_us,
-           sum(CASE WHEN value < before OR (instance_uid <> uid_before AND '' NOT IN (instance_uid, uid_before)) THEN value ELSE value - before END) AS increase
+    SELECT epoch_us(time_bucket(to_microseconds($window_us), ts, TIMESTAMPTZ '1970-01-01 00:00:00+00'))
+               AS window_us,
+           sum(CASE WHEN value < before
+                      OR (instance_uid <> uid_before AND '' NOT IN (instance_uid, uid_before))
+                    THEN value
+                    ELSE value - before END) AS increase
     FROM ordered WHERE before IS NOT NULL GROUP BY ALL
 """
 

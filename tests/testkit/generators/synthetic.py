@@ -231,8 +231,9 @@ def event_rows(story: Story, group: Group) -> list[dict[str, Any]]:
     everybody = ",".join(str(one) for one in group.replicas)
     first = str(group.first_master_id)
     events.add(
-        100, "MasterElected", "controller", 1, group.first_master_id, cause="BrokerRequest", old_master_id="",
-        new_master_id=first, old_epoch="0", new_epoch="1", sync_state_set_before="", sync_state_set_after=first,
+        100, "MasterElected", "controller", 1, group.first_master_id, cause="BrokerRequest",
+        old_master_id="", new_master_id=first, old_epoch="0", new_epoch="1",
+        sync_state_set_before="", sync_state_set_after=first,
         new_master_address=address(group.first_master_id),
     )  # fmt: skip
     events.add(
@@ -282,12 +283,12 @@ def _change_events(story: Story, group: Group, change: Change, events: _Events) 
         events.add(at + change.route_seen_ms, "RouteSeen", "canary", None, new, master_address=address(new))
     without_old = ",".join(str(one) for one in sorted({new, replica}))
     events.add(
-        at + change.handshake_ms + 8, "SyncStateSetChanged", "controller", epoch, new, sync_state_set_before=str(new),
-        sync_state_set_after=without_old,
+        at + change.handshake_ms + 8, "SyncStateSetChanged", "controller", epoch, new,
+        sync_state_set_before=str(new), sync_state_set_after=without_old,
     )  # fmt: skip
     events.add(
-        at + change.redundancy_ms, "SyncStateSetChanged", "controller", epoch, new, sync_state_set_before=without_old,
-        sync_state_set_after=everybody,
+        at + change.redundancy_ms, "SyncStateSetChanged", "controller", epoch, new,
+        sync_state_set_before=without_old, sync_state_set_after=everybody,
     )  # fmt: skip
     if change.healed_ms is not None and change.fault:
         events.add(

@@ -36,7 +36,8 @@ async def _main(rounds: int, seed: int) -> int:
         gaps_ms = sorted(one.gap_s * 1000 for one in verdict.rounds if one.victim == victim)
         if gaps_ms:
             print(
-                f"{victim}: {len(gaps_ms)} kills, gap median {gaps_ms[len(gaps_ms) // 2]:.0f} ms, worst {gaps_ms[-1]:.0f} ms"
+                f"{victim}: {len(gaps_ms)} kills, gap median {gaps_ms[len(gaps_ms) // 2]:.0f} ms, "
+                f"worst {gaps_ms[-1]:.0f} ms"
             )
     print(f"{len(verdict.rounds)} rounds: acknowledged {found.acknowledged}, lost {len(found.lost)}")
     print(f"the three logs are {'equal' if verdict.logs_equal else 'NOT EQUAL'}")

@@ -141,7 +141,8 @@ async def measured(group: Group, image: str, name_server: str, fault: str, numbe
     if watch.moved_ns is not None:
         phases["endpoint"] = _ms(watch.moved_ns - fault_ns)
     problems = tuple(
-        f"{_ms(send.start_ns - fault_ns):.0f} to {_ms(send.end_ns - fault_ns):.0f} ms: {send.status} {send.problem}"
+        f"{_ms(send.start_ns - fault_ns):.0f} to {_ms(send.end_ns - fault_ns):.0f} ms: "
+        f"{send.status} {send.problem}"
         for send in sends
         if not send.acknowledged
     )

@@ -76,7 +76,8 @@ class LoadPod:
 
     def _script(self, settings: LoadSettings, topic_cluster: str) -> str:
         make_topic = (
-            f'sh "$ROCKETMQ_HOME/bin/mqadmin" updateTopic -n "{self._name_server}" -c {topic_cluster} -t {self._topic}; '
+            f'sh "$ROCKETMQ_HOME/bin/mqadmin" updateTopic -n "{self._name_server}" '
+            f"-c {topic_cluster} -t {self._topic}; "
             if topic_cluster
             else ""
         )
@@ -170,7 +171,8 @@ def failures(sends: Iterable[Send]) -> list[str]:
     ordered = sorted(sends, key=lambda one: one.start_ns)
     first_ns = min((one.end_ns for one in ordered if one.acknowledged), default=0)
     return [
-        f"{(one.start_ns - first_ns) / 1e9:.1f} s: {one.status} after {(one.end_ns - one.start_ns) / 1e9:.1f} s: {one.problem}"
+        f"{(one.start_ns - first_ns) / 1e9:.1f} s: {one.status} "
+        f"after {(one.end_ns - one.start_ns) / 1e9:.1f} s: {one.problem}"
         for one in ordered
         if not one.acknowledged and one.start_ns > first_ns
     ]

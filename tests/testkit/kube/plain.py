@@ -168,7 +168,8 @@ class PlainGroup:
         Raises:
             KubeError: no name server answers, or the group is without a master.
         """
-        script = f'sh "$ROCKETMQ_HOME/bin/mqadmin" getSyncStateSet -a controller-0.controller:{_CONTROLLER_PORT} -b {GROUP}'
+        controller = f"controller-0.controller:{_CONTROLLER_PORT}"
+        script = f'sh "$ROCKETMQ_HOME/bin/mqadmin" getSyncStateSet -a {controller} -b {GROUP}'
         printed = await self.cluster.shell(
             "nameserver-0", BROKER_CONTAINER, script, timeout_s=_MQADMIN_TIMEOUT_S
         )

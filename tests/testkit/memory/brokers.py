@@ -7,7 +7,7 @@ refused, also with the same value.
 import copy
 from typing import Any
 
-from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 
 Json = dict[str, Any]
 UNCHANGEABLE = ("cleanup.policy", "queue.type")
@@ -44,7 +44,9 @@ class MemoryBrokers:
         attributes = dict(before["attributes"]) if before else {}
         for key, value in config.get("attributes", {}).items():
             if not key.startswith("+") or (before is not None and key[1:] in UNCHANGEABLE):
-                raise RefusedError(f"{address}: attempt to update an unchangeable attribute. key: {key[1:]}")
+                raise RequestRefusedError(
+                    f"{address}: attempt to update an unchangeable attribute. key: {key[1:]}"
+                )
             attributes[key[1:]] = value
         table[kind, name] = copy.deepcopy(config) | {"attributes": attributes}
 
@@ -62,9 +64,9 @@ class MemoryBrokers:
     def _take(self, words: str, name: str) -> None:
         self.calls.append(words)
         if name in self.refused:
-            raise RefusedError(f"{words}: the topic[{name}] is conflict with system topic.")
+            raise RequestRefusedError(f"{words}: the topic[{name}] is conflict with system topic.")
 
     def _table(self, address: str) -> dict[tuple[str, str], Json]:
         if address in self.silent:
-            raise UnavailableError(f"{address}: connection refused")
+            raise PeerUnavailableError(f"{address}: connection refused")
         return self.tables.setdefault(address, {})

@@ -4,7 +4,7 @@ import asyncio
 import copy
 from typing import Any
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 
 Json = dict[str, Any]
 
@@ -24,10 +24,10 @@ class MemoryCanaries:
         self.asked: list[str] = []
 
     async def gaps(self, host: str) -> Json:
-        """Return what the canary at host:port knows; raise `UnavailableError` if no canary is there."""
+        """Return what the canary at host:port knows; raise `PeerUnavailableError` if no canary is there."""
         self.asked.append(host)
         if host in self.silent:
             await asyncio.Event().wait()
         if host not in self.told:
-            raise UnavailableError(f"nobody is at {host}")
+            raise PeerUnavailableError(f"nobody is at {host}")
         return copy.deepcopy(self.told[host])

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 
 Json = dict[str, Any]
 
@@ -21,8 +21,8 @@ class MemoryCompanions:
         self.asked: list[str] = []
 
     async def status(self, host: str) -> Json:
-        """Return what the companion at host:port knows; raise `UnavailableError` if no companion is there."""
+        """Return what the companion at host:port knows; raise `PeerUnavailableError` if no companion is there."""
         self.asked.append(host)
         if host not in self.told:
-            raise UnavailableError(f"nobody is at {host}")
+            raise PeerUnavailableError(f"nobody is at {host}")
         return copy.deepcopy(self.told[host])

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from testkit.memory.kubernetes import MemoryKube
 from testkit.memory.membership import COUNT_MAX, NAMESPACE, MemoryMembership
 
@@ -105,7 +105,7 @@ class MemoryControllers:
 
     def _answer(self) -> None:
         if not self.reachable:
-            raise UnavailableError("the controllers are cut off")
+            raise PeerUnavailableError("the controllers are cut off")
 
     def _notice(self) -> None:
         """Register pods that became ready; replace a master whose pod is gone or is another one."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
-from rocketmq_operator.clients.api import KubeConflictError, RefusedError, UnavailableError
+from rocketmq_operator.clients.api import KubeConflictError, PeerUnavailableError, RequestRefusedError
 from testkit.memory.managed_fields import fields_of, lay_over, without_empty_lists
 from testkit.memory.pod_faults import PodFault, deployment_status, failed_create, pod_status
 
@@ -104,10 +104,10 @@ class MemoryKube:
         return self._write("apply", body, "spec")
 
     async def apply_status(self, body: Json) -> Json:
-        """Write an object's status by server-side apply; raise `UnavailableError` if it is gone."""
+        """Write an object's status by server-side apply; raise `PeerUnavailableError` if it is gone."""
         metadata = body["metadata"]
         if (body["kind"], metadata["namespace"], metadata["name"]) not in self.objects:
-            raise UnavailableError(f"{body['kind']} {metadata['name']} not found")
+            raise PeerUnavailableError(f"{body['kind']} {metadata['name']} not found")
         return self._write("status", body, "status")
 
     async def create(self, body: Json) -> Json:
@@ -383,7 +383,7 @@ def is_ready(pod: Json) -> bool:
 
 def _refuse_other_claims(live: Json, wanted: Json) -> None:
     if live.get("volumeClaimTemplates") != wanted.get("volumeClaimTemplates"):
-        raise RefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
+        raise RequestRefusedError("spec: Forbidden: updates to volumeClaimTemplates of a StatefulSet")
 
 
 def _number(text: str) -> int:

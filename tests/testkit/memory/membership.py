@@ -10,7 +10,7 @@ a living majority, a store with a log, an unknown name.
 
 from typing import Any
 
-from rocketmq_operator.clients.api import NotYetError, RefusedError
+from rocketmq_operator.clients.api import RequestRefusedError, RetryLaterError
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -72,12 +72,12 @@ class MemoryMembership:
         """Add, promote or remove.
 
         Raises:
-            RefusedError: it makes no sense.
-            NotYetError: too few live, or one does not answer, or is behind.
+            RequestRefusedError: it makes no sense.
+            RetryLaterError: too few live, or one does not answer, or is behind.
         """
         name, _, address = member.partition("-")
         if not self.leader:
-            raise NotYetError("nobody leads now")
+            raise RetryLaterError("nobody leads now")
         if action == "add":
             self._add(name, address)
         elif action == "promote":
@@ -92,32 +92,32 @@ class MemoryMembership:
         store = self._stores().get(name)
         pod = f"{SET}-{name[1:]}"
         if address != f"{pod}.{SET}.{NAMESPACE}.svc:9878":
-            raise RefusedError(f"{address!r} is not where {name} is")
+            raise RequestRefusedError(f"{address!r} is not where {name} is")
         if name in self.voters or name in self.learners:
-            raise RefusedError(f"{name} is a member already; remove it first")
+            raise RequestRefusedError(f"{name} is a member already; remove it first")
         if store is None:
-            raise NotYetError(f"{name} does not answer; start it first")
+            raise RetryLaterError(f"{name} does not answer; start it first")
         if store in self._with_log:
-            raise RefusedError(f"{name} has a log; start it with an empty store")
+            raise RequestRefusedError(f"{name} has a log; start it with an empty store")
         self.learners[name] = store
         self._with_log.add(store)
 
     def _promote(self, name: str) -> None:
         if name not in self.learners:
-            raise RefusedError(f"{name} is no learner")
+            raise RequestRefusedError(f"{name} is no learner")
         if self.behind.get(name, 0) > 1_000 or not self._is_heard(name):
-            raise NotYetError(f"{name} is behind")
+            raise RetryLaterError(f"{name} is behind")
         self.voters[name] = self.learners.pop(name)
 
     def _remove(self, name: str) -> None:
         if name not in self.voters and name not in self.learners:
-            raise RefusedError(f"{name} is not a member")
+            raise RequestRefusedError(f"{name} is not a member")
         left = [voter for voter in self.voters if voter != name]
         if not left:
-            raise RefusedError(f"{name} is the last voter")
+            raise RequestRefusedError(f"{name} is the last voter")
         for voters in (list(self.voters), left):
             if 2 * sum(map(self._is_heard, voters)) <= len(voters):
-                raise NotYetError("would leave no majority")
+                raise RetryLaterError("would leave no majority")
         self.voters.pop(name, None)
         self.learners.pop(name, None)
 

@@ -4,8 +4,8 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rocketmq_operator.handlers.carry_out import Shell
-from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.handlers.carry_out import PassContext
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
 from testkit.memory.brokers import MemoryBrokers
 from testkit.memory.canaries import MemoryCanaries
@@ -95,7 +95,7 @@ class ReportWorld:
 
     async def one_pass(self) -> float | None:
         """Let a new operator process have a pass."""
-        world = World(
+        world = Environment(
             kube=self.kube,
             controllers_of=lambda *_: self._controllers,
             now=lambda: self.now,
@@ -104,7 +104,7 @@ class ReportWorld:
             companions=MemoryCompanions(),
             brokers=MemoryBrokers(),
         )
-        return await reconcile(Shell(world), "SLOReport", NAMESPACE, REPORT)
+        return await reconcile(PassContext(world), "SLOReport", NAMESPACE, REPORT)
 
     def advance(self, minutes: float) -> None:
         """Let time pass."""

@@ -11,10 +11,10 @@ from random import Random
 
 from testkit.check.linearizability import Interval, Verdict, check
 from testkit.check.registers import Alter, Call, Read, Register, Transition, step
-from testkit.sim.controller_schedules import Report, run_schedule
-from testkit.sim.nemesis import Fault, Nemesis
-from testkit.sim.totals import Totals
-from testkit.sim.world import World, make_world
+from testkit.sim.runs.controller_schedules import Report, run_schedule
+from testkit.sim.runs.nemesis import Fault, Nemesis
+from testkit.sim.runs.totals import Totals
+from testkit.sim.runs.world import World, make_world
 
 SILENT_SCHEDULES = 4
 

@@ -126,6 +126,13 @@ MUTANTS = (
         test="tests/unit/groups/test_first_elections.py",
     ),
     Mutant(
+        "an epoch without messages outranks a longer log",
+        "groups/member_logs.py",
+        "return (-log.written_epoch, -log.max_offset,",
+        "return (-log.last_epoch, -log.max_offset,",
+        test="tests/unit/groups/test_member_logs.py",
+    ),
+    Mutant(
         "an election uses the old epoch again",
         "groups/elections.py",
         "        master_id=winner,\n        master_epoch=next_epoch(group, command),\n",

@@ -8,6 +8,7 @@ from typing import Any, Final
 import aiohttp
 
 from ha_sidecar.address import host_port
+from ha_sidecar.companion.debt_store import DEBT_FILE
 from testkit.processes.ports import free_port
 from testkit.processes.process import ManagedProcess
 from testkit.products.controllers import command_path
@@ -26,15 +27,18 @@ class BrokerCompanion:
     def __init__(self, broker: Broker, controllers: Sequence[str], **given: str) -> None:
         """Describe it; `given` are further settings."""
         self.http = f"{host_port(broker.address)[0]}:{free_port()}"
+        self._directory: Final = broker.place.directory
         settings = {
             "cluster": broker.place.cluster,
             "group": broker.place.group,
             "broker": broker.address,
             "controllers": ";".join(controllers),
             "http": self.http,
+            "state": str(broker.place.directory / "companion"),
             **given,
         }
         arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
+        self._arguments: Final = arguments
         command = [command_path("ha-sidecar"), "companion", *arguments]
         name = f"companion of {broker.place.name}"
         self.process = ManagedProcess(name, command, broker.place.directory / "companion.log")
@@ -73,6 +77,22 @@ class BrokerCompanion:
         """Return its events of one kind, in order."""
         events = [json.loads(line) for line in (await self._text("v1/events?follow=false")).splitlines()]
         return [event for event in events if event["kind"] == kind]
+
+    async def wait_debt(self, refused: int, timeout_s: float) -> None:
+        """Wait until its file holds a POP debt of so many refused messages.
+
+        Raises:
+            TimeoutError: it never does.
+        """
+        path = self._directory / "companion" / DEBT_FILE
+        async with asyncio.timeout(timeout_s):
+            while not path.exists() or json.loads(path.read_text())["refused"] != refused:  # noqa: ASYNC110 - without a notification
+                await asyncio.sleep(_POLL_S)
+
+    def handover_command(self) -> ManagedProcess:
+        """Return the command `handover` with the companion's settings; its log holds its answer."""
+        command = [command_path("ha-sidecar"), "handover", *self._arguments]
+        return ManagedProcess("handover", command, self._directory / "handover.log")
 
     async def hand_over(self) -> dict[str, Any]:
         """Have its broker handed over; return the answer."""

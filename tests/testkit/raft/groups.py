@@ -14,6 +14,7 @@ from controller_core.groups.commands import (
     CleanBrokerData,
     ElectMaster,
     LiveBroker,
+    MemberLog,
     RecordFailoverTimes,
     RegisterBroker,
     Stamp,
@@ -150,6 +151,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> ElectMaster:
         """Return an election's command (1002) among the living; without `by` it is the controller's own."""
         if cause is None and by is None:
@@ -169,6 +171,7 @@ class GroupsDriver:
             replaced_epoch=replaced_epoch,
             told_epoch=told_epoch,
             acting_id=acting_id,
+            logs=logs,
         )
 
     def elect(
@@ -182,6 +185,7 @@ class GroupsDriver:
         replaced_epoch: int | None = None,
         told_epoch: int = 0,
         acting_id: int | None = None,
+        logs: tuple[MemberLog, ...] = (),
     ) -> Outcome:
         """Hold that election."""
         return self.apply(
@@ -195,6 +199,7 @@ class GroupsDriver:
                 replaced_epoch=replaced_epoch,
                 told_epoch=told_epoch,
                 acting_id=acting_id,
+                logs=logs,
             )
         )
 

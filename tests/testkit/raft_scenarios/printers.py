@@ -86,8 +86,9 @@ def describe_conf_state(state: ConfState) -> str:
         return "[" + " ".join(map(str, nodes)) + "]"
 
     return (
-        f"Voters:{ids(state.voters)} VotersOutgoing:{ids(state.voters_outgoing)} Learners:{ids(state.learners)} "
-        f"LearnersNext:{ids(state.learners_next)} AutoLeave:{str(state.auto_leave).lower()}"
+        f"Voters:{ids(state.voters)} VotersOutgoing:{ids(state.voters_outgoing)} "
+        f"Learners:{ids(state.learners)} LearnersNext:{ids(state.learners_next)} "
+        f"AutoLeave:{str(state.auto_leave).lower()}"
     )
 
 

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 
-from testkit.sim.controller_schedules import Report
-from testkit.sim.controller_schedules import run_schedule as run_controllers
-from testkit.sim.raft_checks import SafetyViolation
-from testkit.sim.schedules import run_schedule as run_raft
-from testkit.sim.totals import Totals
+from testkit.sim.raft.raft_checks import SafetyViolation
+from testkit.sim.raft.schedules import run_schedule as run_raft
+from testkit.sim.runs.controller_schedules import Report
+from testkit.sim.runs.controller_schedules import run_schedule as run_controllers
+from testkit.sim.runs.totals import Totals
 
 _CHUNK = 5
 _REPORT_EVERY = 200

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.handlers.carry_out import Shell
-from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.clients.api import PeerUnavailableError
+from rocketmq_operator.handlers.carry_out import PassContext
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
 from testkit.memory.brokers import MemoryBrokers
 from testkit.memory.canaries import MemoryCanaries
@@ -37,7 +37,7 @@ class _Masters(MemoryControllers):
     async def group(self, cluster: str, name: str) -> Json | None:
         """Return a group, without members."""
         if not self.reachable:
-            raise UnavailableError("no controller answers")
+            raise PeerUnavailableError("no controller answers")
         if cluster != "main" or name not in self.masters:
             return None
         address = self.masters[name]
@@ -82,7 +82,7 @@ class MetadataWorld:
 
     async def one_pass(self, kind: str = "Topic", name: str = "prices") -> float | None:
         """Let a new operator process have a pass."""
-        world = World(
+        world = Environment(
             kube=self.kube,
             controllers_of=lambda *_: self.controllers,
             now=lambda: self.now,
@@ -91,7 +91,7 @@ class MetadataWorld:
             companions=MemoryCompanions(),
             brokers=self.brokers,
         )
-        return await reconcile(Shell(world), kind, NAMESPACE, name)
+        return await reconcile(PassContext(world), kind, NAMESPACE, name)
 
     def advance(self, minutes: float) -> None:
         """Let time pass."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.clients.api import KubeConflictError
-from rocketmq_operator.plan.migration.observed import Course, Wish
+from rocketmq_operator.plan.migration.observed import MigrationRequest, OldBrokerKind
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -313,10 +313,10 @@ def _merge(live: Json, patch: Json) -> None:
 class MigrationWorld:
     """Old brokers, a RocketMQCluster, and what a person asks for."""
 
-    def __init__(self, slaves: int = 1, course: Course = Course.MASTER_SLAVE) -> None:
+    def __init__(self, slaves: int = 1, course: OldBrokerKind = OldBrokerKind.MASTER_SLAVE) -> None:
         self.kube = MigrationKube()
-        self.kube.dledger = course is Course.DLEDGER
-        self.course = course
+        self.kube.dledger = course is OldBrokerKind.DLEDGER
+        self.old_kind = course
         self.pods = ("old-master-0", *(f"old-slave-{number}" for number in range(slaves)))
         self.empty_slaves = False
         self.spec: Json = {
@@ -350,7 +350,7 @@ class MigrationWorld:
         """Return the content of an old broker's volume."""
         return self.kube.stores[f"volume-of-{pod}"]
 
-    def wish(self) -> Wish:
+    def request(self) -> MigrationRequest:
         """Return what the person asks for."""
         manifest = {
             "apiVersion": "rocketmq-ha.dev/v1alpha1",
@@ -358,10 +358,10 @@ class MigrationWorld:
             "metadata": {"name": GROUP, "namespace": NAMESPACE},
             "spec": self.spec,
         }
-        return Wish(
+        return MigrationRequest(
             group=GROUP,
             namespace=NAMESPACE,
-            course=self.course,
+            old_kind=self.old_kind,
             manifest=manifest,
             spec=BrokerGroupSpec.model_validate(self.spec),
             broker_name=GROUP,

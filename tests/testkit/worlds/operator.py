@@ -7,9 +7,9 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from rocketmq_operator.handlers.carry_out import Shell
+from rocketmq_operator.handlers.carry_out import PassContext
 from rocketmq_operator.handlers.kinds import RECHECK_S
-from rocketmq_operator.handlers.observe import World
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
 from rocketmq_operator.handlers.reconcile import reconcile
 from testkit.memory.brokers import MemoryBrokers
 from testkit.memory.canaries import MemoryCanaries
@@ -48,8 +48,8 @@ class OperatorWorld:
     async def one_pass(self) -> list[float | None]:
         """Let the operator have a pass over each resource."""
         return [
-            await reconcile(self.shell(), "RocketMQCluster", NAMESPACE, "main"),
-            await reconcile(self.shell(), "BrokerGroup", NAMESPACE, GROUP),
+            await reconcile(self.pass_context(), "RocketMQCluster", NAMESPACE, "main"),
+            await reconcile(self.pass_context(), "BrokerGroup", NAMESPACE, GROUP),
         ]
 
     async def settle(self) -> None:
@@ -65,10 +65,10 @@ class OperatorWorld:
         """Let time pass."""
         self.controllers.now += timedelta(seconds=seconds)
 
-    def shell(self) -> Shell:
+    def pass_context(self) -> PassContext:
         """Return a new operator process's shell."""
-        return Shell(
-            World(
+        return PassContext(
+            Environment(
                 kube=self.kube,
                 controllers_of=lambda *_: self.controllers,
                 now=lambda: self.controllers.now,
@@ -150,8 +150,8 @@ def _resource(kind: str, name: str, spec: Json) -> Json:
 
 
 _VOLATILE = {
-    "uid", "resourceVersion", "generation", "observedGeneration", "lastTransitionTime", "phases", "since", "at",
-    "rocketmq-ha.dev/wanted-hash",
+    "uid", "resourceVersion", "generation", "observedGeneration", "lastTransitionTime", "phases", "since",
+    "at", "rocketmq-ha.dev/wanted-hash",
 }  # fmt: skip
 
 

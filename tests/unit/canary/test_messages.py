@@ -111,7 +111,8 @@ def test_a_pull_does_not_wait_at_the_broker_for_new_messages() -> None:
     assert int(ext["sysFlag"]) & 2 == 0
 
 
-ROUTE = b"""{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",2:"10.0.0.2:10911"},"brokerName":"orders","cluster":"main"},
+ROUTE = b"""{"brokerDatas":[
+{"brokerAddrs":{0:"10.0.0.1:10911",2:"10.0.0.2:10911"},"brokerName":"orders","cluster":"main"},
 {"brokerAddrs":{0:"10.0.0.9:10911"},"brokerName":"payments","cluster":"main"}],"filterServerTable":{},
 "queueDatas":[{"brokerName":"orders","perm":6,"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":2},
 {"brokerName":"payments","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}"""
@@ -131,6 +132,7 @@ def test_queues_that_may_not_be_written_do_not_count() -> None:
 
 
 def test_a_group_is_found_before_its_topic_is() -> None:
-    body = b"""{"brokerAddrTable":{"orders":{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"orders","cluster":"main"}},
+    body = b"""{"brokerAddrTable":{
+    "orders":{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"orders","cluster":"main"}},
     "clusterAddrTable":{"main":["orders"]}}"""
     assert group_route(body, "orders") == Route("10.0.0.1:10911", "main", 0)

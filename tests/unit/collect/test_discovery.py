@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo_pipeline.collect.command import add_arguments, cluster_settings, run
+from slo_pipeline.cli import main
+from slo_pipeline.collect.command import add_arguments, cluster_settings
 from slo_pipeline.collect.kubernetes.api import ExpiredError, NoClusterError
 from slo_pipeline.collect.kubernetes.cluster import NAMESPACES_MAX
 from slo_pipeline.collect.kubernetes.discovery import merged, targets_of
@@ -372,5 +373,5 @@ def test_more_namespaces_than_are_served_are_refused() -> None:
 
 
 def test_nobody_to_collect_from_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(_args("--kubernetes-events=mq")) == 2
+    assert main(["collect", "--out=out", "--kubernetes-events=mq"]) == 2
     assert "expected --targets or --discover" in capsys.readouterr().err

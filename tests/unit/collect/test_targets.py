@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slo_pipeline.collect.command import add_arguments, run
+from slo_pipeline.cli import main
 from slo_pipeline.collect.scraping.targets import Target, TargetsError, read_targets
 from slo_pipeline.shell.options import seconds
 
@@ -70,8 +70,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 def test_a_missing_targets_file_is_one_line_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     missing = tmp_path / "none.json"
-    assert run(parser.parse_args(["--targets", str(missing), "--out", str(tmp_path / "out")])) == 2
-    assert f"slo-pipeline collect: {missing}: No such file" in capsys.readouterr().err
+    assert main(["collect", "--targets", str(missing), "--out", str(tmp_path / "out")]) == 2
+    assert f"slo-pipeline: {missing}: No such file" in capsys.readouterr().err

@@ -99,8 +99,8 @@ def test_the_last_member_of_the_set_is_not_forgotten_while_others_stay() -> None
     reply = driver.clean("1", alive=(2, 3)).reply
     assert reply.code == 2009
     assert reply.remark == (
-        "Broker b1 would keep replicas of which none could become master: among the ids 1 is the last electable "
-        "member of the syncStateSet 1"
+        "Broker b1 would keep replicas of which none could become master: among the ids 1 is the last "
+        "electable member of the syncStateSet 1"
     )
     assert driver.group == before
 

@@ -15,7 +15,8 @@ from slo_pipeline.jobs.days import (
     read_manifest,
     run_days,
 )
-from slo_pipeline.jobs.late import rows_of
+from slo_pipeline.jobs.late import TIME_OF, rows_of
+from slo_pipeline.schemas.segments import SEGMENTS
 
 DAY = dt.date(2026, 11, 20)
 NEXT = dt.date(2026, 11, 21)
@@ -25,8 +26,16 @@ def _at(day: int, hour: int, minute: int = 0) -> dt.datetime:
     return dt.datetime(2026, 11, day, hour, minute, tzinfo=dt.UTC)
 
 
-def _rows(*times: dt.datetime) -> pa.Table:
-    return pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))})
+def _rows(*times: dt.datetime, kind: str = "samples") -> pa.Table:
+    """Return rows of these times; their other columns are empty."""
+    stamps = pa.array(times, pa.timestamp("us", tz="UTC"))
+    return pa.table(
+        [
+            stamps if field.name == TIME_OF[kind] else pa.nulls(len(times), field.type)
+            for field in SEGMENTS[kind]
+        ],
+        schema=pa.schema([field.with_nullable(True) for field in SEGMENTS[kind]]),
+    )
 
 
 class _World:
@@ -37,15 +46,13 @@ class _World:
         self.computed: list[dt.date] = []
 
     def segment(self, name: str, day: dt.date = DAY, kind: str = "samples", rows: int = 3) -> None:
-        folder = self.data / kind / f"day={day.isoformat()}"
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"value": list(range(rows))}), folder / f"{name}.parquet")
+        self.timed(name, day, *[_at(day.day, 12)] * rows, kind=kind)
 
     def timed(self, name: str, folder: dt.date, *times: dt.datetime, kind: str = "samples") -> None:
         """Write a segment of rows that have times of their own, whatever its folder says."""
         path = self.data / kind / f"day={folder.isoformat()}" / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(_rows(*times), path)
+        pq.write_table(_rows(*times, kind=kind), path)
 
     def late(self, day: dt.date, kind: str = "samples") -> list[dt.datetime]:
         """Return the times of the rows stored as late."""

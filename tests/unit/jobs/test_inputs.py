@@ -2,6 +2,7 @@
 
 import argparse
 import datetime as dt
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from slo_pipeline.jobs.daily import unread
 from slo_pipeline.jobs.days import run_days
 from slo_pipeline.mirror.places import DirectoryPlace, PlaceError
 from slo_pipeline.shell.options import add_input, add_master
+from slo_pipeline.sources.layout import SegmentUnusableError
 from slo_pipeline.sources.segments import InputError
 from testkit.generators.segments_in_bulk import segment
 
@@ -82,6 +84,19 @@ def test_a_daily_run_needs_of_closed_days_only_what_no_run_has_read(tmp_path: Pa
 def test_a_bucket_with_executors_elsewhere_needs_a_scratch_that_they_can_see() -> None:
     words = ["--input=s3://b/p", "--master=k8s://https://api"]
     with pytest.raises(InputError, match="name a --scratch"), inputs.directory(_args(*words)):
+        pass
+
+
+def test_an_unusable_segment_of_a_bucket_is_named_by_its_place_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(tmp_path, "samples", TODAY, "a", b"")
+    monkeypatch.setattr(inputs, "place", lambda *_: DirectoryPlace(tmp_path))
+    said = f"{tmp_path}/{_folder(TODAY, 'samples')}/a.parquet: unusable segment: empty"
+    with (
+        pytest.raises(SegmentUnusableError, match=re.escape(said)),
+        inputs.directory(_args("--input=s3://b/p"), ["samples"]),
+    ):
         pass
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rocketmq_operator.plan.migration import checks as migration_checks
-from rocketmq_operator.plugin.migrating import Manner, Migration
+from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
 from testkit.memory.reports import CLAIM, REPORT, SERVER, ReportWorld
 from testkit.worlds.migration import MigrationWorld
 from testkit.worlds.operator import OperatorWorld
@@ -55,8 +55,8 @@ async def _of_migrations(monkeypatch: pytest.MonkeyPatch) -> list[Json]:
         return await create(body)
 
     monkeypatch.setattr(world.kube, "create", noted)
-    manner = Manner(say=lambda _: None, poll_s=0.0, timeout_s=0.3)
-    await Migration(world.kube, world.wish(), manner).run()
+    manner = MigrationOptions(say=lambda _: None, poll_s=0.0, timeout_s=0.3)
+    await MigrationRun(world.kube, world.request(), manner).run()
     return found
 
 

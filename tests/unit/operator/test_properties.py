@@ -1,23 +1,34 @@
-"""Properties files of the operator: Java reads each key and value as meant.
+"""Properties files of the operator: Java and the sidecar read each key and value as meant.
 
 An owned key always has the operator's value.
 """
 
 import re
+from collections.abc import Collection
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec
+from ha_sidecar.common.options import read_file
+from ha_sidecar.companion import config as companion_config
+from ha_sidecar.replica import config as replica_config
+from ha_sidecar.seed import config as seed_config
+from rocketmq_operator.api.broker_group import OWNED_KEYS, BrokerGroupSpec, Durability
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import CLUSTER_NAME_PATTERN, NAME_LENGTH_MAX
 from rocketmq_operator.api.names import API_VERSION
+from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.common.properties import properties
-from rocketmq_operator.plan.group.children import broker_conf
+from rocketmq_operator.plan.common.properties import plain_settings, properties
+from rocketmq_operator.plan.group.children import broker_conf, replica_conf
+from rocketmq_operator.plan.group.companion import companion_conf
+from rocketmq_operator.plan.group.seed_container import seed_conf
 
 OWNER: Final = Owner(API_VERSION, "BrokerGroup", "orders", "shop", "uid")
 BASE: Final[dict[str, Any]] = {"cluster": "main", "storage": {"size": "1Gi"}}
@@ -57,9 +68,65 @@ def test_the_reader_of_these_tests_reads_as_java_does() -> None:
     assert read_as_java(text.encode()) == {"ab": "cd", "e=f": "g", "h": "", "a": "=2"}
 
 
-@given(st.dictionaries(TEXTS, TEXTS, max_size=4), st.sampled_from(["=", " = "]))
-def test_java_reads_every_text_as_it_was_written(values: dict[str, str], separator: str) -> None:
-    assert read_as_java(properties(values, separator).encode("ascii")) == values
+@given(st.dictionaries(TEXTS, TEXTS, max_size=4))
+def test_every_text_is_read_as_the_key_or_value_that_was_written(values: dict[str, str]) -> None:
+    assert read_as_java(properties(values).encode("ascii")) == values
+
+
+@given(TEXTS)
+def test_a_plain_value_is_read_by_the_sidecar_as_written_or_refused_when_written(value: str) -> None:
+    try:
+        text = plain_settings({"group": value, "cluster": "c"})
+    except ValueError:
+        assert value != value.strip() or set(value) & set("\r\n")
+        return
+    assert _read_by_sidecar(text, companion_config.KEYS) == {"group": value, "cluster": "c"}
+
+
+@settings(max_examples=30)
+@given(
+    group=st.from_regex(CLUSTER_NAME_PATTERN, fullmatch=True).map(lambda name: name[:NAME_LENGTH_MAX]),
+    cluster=st.from_regex(CLUSTER_NAME_PATTERN, fullmatch=True).map(lambda name: name[:NAME_LENGTH_MAX]),
+    namespace=st.from_regex("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    durability=st.sampled_from(list(Durability)),
+    mebibytes=st.integers(1, 1_024),
+    interval_ms=st.integers(100, 10_000),
+)
+def test_what_the_crd_admits_is_read_by_companion_replica_and_seed_as_it_was_meant(
+    group: str, cluster: str, namespace: str, durability: Durability, mebibytes: int, interval_ms: int
+) -> None:
+    given_ = {
+        "cluster": cluster,
+        "durability": durability,
+        "logFileMebibytes": mebibytes,
+        "failover": {"heartbeatIntervalMs": interval_ms, "heartbeatTimeoutMs": min(60_000, 4 * interval_ms)},
+    }
+    try:
+        spec = BrokerGroupSpec.model_validate(BASE | given_)
+    except ValidationError:
+        return
+    owner = Owner(API_VERSION, "BrokerGroup", group, namespace, "uid")
+    companion = companion_config.from_texts(
+        _read_by_sidecar(companion_conf(owner, spec, RocketMQClusterSpec()), companion_config.KEYS),
+        serves=True,
+    )
+    replica = replica_config.from_texts(_read_by_sidecar(replica_conf(owner, spec), replica_config.KEYS))
+    seed_texts = _read_by_sidecar(seed_conf(owner, spec, "2"), seed_config.KEYS)
+    seed = seed_config.from_texts(seed_texts | {"advertise": "10.0.0.1:10911"})
+    assert {(one.cluster, one.group) for one in (companion, replica, seed)} == {(cluster, group)}
+    assert (companion.namespace, replica.namespace) == (namespace, namespace)
+    hosts = list(names.controller_hosts(cluster, namespace))
+    assert all([host for host, _ in one.controllers] == hosts for one in (companion, replica, seed))
+    assert replica.mapped_file_bytes == seed.mapped_file_bytes == mebibytes << 20
+    assert replica.heartbeat_interval_ms == interval_ms
+    assert seed.reclaim == (durability is Durability.ALL_IN_SYNC)
+
+
+def _read_by_sidecar(text: str, keys: Collection[str]) -> dict[str, str]:
+    with NamedTemporaryFile() as file:
+        path = Path(file.name)
+        path.write_bytes(text.encode())
+        return read_file(path, keys)
 
 
 @cache

@@ -101,8 +101,8 @@ def test_the_binary_frame_is_written_as_java_wrote_it() -> None:
                 "The controller is not in leader state",
                 language=LanguageCode.JAVA,
             ),
-            b'{"code":2007,"flag":1,"language":"JAVA","opaque":8,"remark":"The controller is not in leader state",'
-            b'"serializeTypeCurrentRPC":"JSON","version":0}',
+            b'{"code":2007,"flag":1,"language":"JAVA","opaque":8,'
+            b'"remark":"The controller is not in leader state","serializeTypeCurrentRPC":"JSON","version":0}',
             id="remark",
         ),
         pytest.param(

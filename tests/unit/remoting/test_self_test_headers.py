@@ -15,16 +15,16 @@ TOPIC = "rmq_sys_REVIVE_LOG_main"
 
 def _sent(topic: str, queue: str, properties: str) -> dict[str, str]:
     return {
-        "a": "SELF_TEST_P_GROUP", "b": topic, "c": "TBW102", "d": "1", "e": queue, "f": "0", "g": "1763710000123",
-        "h": "0", "i": properties, "j": "0", "k": "false", "m": "false", "n": "orders",
+        "a": "SELF_TEST_P_GROUP", "b": topic, "c": "TBW102", "d": "1", "e": queue, "f": "0",
+        "g": "1763710000123", "h": "0", "i": properties, "j": "0", "k": "false", "m": "false", "n": "orders",
     }  # fmt: skip
 
 
 def _pulled(topic: str, queue: str) -> dict[str, str]:
     return {
         "consumerGroup": "SELF_TEST_C_GROUP", "topic": topic, "queueId": queue, "queueOffset": "70",
-        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
+        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
     }  # fmt: skip
 
 

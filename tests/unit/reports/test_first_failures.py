@@ -43,7 +43,10 @@ OBJECTIVES: dict[str, Any] = {
 
 def _history(name: str, series: Series, *, pages: str | None, error: float | None = None) -> dict[str, Any]:
     """Return a promtool test: which objective pages at `AT`, and what share of its events or time was bad."""
-    alerts = '{__name__="ALERTS",alertname="RocketMQPage%s",alertstate="firing"%s,service="rocketmq",severity="page",slo="%s"}'
+    alerts = (
+        '{__name__="ALERTS",alertname="RocketMQPage%s",alertstate="firing"%s,'
+        'service="rocketmq",severity="page",slo="%s"}'
+    )
     fires = []
     if pages is not None:
         camel = "".join(part.capitalize() for part in pages.split("-"))
@@ -136,7 +139,10 @@ HISTORIES = [
     ),
     _history(
         "all controllers died",
-        {'rmqha_controller_role{instance="a"}': "3x20 stale", 'rmqha_controller_role{instance="b"}': "2x20 stale"},
+        {
+            'rmqha_controller_role{instance="a"}': "3x20 stale",
+            'rmqha_controller_role{instance="b"}': "2x20 stale",
+        },
         pages="controller-leader",
         error=8 / 11,
     ),

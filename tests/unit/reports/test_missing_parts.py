@@ -14,8 +14,9 @@ from slo_pipeline.reports.values.model import Failover, Group, Latency, Report
 from testkit.generators.sample_report import report, sample_failover
 
 OPTIONAL_OF_FAILOVER = (
-    "old_epoch", "old_master_id", "new_master_id", "old_master_address", "new_master_address", "fault", "fault_us",
-    "fault_healed_us", "first_ack_us", "redundancy_us", "gap_start_us", "write_gap_ms", "lost_acknowledged",
+    "old_epoch", "old_master_id", "new_master_id", "old_master_address", "new_master_address", "fault",
+    "fault_us", "fault_healed_us", "first_ack_us", "redundancy_us", "gap_start_us", "write_gap_ms",
+    "lost_acknowledged",
 )  # fmt: skip
 
 

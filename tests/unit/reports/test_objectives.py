@@ -119,25 +119,38 @@ def test_promtool_accepts_the_rules_and_they_page_on_an_outage(tmp_path: Path) -
             {
                 "interval": "30s",
                 "input_series": [
-                    {"series": 'rmqha_canary_send_total{group="orders",result="ok"}', "values": "0+300x40 12000x20"},
-                    {"series": 'rmqha_canary_send_total{group="orders",result="timeout"}', "values": "0x40 0+300x20"},
+                    {
+                        "series": 'rmqha_canary_send_total{group="orders",result="ok"}',
+                        "values": "0+300x40 12000x20",
+                    },
+                    {
+                        "series": 'rmqha_canary_send_total{group="orders",result="timeout"}',
+                        "values": "0x40 0+300x20",
+                    },
                 ],
                 "promql_expr_test": [
                     {
                         "expr": 'slo:sli_error:ratio_rate5m{slo="write-availability"} > bool 0.4',
                         "eval_time": "25m",
                         "exp_samples": [
-                            {"labels": '{group="orders",service="rocketmq",slo="write-availability"}', "value": 1}
+                            {
+                                "labels": '{group="orders",service="rocketmq",slo="write-availability"}',
+                                "value": 1,
+                            }
                         ],
                     }
                 ],
                 "alert_rule_test": [
-                    {"eval_time": eval_time, "alertname": "RocketMQPageWriteAvailability", "exp_alerts": alerts}
+                    {
+                        "eval_time": eval_time,
+                        "alertname": "RocketMQPageWriteAvailability",
+                        "exp_alerts": alerts,
+                    }
                     for eval_time, alerts in (("15m", []), ("28m", [_page()]))
                 ],
             }
         ],
-    }  # fmt: skip
+    }
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
     for words in (["check", "rules", "prometheus-rules.yaml"], ["test", "rules", "test.yaml"]):
         done = subprocess.run([promtool, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -145,7 +158,10 @@ def test_promtool_accepts_the_rules_and_they_page_on_an_outage(tmp_path: Path) -
 
 
 def _page() -> dict[str, Any]:
-    said = "Objective 99.95 % over 30d. Good: all sends that the canary intended in the second were acknowledged."
+    said = (
+        "Objective 99.95 % over 30d. "
+        "Good: all sends that the canary intended in the second were acknowledged."
+    )
     return {
         "exp_labels": {
             "severity": "page",

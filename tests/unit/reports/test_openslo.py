@@ -31,6 +31,10 @@ def _own(indicator: str, method: str, **fields: Any) -> dict[str, Any]:
     return {"name": "one", "indicator": indicator, "budgetingMethod": method, "targetPercent": 99.0} | fields
 
 
+def _alert(**changes: Any) -> dict[str, Any]:
+    return {"severity": "page", "threshold": 14.4, "lookbackWindow": "1h", "shortWindow": "5m"} | changes
+
+
 EXPORTED = [
     pytest.param(_objectives(), id="the default file"),
     pytest.param(_objectives(alerting=[]), id="no alerts"),
@@ -46,18 +50,27 @@ EXPORTED = [
         id="nearly 100 %",
     ),
     pytest.param(
-        _objectives(
-            alerting=[
-                {"severity": "page", "threshold": rate, "lookbackWindow": "1h", "shortWindow": "7m"}
-                for rate in (14.4, 10.0)
-            ]
-        ),
+        _objectives(alerting=[_alert(threshold=rate, shortWindow="7m") for rate in (14.4, 10.0)]),
         id="two burn rates of one window",
     ),
+    pytest.param(
+        _objectives(alerting=[_alert(), _alert(shortWindow="7m")]), id="two short windows of one burn rate"
+    ),
+    pytest.param(
+        _objectives(alerting=[_alert(threshold=rate) for rate in (1e-7, 1e6, 1e300)]), id="odd burn rates"
+    ),
+    pytest.param(
+        _objectives(slos=[_own("write_availability", "Timeslices", description="é" * 1_050)]),
+        id="the longest description",
+    ),
 ]
+IN_SECONDS = _objectives(
+    timeWindow={"duration": "86400s", "isRolling": True},
+    alerting=[_alert(lookbackWindow="3600s", shortWindow="300s")],
+)
 
 
-@pytest.mark.parametrize("objectives", EXPORTED)
+@pytest.mark.parametrize("objectives", [*EXPORTED, pytest.param(IN_SECONDS, id="windows in seconds")])
 def test_the_export_follows_the_specification(objectives: Objectives) -> None:
     schema = json.loads((DATA / "v1.schema.json").read_text())
     found = openslo.documents(objectives)
@@ -70,6 +83,18 @@ def test_the_export_can_be_read_again(tmp_path: Path, objectives: Objectives) ->
     path = tmp_path / "openslo.yaml"
     path.write_text(yaml.safe_dump_all(openslo.documents(objectives), sort_keys=False))
     assert load(path) == objectives
+
+
+def test_windows_in_seconds_are_read_again_as_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "openslo.yaml"
+    path.write_text(yaml.safe_dump_all(openslo.documents(IN_SECONDS), sort_keys=False))
+    again = load(path)
+    assert (again.timeWindow.days, again.alerting[0].lookbackWindow) == (1, "60m")
+
+
+def test_a_description_that_openslo_does_not_allow_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 1050 characters"):
+        _objectives(slos=[_own("write_availability", "Timeslices", description="x" * 1_051)])
 
 
 def test_what_prometheus_cannot_see_is_no_query_that_is_always_0() -> None:
@@ -149,8 +174,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (
         "SLI replication-lag",
         lambda one: one["metadata"].update(name="cpu"),
-        "document 8 (SLO 'orders-are-replicated'): spec.indicatorRef: 'replication-lag' (expected the name of a document of "
-        "kind SLI in this file)",
+        "document 8 (SLO 'orders-are-replicated'): spec.indicatorRef: 'replication-lag' (expected the name "
+        "of a document of kind SLI in this file)",
     ),
     (
         "SLI fast-sends",
@@ -160,13 +185,14 @@ SPOILED: list[tuple[str, Change, str]] = [
                 "rawType": "failure",
             }
         ),
-        "document 7 (SLO 'orders-are-fast'): indicator: 'fast-sends' measures nothing that slo-pipeline knows (expected "
-        "metricSource.spec.indicator to be one of write_availability,",
+        "document 7 (SLO 'orders-are-fast'): indicator: 'fast-sends' measures nothing "
+        "that slo-pipeline knows (expected metricSource.spec.indicator to be one of write_availability,",
     ),
     (
         "AlertCondition fast-burn",
         lambda one: one["spec"].update(severity="sev1"),
-        "document 5 (AlertCondition 'fast-burn'): condition: severity: 'sev1': Input should be 'page' or 'ticket'",
+        "document 5 (AlertCondition 'fast-burn'): condition: severity: 'sev1': "
+        "Input should be 'page' or 'ticket'",
     ),
     (
         "AlertCondition fast-burn",
@@ -193,7 +219,8 @@ SPOILED: list[tuple[str, Change, str]] = [
                 }
             ]
         ),
-        "document 7 (SLO 'orders-are-fast'): spec.timeWindow[0].calendar: windows are rolling (expected isRolling: true)",
+        "document 7 (SLO 'orders-are-fast'): spec.timeWindow[0].calendar: windows are rolling "
+        "(expected isRolling: true)",
     ),
     (
         "SLO orders-are-fast",
@@ -213,7 +240,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (
         "SLO orders-are-fast",
         lambda one: one["spec"].update(budgetingMethod="Timeslices"),
-        "document 7 (SLO 'orders-are-fast'): spec.objectives[0].timeSliceWindow: missing (expected a duration such as 1m",
+        "document 7 (SLO 'orders-are-fast'): spec.objectives[0].timeSliceWindow: missing "
+        "(expected a duration such as 1m",
     ),
     (
         "SLO orders-are-replicated",

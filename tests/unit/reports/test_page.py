@@ -139,7 +139,9 @@ def _crowd(failovers: int, groups: int) -> Report:
                     elected_us=one.elected_us + at * 40_000)
             for at in range(failovers)
         ),
-        objectives=tuple(replace(shown.objectives[0], slo=slo, group=name) for slo in "abcdefgh" for name in names),
+        objectives=tuple(
+            replace(shown.objectives[0], slo=slo, group=name) for slo in "abcdefgh" for name in names
+        ),
         pages=tuple(replace(shown.pages[0], group=names[at % groups]) for at in range(failovers)),
         coverage=tuple(replace(shown.coverage[0], instance=name) for name in names),
     )  # fmt: skip

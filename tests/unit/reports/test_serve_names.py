@@ -95,7 +95,9 @@ async def test_a_hidden_folder_is_not_a_report(client: Client, tmp_path: Path, n
         {"budget_left": "x"},
         {"title": "\ud800"},
         {"failovers": [{"page": "p.html", "failover_id": "a/b/1"}]},
-        {"failovers": [None, 7, {"page": "../../x", "failover_id": "a/b/1", "heading": "h", "elected_us": 1, "bad_s": 1}]},
+        {"failovers": [
+            None, 7, {"page": "../../x", "failover_id": "a/b/1", "heading": "h", "elected_us": 1, "bad_s": 1},
+        ]},
     ],
     ids=str,
 )  # fmt: skip
@@ -169,7 +171,8 @@ async def test_failovers_are_grouped_by_cluster_and_group_and_each_group_has_a_l
 ) -> None:
     one = sample_failover()
     many = tuple(
-        replace(one, failover_id=f"{cluster}/orders/{epoch}", cluster=cluster, epoch=epoch, elected_us=one.elected_us + epoch)
+        replace(one, failover_id=f"{cluster}/orders/{epoch}", cluster=cluster, epoch=epoch,
+                elected_us=one.elected_us + epoch)
         for cluster in ("east", "west")
         for epoch in range(1, 9)
     )  # fmt: skip

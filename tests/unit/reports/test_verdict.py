@@ -14,8 +14,8 @@ from testkit.generators.sample_report import report
 
 DAY_US = 86_400_000_000
 UNMEASURED = {
-    "good_s": 0, "bad_s": 0, "unknown_s": 0, "availability": None, "latency": None, "histogram": (), "series": (),
-    "lag": (), "bad_seconds": (), "strip": (), "durability": None,
+    "good_s": 0, "bad_s": 0, "unknown_s": 0, "availability": None, "latency": None, "histogram": (),
+    "series": (), "lag": (), "bad_seconds": (), "strip": (), "durability": None,
 }  # fmt: skip
 
 

@@ -3,8 +3,14 @@
 import pytest
 
 from ha_sidecar.epoch.entries import EpochList
-from testkit.sim.broker_log import BrokerLog, Record
-from testkit.sim.broker_set import FORGETS_PROPOSALS, REQUEST_LIFE_S, SHRINKS_ALONE, MasterView, Proposal
+from testkit.sim.brokers.broker_log import BrokerLog, Record
+from testkit.sim.brokers.broker_set import (
+    FORGETS_PROPOSALS,
+    REQUEST_LIFE_S,
+    SHRINKS_ALONE,
+    MasterView,
+    Proposal,
+)
 
 
 def view(*members: int, **changes: object) -> MasterView:

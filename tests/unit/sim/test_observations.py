@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from testkit.check.registers import Read
-from testkit.sim.invariants import Invariants
-from testkit.sim.observations import Observations
+from testkit.sim.checks.invariants import Invariants
+from testkit.sim.checks.observations import Observations
 
 LATE = Read(2, 9, (2, 3), 2)
 FIRST = Read(1, 1, (1,), 1)

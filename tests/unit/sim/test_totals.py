@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from testkit.check.linearizability import Verdict
-from testkit.sim.controller_schedules import Report
-from testkit.sim.nemesis import Fault
-from testkit.sim.totals import INJECTED_MIN, Totals
+from testkit.sim.runs.controller_schedules import Report
+from testkit.sim.runs.nemesis import Fault
+from testkit.sim.runs.totals import INJECTED_MIN, Totals
 
 GOOD = Report(
     seed=1,

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from testkit.sim.simulated_network import STALL_S, Network
-from testkit.sim.virtual_loop import NothingScheduledError, Process, VirtualLoop, virtual_loop
+from testkit.sim.loop.simulated_network import STALL_S, Network
+from testkit.sim.loop.virtual_loop import NothingScheduledError, Process, VirtualLoop, virtual_loop
 
 
 def simulate(work: Callable[[VirtualLoop, Network], Awaitable[None]]) -> None:

@@ -208,7 +208,7 @@ def _read_object(data: bytes, url: URL | str) -> dict[str, Any]:
     """
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClientError(f"{url} does not answer as a controller: {error} (expected JSON)") from error
     if not isinstance(value, dict):
         raise ClientError(

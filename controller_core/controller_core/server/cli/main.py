@@ -1,7 +1,7 @@
 """The command `controller-core`: serve a node, ask running nodes, look into a stopped one, measure.
 
-Exit status: 0 well; 1 the thing asked for failed; 2 the arguments or the configuration are wrong (one clear
-line); 3 the node's log failed or is damaged. Errors go to standard error as one line.
+Exit status: 0 done; 1 the command failed; 2 the arguments or the configuration are wrong; 3 the node's log
+failed or is damaged.
 """
 
 import argparse
@@ -15,48 +15,35 @@ from typing import Any, Final
 
 import uvloop
 
-from controller_core.remoting.text_bounds import one_line
+from controller_core.command_line.program import MisuseError, Parser, program, run
 from controller_core.server.cli import client, members
 from controller_core.server.cli.load_generator import WORKLOADS, BenchError, BenchPlan, run_bench
 from controller_core.server.settings.config import ConfigError, reference_lines
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_LOG: Final = 3
 DEFAULT_HTTP: Final = "127.0.0.1:9880"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    parsed = _parser().parse_args(arguments)
-    try:
-        status = parsed.run(parsed)
-    except ConfigError as error:
-        return _fail(str(error), EXIT_USAGE)
-    except (client.ClientError, BenchError, OSError, TimeoutError) as error:
-        return _fail(str(error) or type(error).__name__, EXIT_FAILED)
-    except KeyboardInterrupt:
-        return EXIT_FAILED
-    return int(status or 0)
+    return run(parser(), arguments, misuses=(ConfigError,), failures=(client.ClientError, BenchError))
 
 
-def _fail(text: str, status: int) -> int:
-    sys.stderr.write(f"controller-core: {one_line(text)}\n")
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="controller-core", description="A Raft-replicated controller for unmodified RocketMQ 5 brokers."
+def parser() -> Parser:
+    """Return the parser of all commands."""
+    whole = program(
+        "controller-core",
+        "A Raft-replicated controller for unmodified RocketMQ 5 brokers.",
+        "rocketmq-controller-core",
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_client_commands(commands)
     _add_inspect(commands)
     _add_bench(commands)
     settings = commands.add_parser("settings", help="print every setting with meaning, range and default")
-    settings.set_defaults(run=_settings)
-    return parser
+    settings.set_defaults(carry_out=_settings)
+    return whole
 
 
 def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
@@ -69,7 +56,7 @@ def _add_serve(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
         metavar="KEY=VALUE",
         help="a setting, over the file; may be repeated",
     )
-    serve.set_defaults(run=_serve)
+    serve.set_defaults(carry_out=_serve)
 
 
 def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
@@ -91,7 +78,7 @@ def _add_client_commands(commands: Any) -> None:  # noqa: ANN401 - argparse name
         command.add_argument("--key", default="", help="its private key, if it is not in the same file")
         if changes:
             command.add_argument("--token", default="", help="the nodes' httpToken")
-        command.set_defaults(run=lambda parsed: asyncio.run(_awaited(run(parsed))))
+        command.set_defaults(carry_out=lambda parsed: asyncio.run(_awaited(run(parsed))))
         return command
 
     add("status", client.status, "print the status that each node reports")
@@ -132,7 +119,7 @@ def _add_inspect(commands: Any) -> None:  # noqa: ANN401 - argparse names this t
     inspect = commands.add_parser("inspect", help="print what a stopped node's store holds")
     inspect.add_argument("store", type=Path, metavar="STORE", help="the node's directory, .../raft-nK")
     inspect.add_argument("--output", choices=("text", "json"), default="text")
-    inspect.set_defaults(run=_inspect)
+    inspect.set_defaults(carry_out=_inspect)
 
 
 def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this type privately
@@ -145,7 +132,7 @@ def _add_bench(commands: Any) -> None:  # noqa: ANN401 - argparse names this typ
     bench.add_argument("--connections", type=int, default=4)
     bench.add_argument("--groups", type=int, default=100, help="broker groups to work on")
     bench.add_argument("--output", choices=("text", "json"), default="text")
-    bench.set_defaults(run=_bench)
+    bench.set_defaults(carry_out=_bench)
 
 
 async def _awaited(done: Awaitable[None]) -> None:
@@ -167,7 +154,7 @@ def _inspect(parsed: argparse.Namespace) -> int:
     from controller_core.server.cli.store_inspection import rows
 
     if not parsed.store.is_dir():
-        return _fail(f"{parsed.store} is not a directory", EXIT_USAGE)
+        raise MisuseError(f"{parsed.store} is not a directory")
     damaged = False
     for row in rows(parsed.store):
         damaged = damaged or row["kind"] == "DAMAGE"

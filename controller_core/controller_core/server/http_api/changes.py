@@ -184,9 +184,10 @@ class ChangeRoutes:
                     403, "without an httpToken only loopback may change state", value=request.remote
                 )
             return
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        # Bytes of a header that are not UTF-8 are surrogates in its text.
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         # Why compare_digest: the time of a plain comparison tells how much of the token was right.
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        if not hmac.compare_digest(given.removeprefix(b"Bearer "), token.encode()):
             raise HttpError(
                 401, "a bearer token is needed", field="Authorization", headers={"WWW-Authenticate": "Bearer"}
             )
@@ -206,8 +207,12 @@ def _is_loopback(remote: str | None) -> bool:
 
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
-        value = json.loads(await request.text())
-    except ValueError as error:
+        data = await request.read()
+    except web.RequestPayloadError as error:
+        raise HttpError(400, f"the body cannot be read: {error}", field="body") from error
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise HttpError(400, f"the body is not JSON: {error}", field="body") from error
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object", field="body")

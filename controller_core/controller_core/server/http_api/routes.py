@@ -32,7 +32,9 @@ from typing import Protocol
 
 from aiohttp import web
 
+from controller_core.channel.http_log import server_log
 from controller_core.groups.history import EventsPage
+from controller_core.remoting.errors import shown
 from controller_core.server.common import json_views
 from controller_core.server.common.http_errors import HttpError, errors_as_json, json_response
 from controller_core.server.http_api.changes import ChangeRoutes, ChangesView
@@ -42,6 +44,9 @@ EVENT_STREAMS_MAX = 128
 EVENTS_PAGE_MAX = 500
 FAILOVERS_PAGE_MAX = 1_000
 BODY_BYTES_MAX = 16_384
+NUMBER_MAX = 2**63 - 1
+"""Largest number in a query."""
+_NUMBER_DIGITS_MAX = len(str(NUMBER_MAX))
 _STREAM_CHECK_S = 5.0
 _SHUTDOWN_S = 1.0
 
@@ -118,7 +123,9 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; a port in use raises OSError."""
-        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.AppRunner(
+            self._application(), access_log=None, logger=server_log(), shutdown_timeout=_SHUTDOWN_S
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=self.server_ssl).start()
 
@@ -249,13 +256,14 @@ def _lines(page: EventsPage, namespace: str) -> bytes:
 
 def _query_int(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit()):
-        raise HttpError(400, "must be a whole number from 0", field=name, value=text)
+    digits = len(text) <= _NUMBER_DIGITS_MAX and text.isascii() and text.isdigit()
+    if not digits or int(text) > NUMBER_MAX:
+        raise HttpError(400, f"must be a whole number from 0 to {NUMBER_MAX}", field=name, value=shown(text))
     return int(text)
 
 
 def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:
     text = request.query.get(name, str(default).lower())
     if text not in {"true", "false"}:
-        raise HttpError(400, "must be true or false", field=name, value=text)
+        raise HttpError(400, "must be true or false", field=name, value=shown(text))
     return text == "true"

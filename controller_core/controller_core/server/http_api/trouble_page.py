@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from controller_core.channel.http_log import server_log
 from controller_core.server.common.http_errors import HttpError, errors_as_json
 from controller_core.server.settings.config import Settings
 
@@ -29,7 +30,9 @@ class TroublePage:
             return
         application = web.Application(middlewares=[errors_as_json])
         application.add_routes([web.get("/livez", self._livez), web.route("*", "/{path:.*}", self._other)])
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.AppRunner(
+            application, access_log=None, logger=server_log(), shutdown_timeout=_SHUTDOWN_S
+        )
         await self._runner.setup()
         settings = self._settings
         with contextlib.suppress(OSError):

@@ -19,8 +19,6 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from msgspec.structs import replace
-
 from controller_core.groups.commands import Cause, ElectMaster, Suspicion
 from controller_core.groups.first_elections import is_first
 from controller_core.groups.group import Group
@@ -33,6 +31,7 @@ from controller_core.server.logs import bind
 from controller_core.server.masters.commands import CommandMaker
 from controller_core.server.masters.first_elections import FirstElections, RoleUnknownError
 from controller_core.server.masters.heartbeats import HeartbeatReceiver
+from controller_core.server.masters.member_logs import LogUnknownError
 from controller_core.server.masters.submission import CommandSubmitter
 from controller_core.server.node.state_machine import GroupsMachine
 from controller_core.server.node.types import NotLeaderError, ProposalDroppedError, ProposalLostError
@@ -199,8 +198,8 @@ class LeaderElections:
         for _attempt in range(1 + self._config.settings.elect_master_retries_max):
             try:
                 command = self._maker.elect_after(need.key, need.cause, suspicion)
-                outcome = await self._submitter.submit(await self._with_acting_master(command))
-            except RoleUnknownError as error:
+                outcome = await self._submitter.submit(await self._prepared(command))
+            except (RoleUnknownError, LogUnknownError) as error:
                 _log.warning(
                     "a first election waits", extra=bind(broker_group=str(need.key), error=str(error))
                 )
@@ -225,12 +224,12 @@ class LeaderElections:
             )
             return
 
-    async def _with_acting_master(self, command: ElectMaster) -> ElectMaster:
-        """Add who acts as master, where none was ever recorded."""
+    async def _prepared(self, command: ElectMaster) -> ElectMaster:
+        """Add what a first election is decided by, where no master was ever recorded."""
         group = self._machine.state.get(GroupKey(command.cluster, command.broker_name))
         if group is None or not is_first(group):
             return command
-        return replace(command, acting_id=await self._first_elections.acting_id(group))
+        return await self._first_elections.prepared(group, command)
 
     def _suspicion(self, need: ElectionNeed) -> Suspicion | None:
         if need.master_id is None:

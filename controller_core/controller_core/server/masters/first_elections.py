@@ -8,7 +8,8 @@ whether all members have sent heartbeats, when the last one came, which one acts
                                         for one wait
     every scan                          a group is due if all members have sent heartbeats, and no member came for
                                         `firstElectionWaitMs`
-    a group is due                      the leader asks each member that did not ask for a master its role (907)
+    a group is due                      the leader asks each member that did not ask for a master its role (907),
+                                        then every member its list of epochs (1007, `member_logs`)
 
 A restarted broker asks for a master (1002) until it knows one; until then it refuses writes. A running broker
 does not ask while its own epoch is above ours; it continues as master or slave. So a member that reports to
@@ -25,6 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
+from controller_core.groups.commands import ElectMaster
 from controller_core.groups.first_elections import is_first, told_epoch, unheard_ids
 from controller_core.groups.group import Group
 from controller_core.groups.keys import GroupKey, ReplicaKey, comma_list
@@ -37,6 +41,7 @@ from controller_core.server.clock import Clock
 from controller_core.server.logs import bind
 from controller_core.server.masters.broker_questions import ASK_ERRORS, Ask, ask_or_raise
 from controller_core.server.masters.heartbeats import HeartbeatReceiver
+from controller_core.server.masters.member_logs import MemberLogs
 
 BEAT_WITHIN_S: Final = 1.0
 """How long a broker's first heartbeat is awaited; it sends it before it asks, by another thread."""
@@ -72,8 +77,12 @@ class FirstElections:
         clock: Clock,
         ask: Ask,
         wait_ms: Callable[[], int],
+        forget: Callable[[str], None] = lambda _address: None,
     ) -> None:
-        """Take the applied groups, the heartbeats, and the wait after the last new member in ms."""
+        """Take the applied groups, the heartbeats, and the wait after the last new member in ms.
+
+        `forget` closes the connection that `ask` keeps to an address.
+        """
         self._state = state
         self._heartbeats = heartbeats
         self._clock = clock
@@ -82,6 +91,7 @@ class FirstElections:
         self._waits: dict[GroupKey, _Wait] = {}
         self._held: dict[GroupKey, int] = {}
         self._asked: set[ReplicaKey] = set()
+        self._logs = MemberLogs(ask, clock, forget)
 
     async def refusal(self, key: ReplicaKey) -> GroupReply | None:
         """Return why a broker's own 1002 cannot be judged yet; None if it can."""
@@ -104,7 +114,19 @@ class FirstElections:
         for key in self._held.keys() - waiting.keys():
             del self._held[key]
         self._asked = {key for key in self._asked if key.group in waiting}
-        return [group for group in waiting.values() if self._is_due(group)]
+        due = [group for group in waiting.values() if self._is_due(group)]
+        self._logs.keep({group.key for group in due})
+        return due
+
+    async def prepared(self, group: Group, command: ElectMaster) -> ElectMaster:
+        """Add who acts as master, and the logs of the members.
+
+        Raises:
+            RoleUnknownError: a living member that may act as master does not answer.
+            LogUnknownError: a living member does not tell its epochs, and the wait for it is not over.
+        """
+        acting_id = await self.acting_id(group)
+        return replace(command, acting_id=acting_id, logs=await self._logs.of(group, command.alive))
 
     def _is_due(self, group: Group) -> bool:
         alive = self._heartbeats.table.alive(group.key)

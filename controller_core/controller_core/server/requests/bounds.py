@@ -8,14 +8,17 @@ and bound.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from controller_core.groups.broker_ids import id_problem
+from controller_core.groups.broker_ids import id_problem, take_up_refusal
 from controller_core.groups.group import FIRST_BROKER_ID, Group, group_ext
 from controller_core.groups.replies import GroupReply
 from controller_core.remoting.bodies import SyncStateSet
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
 from controller_core.remoting.errors import BodyError, HeaderError
-from controller_core.remoting.headers import ApplyBrokerIdRequestHeader
+from controller_core.remoting.headers import (
+    ApplyBrokerIdRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
+)
 from controller_core.remoting.text_bounds import (
     GROUP_MEMBERS_MAX,
     NAME_BYTES_MAX,
@@ -69,7 +72,7 @@ def check_set(wanted: SyncStateSet) -> None:
 
 
 def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
-    """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
+    """Return the refusal of a claim (1013) of an impossible id, or above the bound of a group; None if it may be proposed.
 
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
     not there.
@@ -85,3 +88,18 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
         return None
     ext = group_ext(header.cluster_name, header.broker_name)
     return GroupReply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, ext, remark)
+
+
+def refused_take_up(
+    group: Group | None, header: RegisterBrokerToControllerRequestHeader
+) -> GroupReply | None:
+    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or is above the bound of a group.
+
+    None if it may be proposed.
+    """
+    problem = id_problem(group, header.broker_id)
+    if problem is None and group is not None and len(group.replicas) >= GROUP_MEMBERS_MAX:
+        problem = f"the group has {len(group.replicas)} brokers, at most {GROUP_MEMBERS_MAX} are allowed"
+    if problem is None:
+        return None
+    return take_up_refusal(header.cluster_name, header.broker_name, header.broker_id, problem)

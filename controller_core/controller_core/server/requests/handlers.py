@@ -44,6 +44,7 @@ from controller_core.server.requests.bounds import (
     check_set,
     check_texts,
     refused_claim,
+    refused_take_up,
 )
 from controller_core.server.requests.forwarding import forwarded_cluster, is_forwarded
 from controller_core.server.requests.interfaces import NodeReads, Submitter
@@ -313,9 +314,12 @@ class Handlers:
         group = self._machine.state.find_one(header.broker_name, header.cluster_name)
         return refused_claim(group, header) or self._maker.apply_broker_id(header)
 
-    def _register_broker(self, _channel_id: int, request: RemotingCommand) -> AnyCommand:
+    def _register_broker(self, _channel_id: int, request: RemotingCommand) -> AnyCommand | GroupReply:
         header = headers.RegisterBrokerToControllerRequestHeader.from_ext(request.ext)
         take_up = self._unknown.may_take_up(header, self._clock.now_ms())
+        group = self._machine.state.get(GroupKey(header.cluster_name, header.broker_name))
+        if take_up and (refusal := refused_take_up(group, header)) is not None:
+            return refusal
         return self._maker.register_broker(header, take_up=take_up)
 
     def _alter_sync_state_set(self, channel_id: int, request: RemotingCommand) -> AnyCommand:

@@ -1,17 +1,20 @@
 """The children of a RocketMQCluster: name servers, controllers, their token.
 
-Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they become ready
-by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its own hosts file, at addresses of Services
-that each of them has for itself. Their configuration is the file that RocketMQ's own controller reads; a start script adds what
-differs by pod (which entry of the peers it is), the peers, and the token, which is a Secret.
+Controllers find each other by DNS names of a headless Service that lists pods before they are ready: they
+become ready by finding each other. Once a controller's pod runs it needs no DNS: it finds the others in its
+own hosts file, at addresses of Services that each of them has for itself. Their configuration is the file
+that RocketMQ's own controller reads; a start script adds what differs by pod (which entry of the peers it
+is), the peers, and the token, which is a Secret.
 
-Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that changes: all pods know the
-hosts of all controllers that there can be. The list of peers is a file of its own and not in the digest of the configuration; a
-controller reads it when it has no log, and knows the others from its log ever after. Only the operator replaces pods
-(`OnDelete`, `controller_rolling`): Kubernetes knows neither leader nor voters.
+Nothing in a pod's template depends on how many controllers there are, so that none is restarted when that
+changes: all pods know the hosts of all controllers that there can be. The list of peers is a file of its own
+and not in the digest of the configuration; a controller reads it when it has no log, and knows the others
+from its log ever after. Only the operator replaces pods (`OnDelete`, `controller_rolling`): Kubernetes knows
+neither leader nor voters.
 
-The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held, every other controller holds;
-and a returning controller must have an empty store, because the others refuse it with the old one.
+The volume of a controller that is removed goes with its pod (`whenScaled`), unlike a broker's: what it held,
+every other controller holds; and a returning controller must have an empty store, because the others refuse
+it with the old one.
 """
 
 import base64
@@ -23,7 +26,7 @@ from rocketmq_operator.api.common import Placement
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.java import JAVA_RUN, java_options
 from rocketmq_operator.plan.common.objects import Json, Owner, belonging_labels, child, selector_labels
-from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.properties import properties
 
 CONTROLLER: Final = "controller"
@@ -86,13 +89,14 @@ def peer(ordinal: int, host: str) -> str:
 
 
 def controller_conf(owner: Owner) -> str:
-    """Return the controllers' shared configuration but the peers, with the keys of RocketMQ's own controller."""
+    """Return the controllers' shared configuration but the peers, with RocketMQ's own keys."""
     values = {
         "controllerDLegerGroup": owner.name,
         "controllerStorePath": CONTROLLER_STORE,
         "enableElectUncleanMaster": "false",
         "notifyBrokerRoleChanged": "true",
-        # The address of a broker that was replaced leads to its successor for a while, even if it is elected again in that time.
+        # The address of a broker that was replaced leads to its successor for a while, even if it is elected
+        # again in that time.
         "directAddresses": "true",
         "namespace": owner.namespace,
     }
@@ -129,7 +133,7 @@ def _beside_pods(
     return (
         parts.headless_service(owner, name, labels, selector, ports),
         *_pod_services(owner, name, count, labels, ports),
-        parts.budget(owner, name, labels, selector),
+        parts.disruption_budget(owner, name, labels, selector),
         child(owner, "ConfigMap", name, labels=labels, data=dict(files)),
     )
 
@@ -148,7 +152,7 @@ def controller_set(owner: Owner, spec: RocketMQClusterSpec, replicas: int, hosts
     labels = selector | belonging_labels(owner.name)
     pod = _controller_pod(spec, name, names.token_secret(owner.name), selector)
     pod["hostAliases"] = parts.host_aliases(hosts)
-    template_ = template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
+    template_ = pod_template(labels, digest(controller_conf(owner), _CONTROLLER_START), pod)
     return child(
         owner,
         "StatefulSet",
@@ -210,7 +214,7 @@ def _controller_pod(spec: RocketMQClusterSpec, name: str, secret: str, selector:
             {"name": "token", "secret": {"secretName": secret, "defaultMode": 0o440}},
         ],
     }
-    return parts.placed(pod, Placement(), selector)
+    return parts.with_placement(pod, Placement(), selector)
 
 
 def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
@@ -250,8 +254,8 @@ def _name_servers(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             "replicas": spec.name_servers.replicas,
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": selector},
-            "template": template(
-                labels, digest(conf, _NAME_SERVER_START), parts.placed(pod, Placement(), selector)
+            "template": pod_template(
+                labels, digest(conf, _NAME_SERVER_START), parts.with_placement(pod, Placement(), selector)
             ),
         },
     )

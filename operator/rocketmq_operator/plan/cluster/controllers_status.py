@@ -1,4 +1,6 @@
-"""What a cluster's status says of its controllers: its voters, learners and leaving members, and whether they match the spec.
+"""What a cluster's status says of its controllers.
+
+It names voters, learners and leaving members, and says whether they match the spec.
 
 While no controller leads, roles are shown as they were last known.
 """
@@ -7,69 +9,85 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_operator.api.cluster import ControllerStatus
-from rocketmq_operator.api.conditions import Finding, found
+from rocketmq_operator.api.conditions import Finding, make_finding
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
-from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen, Role
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_controllers import ControllerRole, ObservedControllers
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
-from rocketmq_operator.plan.pods.progress import because
+from rocketmq_operator.plan.pods.progress import with_causes
 
 _JOINING: Final = "Joining"
 _REPLACING: Final = "Replacing"
 
 
-def controllers(observed: ObservedCluster) -> tuple[ControllerStatus, ...]:
+def controller_statuses(observed: ObservedCluster) -> tuple[ControllerStatus, ...]:
     """Return every controller that is a member or has a pod, by ordinal."""
     shown = []
     for ordinal in range(names.CONTROLLERS_MAX):
         pod = names.controller(observed.owner.name, ordinal)
-        there, seen = observed.pods.get(pod), observed.controllers
-        before = next((one for one in observed.status.members if one.name == pod), None)
-        is_member = seen is not None and seen.led and seen.at(ordinal).role is not Role.NONE
-        if there is None and not is_member and (before is None or (seen is not None and seen.led)):
+        live_pod, observed_controllers = observed.pods.get(pod), observed.controllers
+        previous = next((one for one in observed.status.members if one.name == pod), None)
+        is_member = (
+            observed_controllers is not None
+            and observed_controllers.has_leader
+            and observed_controllers.at(ordinal).role is not ControllerRole.NONE
+        )
+        if (
+            live_pod is None
+            and not is_member
+            and (previous is None or (observed_controllers is not None and observed_controllers.has_leader))
+        ):
             continue
-        was = before.role if before is not None else ""
-        led = seen is not None and seen.led
+        previous_role = previous.role if previous is not None else ""
+        has_leader = observed_controllers is not None and observed_controllers.has_leader
         shown.append(
             ControllerStatus(
                 name=pod,
-                role=_role(observed, seen, ordinal, was) if seen is not None and led else was or "Unknown",
-                ready=there is not None and there.ready and not there.deleting,
-                lag_entries=seen.at(ordinal).lag_entries if seen is not None and led else None,
+                role=_role(observed, observed_controllers, ordinal, previous_role)
+                if observed_controllers is not None and has_leader
+                else previous_role or "Unknown",
+                ready=live_pod is not None and live_pod.ready and not live_pod.deleting,
+                lag_entries=observed_controllers.at(ordinal).lag_entries
+                if observed_controllers is not None and has_leader
+                else None,
             )
         )
     return tuple(shown)
 
 
-def _role(observed: ObservedCluster, seen: ControllersSeen, ordinal: int, was: str) -> str:
-    one, pod = seen.at(ordinal), names.controller(observed.owner.name, ordinal)
+def _role(
+    observed: ObservedCluster, observed_controllers: ObservedControllers, ordinal: int, previous_role: str
+) -> str:
+    one, pod = observed_controllers.at(ordinal), names.controller(observed.owner.name, ordinal)
     if one.lost_its_store:
         return _REPLACING
     if ordinal >= observed.spec.controllers.replicas:
         return "Leaving"
-    if one.role is Role.VOTER:
-        return "Leader" if pod == seen.leader else "Voter"
-    if was == _REPLACING:
-        return was
-    return "Learner" if one.role is Role.LEARNER else _JOINING
+    if one.role is ControllerRole.VOTER:
+        return "Leader" if pod == observed_controllers.leader else "Voter"
+    if previous_role == _REPLACING:
+        return previous_role
+    return "Learner" if one.role is ControllerRole.LEARNER else _JOINING
 
 
-def quorum(observed: ObservedCluster, plan: Plan, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
+def quorum_finding(
+    observed: ObservedCluster, plan: ResourcePlan, ready: int, troubles: Sequence[MemberTrouble]
+) -> Finding:
     """Return whether the requested number of controllers is ready and votes."""
-    seen, wanted = observed.controllers, observed.spec.controllers.replicas
+    observed_controllers, wanted = observed.controllers, observed.spec.controllers.replicas
     members = [names.controller(observed.owner.name, ordinal) for ordinal in range(wanted)]
-    if seen is None:
-        text = because("no controller answers", troubles, members)
-        return found("QuorumHealthy", holds=False, reason="ControllersUnreachable", message=text)
-    if not seen.leader:
-        text = because("the controllers have no leader", troubles, members)
-        return found("QuorumHealthy", holds=False, reason="NoLeader", message=text)
+    if observed_controllers is None:
+        text = with_causes("no controller answers", troubles, members)
+        return make_finding("QuorumHealthy", holds=False, reason="ControllersUnreachable", message=text)
+    if not observed_controllers.leader:
+        text = with_causes("the controllers have no leader", troubles, members)
+        return make_finding("QuorumHealthy", holds=False, reason="NoLeader", message=text)
     if plan.wait is not None and plan.wait.reason in CHANGES:
-        return found("QuorumHealthy", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+        return make_finding("QuorumHealthy", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if ready < wanted:
-        text = because(f"{ready} of {wanted} controllers are ready", troubles, members)
-        return found("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
+        text = with_causes(f"{ready} of {wanted} controllers are ready", troubles, members)
+        return make_finding("QuorumHealthy", holds=False, reason="ControllerDown", message=text)
     text = f"all {wanted} controllers are ready"
-    return found("QuorumHealthy", holds=True, reason="AllReady", message=text)
+    return make_finding("QuorumHealthy", holds=True, reason="AllReady", message=text)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
-from rocketmq_operator.plan.cluster.controllers_observed import ControllersSeen
+from rocketmq_operator.plan.cluster.observed_controllers import ObservedControllers
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner
-from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
-from rocketmq_operator.plan.pods.events import EventSeen
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
+from rocketmq_operator.plan.pods.events import ObservedEvent
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,10 @@ class ObservedCluster:
         name_server_pods: of its name servers, by name.
         claims: its controllers' PersistentVolumeClaims, by name.
         brokers_ready: ready brokers of all its groups.
-        looked_up: existing objects with the names of its future children.
+        name_lookup: existing objects with the names of its future children.
         proxy_pods: of its proxies, by name; read only if some are not ready.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
+            asks.
     """
 
     now: datetime
@@ -33,11 +34,11 @@ class ObservedCluster:
     status: RocketMQClusterStatus
     children: Children
     token: str
-    controllers: ControllersSeen | None
-    pods: Mapping[str, PodSeen]
+    controllers: ObservedControllers | None
+    pods: Mapping[str, ObservedPod]
     claims: Mapping[str, Live]
     brokers_ready: int
-    name_server_pods: Mapping[str, PodSeen] = field(default_factory=dict)
-    looked_up: LookedUp = NOTHING_ASKED
-    proxy_pods: Mapping[str, PodSeen] = field(default_factory=dict)
-    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
+    name_server_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
+    name_lookup: NameLookup = NO_LOOKUP
+    proxy_pods: Mapping[str, ObservedPod] = field(default_factory=dict)
+    events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)

@@ -1,16 +1,22 @@
-"""RocketMQ's proxies, who speak gRPC with the clients of RocketMQ 5: in pods of their own, or in each broker's process.
+"""RocketMQ's proxies, which speak gRPC with the clients of RocketMQ 5.
 
-Mode `Cluster` is a Deployment: a proxy keeps nothing and none differs from another. It finds name servers by their DNS names, in its
-own hosts file, as brokers do. When it starts it makes a topic, on which proxies tell each other of their clients, and ends if
-no broker is there to make it on: so the Deployment is made when the first broker of the cluster is ready.
+They run in pods of their own, or in each broker's process.
 
-Mode `Local` is a broker started by `mqproxy` and not by `mqbroker`: the proxy is in its process, and clients meet it at the address
-that the broker announces, so that an address which is taken over takes the gRPC port with it (`plan.group.takeover`).
+Mode `Cluster` is a Deployment: a proxy keeps nothing and none differs from another. It finds name servers by
+their DNS names, in its own hosts file, as brokers do. When it starts it makes a topic, on which proxies tell
+each other of their clients, and ends if no broker is there to make it on: so the Deployment is made when the
+first broker of the cluster is ready.
 
-In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its answer to their request
-for routes. Never here: TLS with certificates of one's own; a proxy takes plain connections and TLS with one that it makes for itself.
+Mode `Local` is a broker started by `mqproxy` and not by `mqbroker`: the proxy is in its process, and clients
+meet it at the address that the broker announces, so that an address which is taken over takes the gRPC port
+with it (`plan.group.takeover`).
 
-Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java, AbstractSystemMessageSyncer.java.
+In both modes clients find the first proxy by one Service, `<cluster>-proxy`, and learn the others from its
+answer to their request for routes. Never here: TLS with certificates of one's own; a proxy takes plain
+connections and TLS with one that it makes for itself.
+
+Source: RocketMQ 5.5.0 ProxyStartup.java, ProxyConfig.java, RouteActivity.java, LocalTopicRouteService.java,
+AbstractSystemMessageSyncer.java.
 """
 
 from collections.abc import Mapping
@@ -30,7 +36,7 @@ from rocketmq_operator.plan.common.objects import (
     child,
     selector_labels,
 )
-from rocketmq_operator.plan.common.parts import digest, template
+from rocketmq_operator.plan.common.parts import digest, pod_template
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 
 PROXY: Final = "proxy"
@@ -58,7 +64,7 @@ def proxy_children(owner: Owner, spec: RocketMQClusterSpec) -> tuple[Json, ...]:
             files = {CONF_FILE: proxy_conf(owner.name, owner.namespace, spec), "start.sh": _START}
             return (
                 parts.client_service(owner, name, labels, selector, _CLUSTER_PORTS),
-                parts.budget(owner, name, labels, selector),
+                parts.disruption_budget(owner, name, labels, selector),
                 child(owner, "ConfigMap", name, labels=labels, data=files),
             )
 
@@ -79,7 +85,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
     name, labels = names.proxies(owner.name), _labels(owner)
     selector = selector_labels(PROXY, owner.name)
     conf = proxy_conf(owner.name, owner.namespace, spec)
-    pod = parts.placed(_pod(spec, name, hosts), Placement(), selector)
+    pod = parts.with_placement(_pod(spec, name, hosts), Placement(), selector)
     return child(
         owner,
         "Deployment",
@@ -90,7 +96,7 @@ def proxy_deployment(owner: Owner, spec: RocketMQClusterSpec, hosts: Mapping[str
             # One that serves goes when another one does: a single proxy is replaced without a gap.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector},
-            "template": template(labels, digest(conf, _START), pod),
+            "template": pod_template(labels, digest(conf, _START), pod),
         },
     )
 

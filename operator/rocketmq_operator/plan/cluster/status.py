@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_operator.api.cluster import RocketMQClusterStatus
-from rocketmq_operator.api.conditions import Finding, found, merge
+from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster import controllers_status
 from rocketmq_operator.plan.cluster.controller_members import CHANGES
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.trouble import cluster_troubles
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.progress import (
-    because,
     observed_generation,
     paused_finding,
     progressing,
-    word_for_people,
+    reason_column,
+    with_causes,
 )
 
 KNOWN_BROKEN: Final = {
@@ -27,10 +27,11 @@ KNOWN_BROKEN: Final = {
     "5.3.3": "slaves of 5.3.3 empty their topic table, so that topics are gone after a failover",
 }
 _BY_ADDRESS_PREFIXES: Final = ("5.0.", "5.1.0")
-"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013 for them."""
+"""Versions whose controllers know members by address. 5.1.1 brought broker ids, and requests 1012 and 1013
+for them."""
 
 
-def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStatus:
+def cluster_status(observed: ObservedCluster, plan: ResourcePlan) -> RocketMQClusterStatus:
     """Return the status of a cluster."""
     name = observed.owner.name
     controllers = _ready(observed, names.controllers(name))
@@ -41,16 +42,18 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
     troubles = cluster_troubles(observed)
     works_for = [
         _cluster_ready(observed, plan, (controllers, name_servers), troubles),
-        controllers_status.quorum(observed, plan, controllers, troubles),
+        controllers_status.quorum_finding(observed, plan, controllers, troubles),
         _proxy_ready(observed, proxies, troubles),
     ]
     findings = [
         *works_for,
         progressing(plan, troubles, works_for),
-        _version_sound(observed.spec.version),
+        _version_finding(observed.spec.version),
         paused_finding(paused=observed.spec.paused),
     ]
-    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    conditions = merge_findings(
+        observed.status.conditions, findings, generation=observed.generation, now=observed.now
+    )
     return RocketMQClusterStatus(
         observed_generation=observed_generation(
             observed.status.observed_generation, observed.generation, plan
@@ -60,10 +63,10 @@ def cluster_status(observed: ObservedCluster, plan: Plan) -> RocketMQClusterStat
         leader=observed.controllers.leader if observed.controllers else "",
         term=observed.controllers.term if observed.controllers else 0,
         controllers=f"{controllers}/{wanted}",
-        members=controllers_status.controllers(observed),
+        members=controllers_status.controller_statuses(observed),
         name_servers=f"{name_servers}/{observed.spec.name_servers.replicas}",
         proxies=f"{proxies}/{observed.spec.proxy.replicas}" if has_proxy_pods else "",
-        reason=word_for_people(works_for[0], plan, troubles),
+        reason=reason_column(works_for[0], plan, troubles),
     )
 
 
@@ -76,37 +79,37 @@ def _ready(observed: ObservedCluster, name: str) -> int:
 
 
 def _cluster_ready(
-    observed: ObservedCluster, plan: Plan, ready: tuple[int, int], troubles: Sequence[MemberTrouble]
+    observed: ObservedCluster, plan: ResourcePlan, ready: tuple[int, int], troubles: Sequence[MemberTrouble]
 ) -> Finding:
     controllers, name_servers = ready
     if observed.spec.paused and observed.controllers is None:
-        return found("Ready", holds=None, reason="Paused", message="spec.paused is true")
+        return make_finding("Ready", holds=None, reason="Paused", message="spec.paused is true")
     if plan.wait is not None and plan.wait.reason not in {"Paused", *CHANGES}:
-        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+        return make_finding("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if observed.controllers is None or not observed.controllers.leader:
-        text = because("no controller knows of a leader", troubles)
-        return found("Ready", holds=False, reason="NoQuorum", message=text)
+        text = with_causes("no controller knows of a leader", troubles)
+        return make_finding("Ready", holds=False, reason="NoQuorum", message=text)
     if name_servers == 0:
-        text = because("no name server is ready", troubles)
-        return found("Ready", holds=False, reason="NoNameServer", message=text)
+        text = with_causes("no name server is ready", troubles)
+        return make_finding("Ready", holds=False, reason="NoNameServer", message=text)
     text = f"{controllers} controllers and {name_servers} name servers are ready"
-    return found("Ready", holds=True, reason="Serving", message=text)
+    return make_finding("Ready", holds=True, reason="Serving", message=text)
 
 
 def _proxy_ready(observed: ObservedCluster, ready: int, troubles: Sequence[MemberTrouble]) -> Finding:
     proxy = observed.spec.proxy
     if proxy.mode is ProxyMode.NONE:
-        return found("ProxyReady", holds=False, reason="NotAsked", message="spec.proxy.mode is None")
+        return make_finding("ProxyReady", holds=False, reason="NotAsked", message="spec.proxy.mode is None")
     if not observed.brokers_ready and not ready:
         text = "no broker of the cluster is ready: a proxy starts with one, or in one"
-        return found("ProxyReady", holds=False, reason="NoBroker", message=text)
+        return make_finding("ProxyReady", holds=False, reason="NoBroker", message=text)
     if proxy.mode is ProxyMode.LOCAL:
         text = f"{observed.brokers_ready} brokers are ready, a proxy in each"
-        return found("ProxyReady", holds=True, reason="Serving", message=text)
-    text = because(
+        return make_finding("ProxyReady", holds=True, reason="Serving", message=text)
+    text = with_causes(
         f"{ready} of {proxy.replicas} proxies are ready", troubles, [names.proxies(observed.owner.name)]
     )
-    return found("ProxyReady", holds=ready > 0, reason="Serving" if ready else "NoProxy", message=text)
+    return make_finding("ProxyReady", holds=ready > 0, reason="Serving" if ready else "NoProxy", message=text)
 
 
 def known_problem(version: str) -> str | None:
@@ -119,10 +122,10 @@ def known_problem(version: str) -> str | None:
     return KNOWN_BROKEN.get(version)
 
 
-def _version_sound(version: str) -> Finding:
+def _version_finding(version: str) -> Finding:
     problem = known_problem(version)
     if problem is not None:
-        return found("VersionSound", holds=False, reason="KnownBroken", message=problem)
-    return found(
+        return make_finding("VersionSound", holds=False, reason="KnownBroken", message=problem)
+    return make_finding(
         "VersionSound", holds=True, reason="NothingKnown", message=f"nothing is known against {version}"
     )

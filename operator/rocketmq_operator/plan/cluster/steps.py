@@ -1,8 +1,9 @@
 """The plan of a RocketMQCluster: make its children what the spec says, and remove what it no longer asks for.
 
-That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods that an earlier spec broke are
-replaced before anything that may have to wait (`controller_rolling.mend`). Membership of the controllers comes last
-(`controller_members`, then `controller_rolling`): it may wait for long, and nothing else has to wait with it.
+That covers the Services of deleted pods, and all objects of proxies when the spec no longer has proxies. Pods
+that an earlier spec broke are replaced before anything that may have to wait
+(`controller_rolling.replace_broken`). Membership of the controllers comes last (`controller_members`, then
+`controller_rolling`): it may wait for long, and nothing else has to wait with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,101 +11,119 @@ from collections.abc import Iterable, Sequence
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.cluster.children import cluster_children, controller_set
-from rocketmq_operator.plan.cluster.controller_members import course, peers_listed, why_needed
-from rocketmq_operator.plan.cluster.controller_rolling import mend, roll
+from rocketmq_operator.plan.cluster.controller_members import (
+    listed_peer_count,
+    next_change,
+    why_volume_is_needed,
+)
+from rocketmq_operator.plan.cluster.controller_rolling import replace_broken, roll
 from rocketmq_operator.plan.cluster.observed import ObservedCluster
 from rocketmq_operator.plan.cluster.proxies import PROXY, hosts_needed, proxy_children, proxy_deployment
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, child_steps, first_of
-from rocketmq_operator.plan.common.claimed_names import cluster_claim
+from rocketmq_operator.plan.common.actions import (
+    NO_STEPS,
+    Delete,
+    ResourcePlan,
+    child_steps,
+    first_until_wait,
+)
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster
 from rocketmq_operator.plan.common.objects import Json, ObjectKey, belongs_to, cluster_ip, key_of
-from rocketmq_operator.plan.common.ownership import taken
-from rocketmq_operator.plan.common.parts import keeping_claims
+from rocketmq_operator.plan.common.ownership import why_name_is_taken
+from rocketmq_operator.plan.common.parts import with_live_claim_templates
 from rocketmq_operator.plan.common.waits import PAUSED, unknown_address
 from rocketmq_operator.plan.pods.lost_members import free_lost
 from rocketmq_operator.plan.pods.observed import of_older_revision
 
 
-def cluster_plan(observed: ObservedCluster) -> Plan:
+def cluster_plan(observed: ObservedCluster) -> ResourcePlan:
     """Return the plan for a cluster."""
     if observed.spec.paused:
-        return Plan((), PAUSED)
+        return ResourcePlan((), PAUSED)
     owner, spec = observed.owner, observed.spec
     claims = {ObjectKey("PersistentVolumeClaim", name): live for name, live in observed.claims.items()}
     known = {**observed.children, **claims}
-    if (wait := taken(owner, cluster_claim(owner.name, spec), known, observed.looked_up)) is not None:
-        return Plan((), wait)
-    members = course(observed)
-    peers = peers_listed(observed, members.replicas)
+    if (
+        wait := why_name_is_taken(owner, names_of_cluster(owner.name, spec), known, observed.name_lookup)
+    ) is not None:
+        return ResourcePlan((), wait)
+    members = next_change(observed)
+    peers = listed_peer_count(observed, members.replicas)
     wanted = (*cluster_children(owner, spec, observed.token, peers), *proxy_children(owner, spec))
-    return first_of(
+    return first_until_wait(
         (
             child_steps(owner, wanted, observed.children),
             _controller_set(observed, members.replicas),
             _proxies(observed),
             _leftovers(observed, wanted),
-            mend(observed),
-            _mend_name_servers(observed),
-            _lost(observed),
+            replace_broken(observed),
+            _replace_broken_name_servers(observed),
+            _free_lost_controllers(observed),
             members.plan,
             roll(observed),
         )
     )
 
 
-def _controller_set(observed: ObservedCluster, replicas: int) -> Plan:
-    """Make the controllers' StatefulSet once all addresses are known: pods made without them would be replaced at once."""
+def _controller_set(observed: ObservedCluster, replicas: int) -> ResourcePlan:
+    """Make the controllers' StatefulSet once all addresses are known.
+
+    Pods made without them would be replaced at once.
+    """
     owner = observed.owner
-    hosts = _known(observed, names.controller_hosts(owner.name, owner.namespace))
+    hosts = _known_addresses(observed, names.controller_hosts(owner.name, owner.namespace))
     if (wait := unknown_address(hosts)) is not None:
-        return Plan((), wait)
+        return ResourcePlan((), wait)
     body = controller_set(owner, observed.spec, replicas, hosts)
-    return child_steps(owner, [keeping_claims(body, observed.children.get(key_of(body)))], observed.children)
+    return child_steps(
+        owner, [with_live_claim_templates(body, observed.children.get(key_of(body)))], observed.children
+    )
 
 
-def _mend_name_servers(observed: ObservedCluster) -> Plan:
+def _replace_broken_name_servers(observed: ObservedCluster) -> ResourcePlan:
     """Replace name servers of an older revision that do not serve.
 
-    Why not leave it to their StatefulSet: it goes from the last to the first, and stops at one that is not ready for whatever reason.
-    Proxies are left to their Deployment, which removes pods of an older revision that are not ready first.
+    Why not leave it to their StatefulSet: it goes from the last to the first, and stops at one that is not
+    ready for whatever reason. Proxies are left to their Deployment, which removes pods of an older revision
+    that are not ready first.
     """
     live = observed.children.get(ObjectKey("StatefulSet", names.name_servers(observed.owner.name)))
     outdated = of_older_revision(live, observed.name_server_pods.values())
     idle = [pod for pod in outdated if not pod.ready and not pod.deleting]
-    return Plan(tuple(Delete(ObjectKey("Pod", pod.name), pod.uid, "older revision") for pod in idle))
+    return ResourcePlan(tuple(Delete(ObjectKey("Pod", pod.name), pod.uid, "older revision") for pod in idle))
 
 
-def _lost(observed: ObservedCluster) -> Plan:
+def _free_lost_controllers(observed: ObservedCluster) -> ResourcePlan:
     """Free controllers from permanently lost nodes; the operator adds one that returns empty again."""
 
     def needed(name: str) -> str:
-        return why_needed(observed, name)
+        return why_volume_is_needed(observed, name)
 
-    asked = observed.spec.controllers.lost_members
-    return free_lost(observed.pods, observed.claims, asked, observed.now, needed)
+    lost_members = observed.spec.controllers.lost_members
+    return free_lost(observed.pods, observed.claims, lost_members, observed.now, needed)
 
 
-def _proxies(observed: ObservedCluster) -> Plan:
+def _proxies(observed: ObservedCluster) -> ResourcePlan:
     """Make the proxies' Deployment, the first time when a broker is there that they can start with."""
     owner, spec = observed.owner, observed.spec
     if spec.proxy.mode is not ProxyMode.CLUSTER:
-        return NOTHING
+        return NO_STEPS
     key = ObjectKey("Deployment", names.proxies(owner.name))
     if key not in observed.children and not observed.brokers_ready:
-        return NOTHING
-    hosts = _known(observed, hosts_needed(owner, spec))
+        return NO_STEPS
+    hosts = _known_addresses(observed, hosts_needed(owner, spec))
     if (wait := unknown_address(hosts)) is not None:
-        return Plan((), wait)
+        return ResourcePlan((), wait)
     return child_steps(owner, [proxy_deployment(owner, spec, hosts)], observed.children)
 
 
-def _known(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
+def _known_addresses(observed: ObservedCluster, hosts: Iterable[str]) -> dict[str, str]:
     """Return ClusterIP by DNS name of a pod; empty until one exists."""
     services = {host: observed.children.get(ObjectKey("Service", names.pod_of(host))) for host in hosts}
     return {host: "" if live is None else cluster_ip(live) for host, live in services.items()}
 
 
-def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> Plan:
+def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> ResourcePlan:
     kept = set(map(key_of, wanted))
     if observed.spec.proxy.mode is ProxyMode.CLUSTER:
         kept.add(ObjectKey("Deployment", names.proxies(observed.owner.name)))
@@ -114,4 +133,4 @@ def _leftovers(observed: ObservedCluster, wanted: Sequence[Json]) -> Plan:
         if key not in kept and (key.kind == "Service" or is_proxys) and belongs_to(live, observed.owner):
             why = "no proxy needs it" if is_proxys else "member is gone"
             gone.append(Delete(key, live["metadata"].get("uid", ""), why))
-    return Plan(tuple(gone))
+    return ResourcePlan(tuple(gone))

@@ -45,22 +45,22 @@ def cluster_members(observed: ObservedCluster) -> NeededMembers:
     return NeededMembers(observed.now, sets, observed.events)
 
 
-def proxies_lack(observed: ObservedCluster) -> bool:
-    """Tell whether the proxies' Deployment has not all pods that it should have, ready and of the newest spec."""
+def proxies_lack_pods(observed: ObservedCluster) -> bool:
+    """Tell whether the proxies' Deployment lacks pods that are ready and of the newest spec."""
     live = _deployment(observed)
     if observed.spec.proxy.mode is not ProxyMode.CLUSTER or live is None:
         return False
-    status, asked = live.get("status", {}), observed.spec.proxy.replicas
+    status, wanted = live.get("status", {}), observed.spec.proxy.replicas
     # The API server leaves a count of 0 out.
-    updated = status.get("updatedReplicas", 0 if "observedGeneration" in status else asked)
+    updated = status.get("updatedReplicas", 0 if "observedGeneration" in status else wanted)
     lacks = (
-        status.get("readyReplicas", 0) < asked or updated < asked or bool(status.get("unavailableReplicas"))
+        status.get("readyReplicas", 0) < wanted or updated < wanted or bool(status.get("unavailableReplicas"))
     )
     return lacks or any(map(_is_failure, status.get("conditions", [])))
 
 
 def _proxies_trouble(observed: ObservedCluster) -> MemberTrouble | None:
-    if not proxies_lack(observed):
+    if not proxies_lack_pods(observed):
         return None
     name, status = names.proxies(observed.owner.name), (_deployment(observed) or {}).get("status", {})
     failure = next((one for one in status.get("conditions", []) if _is_failure(one)), None)
@@ -71,10 +71,10 @@ def _proxies_trouble(observed: ObservedCluster) -> MemberTrouble | None:
     known = sorted({pod.trouble for pod in pods if pod.trouble is not None}, key=str)
     if known:
         return MemberTrouble(name, known[0])
-    ready, asked = status.get("readyReplicas", 0), observed.spec.proxy.replicas
-    if ready >= asked:
+    ready, wanted = status.get("readyReplicas", 0), observed.spec.proxy.replicas
+    if ready >= wanted:
         return MemberTrouble(name, PodTrouble("RollingOut", "some pods are of an older revision"))
-    return MemberTrouble(name, PodTrouble("MemberNotReady", f"{ready} of {asked} pods are ready"))
+    return MemberTrouble(name, PodTrouble("MemberNotReady", f"{ready} of {wanted} pods are ready"))
 
 
 def _is_failure(condition: Live) -> bool:

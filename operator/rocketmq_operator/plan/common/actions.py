@@ -1,7 +1,7 @@
 """What a plan is made of: steps that can be carried out, and the reason why none is.
 
-A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a write and
-its note costs nothing: the next observation finds the remaining work.
+A step is a value. It names one write, and doing it twice is the same as doing it once, so a crash between a
+write and its note costs nothing: the next observation finds the remaining work.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from rocketmq_operator.plan.common.objects import (
     ObjectKey,
     Owner,
     covers,
-    holder,
+    describe_owner,
     is_ours,
     key_of,
 )
-from rocketmq_operator.plan.common.rewritten import rewritten
+from rocketmq_operator.plan.common.rewritten_fields import describe_rewritten_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResourcePlan:
     """Steps in their order of execution; `wait` says why the plan ends here.
 
     Attributes:
@@ -183,14 +183,15 @@ class Plan:
     notes: tuple[Wait, ...] = ()
 
 
-NOTHING = Plan()
+NO_STEPS = ResourcePlan()
 """No step, no wait: the next concern may have its turn."""
 
 
-def first_of(concerns: Iterable[Plan]) -> Plan:
+def first_until_wait(concerns: Iterable[ResourcePlan]) -> ResourcePlan:
     """Return the steps of all concerns up to and with the first that waits.
 
-    A concern with steps does not hide the steps of the next one, so that a status can list all remaining work.
+    A concern with steps does not hide the steps of the next one, so that a status can list all remaining
+    work.
     """
     steps: list[Step] = []
     notes: list[Wait] = []
@@ -198,24 +199,26 @@ def first_of(concerns: Iterable[Plan]) -> Plan:
         steps.extend(concern.steps)
         notes.extend(one for one in concern.notes if one not in notes)
         if concern.wait is not None:
-            return Plan(tuple(steps), concern.wait, tuple(notes))
-    return Plan(tuple(steps), None, tuple(notes))
+            return ResourcePlan(tuple(steps), concern.wait, tuple(notes))
+    return ResourcePlan(tuple(steps), None, tuple(notes))
 
 
-def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> Plan:
+def child_steps(owner: Owner, wanted: Iterable[Json], children: Children) -> ResourcePlan:
     """Return the steps that bring children to the wanted state; waits if a name belongs to another owner."""
-    bodies = [marked(body) for body in wanted]
+    bodies = [with_digest(body) for body in wanted]
     for body in bodies:
         live = children.get(key_of(body))
         if live is not None and not is_ours(live, owner, _identity(body)):
-            return Plan((), name_taken(live, owner))
-    vain = {key_of(body): _rewritten(body, children.get(key_of(body))) for body in bodies}
-    steps = tuple(_applies((body for body in bodies if not vain[key_of(body)]), children))
-    return Plan(steps, None, tuple(field_rewritten(problem) for problem in vain.values() if problem))
+            return ResourcePlan((), name_taken(live, owner))
+    rewritten_fields = {key_of(body): _rewritten(body, children.get(key_of(body))) for body in bodies}
+    steps = tuple(_apply_steps((body for body in bodies if not rewritten_fields[key_of(body)]), children))
+    return ResourcePlan(
+        steps, None, tuple(field_rewritten(problem) for problem in rewritten_fields.values() if problem)
+    )
 
 
 def _rewritten(body: Json, live: Live | None) -> str:
-    return "" if live is None or covers(live, body) else rewritten(live, body)
+    return "" if live is None or covers(live, body) else describe_rewritten_field(live, body)
 
 
 def field_rewritten(problem: str) -> Wait:
@@ -226,7 +229,9 @@ def field_rewritten(problem: str) -> Wait:
 def name_taken(live: Live, owner: Owner) -> Wait:
     """Say that an object that has a name of ours is not ours, and whose it is."""
     key = key_of(live)
-    problem = f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}: {holder(live, owner)}"
+    problem = (
+        f"{key.kind} {key.name} exists and is not of {owner.kind} {owner.name}: {describe_owner(live, owner)}"
+    )
     return Wait("NameTaken", problem)
 
 
@@ -235,7 +240,7 @@ def _identity(body: Json) -> dict[str, str | None]:
     return {key: labels.get(key) for key in IDENTITY_LABELS}
 
 
-def marked(body: Json) -> Json:
+def with_digest(body: Json) -> Json:
     """Return the object with a digest of itself.
 
     Why: a field that is no longer wanted is in the live object only, so that a comparison of the fields we
@@ -248,7 +253,7 @@ def marked(body: Json) -> Json:
     return body | {"metadata": metadata | {"annotations": annotations}}
 
 
-def _applies(bodies: Iterable[Json], children: Children) -> Iterator[Apply]:
+def _apply_steps(bodies: Iterable[Json], children: Children) -> Iterator[Apply]:
     for body in bodies:
         live = children.get(key_of(body))
         if live is None:

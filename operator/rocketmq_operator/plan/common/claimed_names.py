@@ -1,8 +1,11 @@
-"""The names of all objects that the operator creates for a resource, by kind: for lookups, and for conflicts between two resources.
+"""The names of all objects that the operator creates for a resource, by kind.
 
-Two resources of one namespace can claim a name: the log replicas of group `orders` and the brokers of group `orders-log` are both the
-StatefulSet `orders-log`; group `main-controller` and the controllers of cluster `main` share several. Kinds are apart: a CronJob takes no
-name from a Service. The resource that owns the object keeps it; without an owner, the older resource gets it.
+They serve lookups, and find conflicts between two resources.
+
+Two resources of one namespace can claim a name: the log replicas of group `orders` and the brokers of group
+`orders-log` are both the StatefulSet `orders-log`; group `main-controller` and the controllers of cluster
+`main` share several. Kinds are apart: a CronJob takes no name from a Service. The resource that owns the
+object keeps it; without an owner, the older resource gets it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +16,12 @@ from rocketmq_operator.api.names import CLUSTER_LABEL, GROUP_LABEL, REPORT_LABEL
 from rocketmq_operator.api.proxy import ProxyMode
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import INSTANCE_LABEL, ObjectKey
-from rocketmq_operator.plan.common.ownership import Claim
+from rocketmq_operator.plan.common.ownership import ClaimedNames
 
 Spec = RocketMQClusterSpec | BrokerGroupSpec
 
 
-def group_claim(name: str, spec: BrokerGroupSpec) -> Claim:
+def names_of_group(name: str, spec: BrokerGroupSpec) -> ClaimedNames:
     """Return what a BrokerGroup claims for as many members as it asks for."""
     brokers = [names.member(name, ordinal) for ordinal in range(spec.replicas)]
     logs = [names.log_member(name, ordinal) for ordinal in range(spec.log_replicas)]
@@ -29,10 +32,10 @@ def group_claim(name: str, spec: BrokerGroupSpec) -> Claim:
         *_keys(("PersistentVolumeClaim",), map(names.claim, brokers + logs)),
         *(_keys(("StatefulSet",), [names.log_set(name)]) if logs else ()),
     }
-    return Claim(frozenset(keys), {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name})
+    return ClaimedNames(frozenset(keys), {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name})
 
 
-def cluster_claim(name: str, spec: RocketMQClusterSpec) -> Claim:
+def names_of_cluster(name: str, spec: RocketMQClusterSpec) -> ClaimedNames:
     """Return what a RocketMQCluster claims."""
     controllers, name_servers, proxies = (
         names.controllers(name),
@@ -55,13 +58,13 @@ def cluster_claim(name: str, spec: RocketMQClusterSpec) -> Claim:
         *_keys(("PersistentVolumeClaim",), map(names.claim, running)),
         *_keys(of_proxies.get(spec.proxy.mode, ()), [proxies]),
     }
-    return Claim(frozenset(keys), {CLUSTER_LABEL: name, GROUP_LABEL: None})
+    return ClaimedNames(frozenset(keys), {CLUSTER_LABEL: name, GROUP_LABEL: None})
 
 
-def report_claim(name: str) -> Claim:
+def names_of_report(name: str) -> ClaimedNames:
     """Return what an SLOReport claims."""
     keys = {ObjectKey("CronJob", name), ObjectKey("ConfigMap", names.report_objectives(name))}
-    return Claim(frozenset(keys), {INSTANCE_LABEL: name, REPORT_LABEL: name})
+    return ClaimedNames(frozenset(keys), {INSTANCE_LABEL: name, REPORT_LABEL: name})
 
 
 def _keys(kinds: Iterable[str], found: Iterable[str]) -> set[ObjectKey]:

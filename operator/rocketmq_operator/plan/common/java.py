@@ -6,7 +6,8 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import quantity
 
-JAVA_RUN: Final = """# The public start scripts do not pass signals on, and process 1 ignores those that it has no handler for.
+JAVA_RUN: Final = """# The public start scripts do not pass signals on, \
+and process 1 ignores those that it has no handler for.
 stop() {
   for process in /proc/[0-9]*; do
     if [ "$(cat "$process/comm" 2>/dev/null)" = java ]; then kill -TERM "${process#/proc/}"; fi
@@ -19,7 +20,8 @@ code=0
 wait $! || code=$?
 while kill -0 $! 2>/dev/null; do code=0; wait $! || code=$?; done
 """
-"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's own.
+"""The part of each start script that runs a Java process; needs `program`, and its arguments as the script's
+own.
 
 The script ends with `exit "$code"`: the kubelet tells by it whether the process crashed.
 """

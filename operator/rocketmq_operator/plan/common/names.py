@@ -1,17 +1,19 @@
 """Names of children, ports and paths: the one place that knows how they are spelt.
 
-Pods are named as people see them: `orders-0` is the first broker of the group orders, `orders-log-0` its first log
-replica. Each member has a Service of its own name.
+Pods are named as people see them: `orders-0` is the first broker of the group orders, `orders-log-0` its
+first log replica. Each member has a Service of its own name.
 """
 
 from typing import Final
 
 BROKER_PORT: Final = 10911
 BROKER_FAST_PORT: Final = BROKER_PORT - 2
-"""The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0 BrokerController.java."""
+"""The port for producers that must not wait behind consumers. Source: RocketMQ 5.4.0
+BrokerController.java."""
 BROKER_HA_PORT: Final = 10912
 BROKER_HOLD_PORT: Final = BROKER_PORT - 1
-"""The companion's port: new connections to a master whose pod is being deleted wait there for its end. See docs/reference/companion.md."""
+"""The companion's port: new connections to a master whose pod is being deleted wait there for its end. See
+docs/reference/companion.md."""
 HOLD: Final = "hold"
 """What that port is called in a pod."""
 BROKER_METRICS_PORT: Final = 5557
@@ -21,8 +23,8 @@ CONTROLLER_PORT: Final = 9878
 CONTROLLER_RAFT_PORT: Final = CONTROLLER_PORT + 1
 CONTROLLER_HTTP_PORT: Final = CONTROLLER_PORT + 2
 CONTROLLERS_MAX: Final = 5
-"""Maximum number of controllers. Each has a name and an address from the start, even before it exists: members
-configured with all of them need no restart when their number changes."""
+"""Maximum number of controllers. Each has a name and an address from the start, even before it exists:
+members configured with all of them need no restart when their number changes."""
 REPLICA_PORT: Final = 10911
 REPLICA_HA_PORT: Final = 10912
 REPLICA_HTTP_PORT: Final = 9881
@@ -42,7 +44,8 @@ MEASURED_PATH: Final = "/data"
 REPORTS_FOLDER: Final = "reports"
 """On that volume: what the report server shows. Each report has a folder of its name."""
 DAYS_FOLDER: Final = "report-days"
-"""On that volume: what reports keep of closed days. Each report has a folder of its name, with one for each directory it ever read."""
+"""On that volume: what reports keep of closed days. Each report has a folder of its name, with one for each
+directory it ever read."""
 OBJECTIVES_PATH: Final = "/etc/report"
 OBJECTIVES_FILE: Final = "objectives.yaml"
 
@@ -78,7 +81,10 @@ def name_servers(cluster: str) -> str:
 
 
 def proxies(cluster: str) -> str:
-    """Return the name of the proxies' Service, and of the Deployment and ConfigMap of those in pods of their own."""
+    """Return the name of the proxies' Service.
+
+    The Deployment and ConfigMap of proxies in pods of their own have the same name.
+    """
     return f"{cluster}-proxy"
 
 
@@ -118,12 +124,14 @@ def pod_of(host: str) -> str:
 
 
 def controller_addresses(cluster: str, namespace: str) -> str:
-    """Return what brokers are given as controllerAddr: every controller by its own name, never a shared address.
+    """Return what brokers are given as controllerAddr.
 
-    Why: a broker sends its heartbeats to the addresses of its own list only; behind one shared address they would
-    reach one controller, and not the one that leads. Why those too that are not there: a broker that is already
-    running tries each address of its list every 3 s and beats to those that it reaches, so it finds a new
-    controller by itself. One that is not there costs it a refused connection.
+    It has every controller by its own name, never a shared address.
+
+    Why: a broker sends its heartbeats to the addresses of its own list only; behind one shared address they
+    would reach one controller, and not the one that leads. Why those too that are not there: a broker that is
+    already running tries each address of its list every 3 s and beats to those that it reaches, so it finds a
+    new controller by itself. One that is not there costs it a refused connection.
 
     Source: ReplicasManager.scanAvailableControllerAddresses 5.1.1, 5.5.0.
     """

@@ -1,7 +1,9 @@
-"""Kubernetes objects as plain values: their keys, their common metadata, and whether a live one is as it should be.
+"""Kubernetes objects as plain values.
 
-`covers` decides without remembering anything: each field that we want must be there with our value; what others or the
-API server added is theirs. So a second look after a crash finds the same as the first.
+Here are their keys, their common metadata, and whether a live one is as it should be.
+
+`covers` decides without remembering anything: each field that we want must be there with our value; what
+others or the API server added is theirs. So a second look after a crash finds the same as the first.
 """
 
 import re
@@ -45,9 +47,9 @@ API_VERSIONS: Final[Mapping[str, str]] = {
 }
 _SUFFIXES: Final = {
     "": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
-    "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
-    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40), "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
+    "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
+    "P": Decimal(10**15), "E": Decimal(10**18), "Ki": Decimal(2**10), "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30), "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
 
@@ -133,7 +135,9 @@ def belongs_to(live: Live, owner: Owner) -> bool:
 
 
 def is_ours(live: Live, owner: Owner, labels: Mapping[str, str | None]) -> bool:
-    """Tell whether an object is a child of this owner, or one that lost its owner and has the labels of such a child.
+    """Tell whether an object is a child of this owner, or one that lost its owner.
+
+    A child without an owner has the labels of such a child.
 
     Args:
         live: the object.
@@ -147,7 +151,7 @@ def is_ours(live: Live, owner: Owner, labels: Mapping[str, str | None]) -> bool:
     return all(has.get(key) == value for key, value in wanted.items())
 
 
-def holder(live: Live, owner: Owner) -> str:
+def describe_owner(live: Live, owner: Owner) -> str:
     """Say whose an object is, by its owner reference, its labels, or else by who wrote it."""
     metadata = live["metadata"]
     labels = metadata.get("labels") or {}
@@ -200,7 +204,7 @@ def _equal_quantities(live: object, wanted: object) -> bool:
     return value is not None and value == quantity(wanted)
 
 
-def by_key_added(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
+def replaced_by_key(children: Children, written: list[Json]) -> dict[ObjectKey, Live]:
     """Return the children, with written objects in place of the previous ones."""
     return dict(children) | {key_of(body): body for body in written}
 

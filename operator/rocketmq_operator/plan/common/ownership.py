@@ -3,22 +3,23 @@
 | the live object has | it is |
 |---|---|
 | a controller reference with the UID of our resource | ours |
-| a controller reference with another UID, also that of a deleted resource of the same name | somebody else's |
+| a controller reference with another UID, also of a deleted resource of that name | somebody else's |
 | no controller reference, and the labels with which we make it | ours: the next apply adopts it |
 | no controller reference, and other labels | somebody else's |
 
-The third row is what `kubectl delete --cascade=orphan` leaves. Pods and PersistentVolumeClaims belong to their StatefulSet, and a claim
-outlives it: their labels alone decide.
+The third row is what `kubectl delete --cascade=orphan` leaves. Pods and PersistentVolumeClaims belong to
+their StatefulSet, and a claim outlives it: their labels alone decide.
 
-Labels find our children, and a foreign object has other labels. So the operator looks up each name once, by itself, before it writes the
-first object of that name (`handlers.look_up`). Server-side apply would take a foreign object over: its new fields conflict with nothing.
+Labels find our children, and a foreign object has other labels. So the operator looks up each name once, by
+itself, before it writes the first object of that name (`handlers.observing.name_lookup`). Server-side apply
+would take a foreign object over: its new fields conflict with nothing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketmq_operator.plan.common.actions import Apply, Plan, Wait, name_taken
+from rocketmq_operator.plan.common.actions import Apply, ResourcePlan, Wait, name_taken
 from rocketmq_operator.plan.common.objects import Children, Live, ObjectKey, Owner, key_of
 from rocketmq_operator.plan.common.objects import is_ours as is_child
 
@@ -29,7 +30,7 @@ Identity = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class NameLookup:
     """What the API server said of names that no child of ours has.
 
     Attributes:
@@ -43,11 +44,11 @@ class LookedUp:
     reserved: Mapping[ObjectKey, str] = field(default_factory=dict)
 
 
-NOTHING_ASKED: Final = LookedUp()
+NO_LOOKUP: Final = NameLookup()
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimedNames:
     """The names that a resource of ours writes, and the labels of what it writes."""
 
     keys: frozenset[ObjectKey]
@@ -62,7 +63,9 @@ def is_ours(live: Live, owner: Owner, identity: Identity) -> bool:
     return is_child(live, owner, identity)
 
 
-def taken(owner: Owner, claim: Claim, children: Children, looked_up: LookedUp) -> Wait | None:
+def why_name_is_taken(
+    owner: Owner, claim: ClaimedNames, children: Children, looked_up: NameLookup
+) -> Wait | None:
     """Say which name of ours is somebody else's, None if none is as far as is known."""
     for key in sorted(claim.keys):
         live = children.get(key) or looked_up.live.get(key)
@@ -75,15 +78,21 @@ def taken(owner: Owner, claim: Claim, children: Children, looked_up: LookedUp) -
     return None
 
 
-def unknown_names(claim: Claim, plan: Plan, children: Children, looked_up: LookedUp) -> frozenset[ObjectKey]:
+def unknown_names(
+    claim: ClaimedNames, plan: ResourcePlan, children: Children, looked_up: NameLookup
+) -> frozenset[ObjectKey]:
     """Return the names to look up before this plan is carried out: none unless it makes an object."""
-    made = {key_of(step.body) for step in plan.steps if isinstance(step, Apply) and _makes(step, children)}
+    made = {
+        key_of(step.body)
+        for step in plan.steps
+        if isinstance(step, Apply) and _creates_objects(step, children)
+    }
     if not made:
         return frozenset()
     return (claim.keys | made) - children.keys() - looked_up.asked
 
 
-def _makes(step: Apply, children: Children) -> bool:
+def _creates_objects(step: Apply, children: Children) -> bool:
     """Tell whether a step makes an object, or has a StatefulSet make more of them."""
     live = children.get(key_of(step.body))
     if live is None:

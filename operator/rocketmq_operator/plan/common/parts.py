@@ -1,7 +1,8 @@
 """Parts of pods: what Kubernetes' restricted profile asks of every one, probes, resources, places.
 
-Every container runs without root, without capabilities, on a read-only root; what it writes goes to its volume or to an
-emptyDir. Probes ask a port; none starts a program, because a program that hangs takes its pod down with it.
+Every container runs without root, without capabilities, on a read-only root; what it writes goes to its
+volume or to an emptyDir. Probes ask a port; none starts a program, because a program that hangs takes its pod
+down with it.
 
 Source: Kubernetes "Pod Security Standards", restricted.
 """
@@ -25,8 +26,9 @@ GRACE_S: Final = 60
 QUICK_DNS: Final[Json] = {
     "options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "2"}],
 }
-"""For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections, heartbeats too. With DNS out
-of reach that takes 20 s by the resolver's defaults. What a broker always needs it finds among its `host_aliases`."""
+"""For brokers: RocketMQ's client resolves names on the one thread that carries all of its connections,
+heartbeats too. With DNS out of reach that takes 20 s by the resolver's defaults. What a broker always needs
+it finds among its `host_aliases`."""
 _CLAIM_KEYS: Final = ("accessModes", "resources", "storageClassName")
 
 
@@ -99,7 +101,8 @@ def container(
         "command": list(command),
         **({"ports": listed} if listed else {}),
         "securityContext": container_security(),
-        # The last lines of a container that fails stand in its pod's status, for the operator and for people (`last_words`).
+        # The last lines of a container that fails stand in its pod's status, for the operator and for people
+        # (`exit_message`).
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **rest,
     }
@@ -140,7 +143,7 @@ def claim_template(size: str, storage_class_name: str | None, labels: Mapping[st
     return {"metadata": {"name": DATA_VOLUME, "labels": dict(labels)}, "spec": spec}
 
 
-def placed(pod: Json, placement: Placement, labels: Mapping[str, str]) -> Json:
+def with_placement(pod: Json, placement: Placement, labels: Mapping[str, str]) -> Json:
     """Return the pod's spec with the rules of where it runs: apart from pods with the same `labels`."""
     term: Json = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": placement.topology_key}
     rule: Json = (
@@ -163,7 +166,9 @@ def placed(pod: Json, placement: Placement, labels: Mapping[str, str]) -> Json:
     return result
 
 
-def budget(owner: Owner, name: str, labels: Mapping[str, str], selector: Mapping[str, str]) -> Json:
+def disruption_budget(
+    owner: Owner, name: str, labels: Mapping[str, str], selector: Mapping[str, str]
+) -> Json:
     """Return the PodDisruptionBudget under which one member at a time may be drained."""
     return child(
         owner,
@@ -230,12 +235,12 @@ def digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
+def pod_template(labels: dict[str, str], config_hash: str, pod: Json) -> Json:
     """Return a pod template that changes with the configuration."""
     return {"metadata": {"labels": labels, "annotations": {CONFIG_HASH_ANNOTATION: config_hash}}, "spec": pod}
 
 
-def keeping_claims(body: Json, live: Live | None) -> Json:
+def with_live_claim_templates(body: Json, live: Live | None) -> Json:
     """Return a StatefulSet with the claims that it was made with, which Kubernetes does not let change.
 
     Volumes grow by their own claims; only claims of later members follow the first template.

@@ -1,4 +1,6 @@
-"""Properties files as Java reads them: what is written as a key or a value is read as that text, whatever it holds.
+"""Settings files: properties as Java reads them, and the plain form that `ha-sidecar` reads.
+
+Java reads each key and value as the text that was given, whatever it holds. The plain form has no escapes.
 
 Source: java.util.Properties.load of Java 17, which reads ISO 8859-1.
 """
@@ -10,9 +12,23 @@ _KEY_ESCAPED: Final = frozenset(" =:#!\\")
 _NAMED: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
-def properties(values: Mapping[str, str], separator: str = "=") -> str:
+def plain_settings(values: Mapping[str, str]) -> str:
+    """Return one `key = value` line for each entry, as `ha_sidecar.common.options.read_file` reads them.
+
+    Raises:
+        ValueError: the plain form cannot hold a value. The patterns of the CRDs admit no such value.
+    """
+    for key, value in values.items():
+        if value != value.strip() or "\n" in value or "\r" in value:
+            raise ValueError(
+                f"{key}: invalid value {value!r} (expected one line without white space at its ends)"
+            )
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def properties(values: Mapping[str, str]) -> str:
     """Return one line for each entry, in their order; of equal keys Java would take the last."""
-    return "".join(f"{_key(key)}{separator}{_value(value)}\n" for key, value in values.items())
+    return "".join(f"{_key(key)}={_value(value)}\n" for key, value in values.items())
 
 
 def _key(text: str) -> str:

@@ -21,8 +21,8 @@ _TUNED: Final[Mapping[ProxyMode, Mapping[str, str]]] = {
         "useEndpointPortFromRequest": "true",
     },
     ProxyMode.LOCAL: {
-        # The process ends when its proxy too has let its clients go, and the broker's handover comes before that, all in a pod's grace
-        # period. RocketMQ's default is 30.
+        # The process ends when its proxy too has let its clients go, and the broker's handover comes before
+        # that, all in a pod's grace period. RocketMQ's default is 30.
         "grpcShutdownTimeSeconds": "5",
     },
 }
@@ -43,6 +43,7 @@ def proxy_conf(cluster: str, namespace: str, spec: RocketMQClusterSpec) -> str:
     }
     tuned = {"proxyClusterName": cluster, **_TUNED.get(spec.proxy.mode, {})}
     if spec.proxy.mode is ProxyMode.CLUSTER:
-        # The address in remoting clients' routes instead of brokers: behind the Service another proxy answers when one has gone.
+        # The address in remoting clients' routes instead of brokers: behind the Service another proxy answers
+        # when one has gone.
         tuned["remotingAccessAddr"] = f"{names.proxies(cluster)}.{namespace}.svc"
     return json.dumps(tuned | spec.proxy.config | owned, indent=2, sort_keys=True) + "\n"

@@ -11,7 +11,7 @@ _HTTP_PORT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSeen:
+class ReportServer:
     """A report server's Service: what it shows, and what else a report must know of its release.
 
     Attributes:
@@ -33,7 +33,7 @@ class ServerSeen:
         return f"http://{self.service}.{namespace}.svc{port}"
 
 
-def _server_seen(service: Live) -> ServerSeen | None:
+def _parse_report_server(service: Live) -> ReportServer | None:
     """Read the Service of a report server, None where it says too little to be one."""
     metadata, spec = service["metadata"], service.get("spec", {})
     labels = metadata.get("labels", {})
@@ -41,11 +41,11 @@ def _server_seen(service: Live) -> ServerSeen | None:
     ports, selector = spec.get("ports") or [], spec.get("selector") or {}
     if not claim or not ports or not selector:
         return None
-    return ServerSeen(
+    return ReportServer(
         metadata["name"], claim, int(ports[0]["port"]), tuple(sorted(selector.items())), account
     )
 
 
-def servers_seen(services: Iterable[Live]) -> tuple[ServerSeen, ...]:
+def parse_report_servers(services: Iterable[Live]) -> tuple[ReportServer, ...]:
     """Return those Services that are report servers."""
-    return tuple(seen for service in services if (seen := _server_seen(service)) is not None)
+    return tuple(server for service in services if (server := _parse_report_server(service)) is not None)

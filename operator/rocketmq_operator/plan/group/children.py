@@ -1,14 +1,14 @@
 """The children of a BrokerGroup: brokers, log replicas, an address for each, one configuration.
 
 Brokers are one StatefulSet whose pods only the operator restarts (`OnDelete`): Kubernetes does not know which
-of them is the master. Each broker announces the ClusterIP of a Service of its own (`brokerIP1`), which has no selector:
-the operator writes its EndpointSlice, and so can let another broker answer there. HA traffic goes to the pod's own
-address (`brokerIP2`), which the start script adds.
+of them is the master. Each broker announces the ClusterIP of a Service of its own (`brokerIP1`), which has no
+selector: the operator writes its EndpointSlice, and so can let another broker answer there. HA traffic goes
+to the pod's own address (`brokerIP2`), which the start script adds.
 
 Log replicas are a second StatefulSet. Their Services have selectors, because no other member takes them over.
 
-Members are configured with the DNS names of controllers and name servers, and find them in their own hosts file: a failover
-must not wait for a DNS server that may run on the very node that failed.
+Members are configured with the DNS names of controllers and name servers, and find them in their own hosts
+file: a failover must not wait for a DNS server that may run on the very node that failed.
 
 Source: RocketMQ 5.4.0 BrokerConfig.java, MessageStoreConfig.java for the keys.
 """
@@ -30,8 +30,8 @@ from rocketmq_operator.plan.common.objects import (
     child,
     selector_labels,
 )
-from rocketmq_operator.plan.common.parts import digest, template
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.parts import digest, pod_template
+from rocketmq_operator.plan.common.properties import plain_settings, properties
 from rocketmq_operator.plan.common.proxy_config import CONF_FILE, LOCAL_PORTS, proxy_conf
 from rocketmq_operator.plan.group.companion import (
     HELD_AFTER_S,
@@ -58,7 +58,8 @@ set -eu
 {_FIND_ADDRESS}{until_port_is_free(names.BROKER_PORT)}config={names.SCRATCH_PATH}/broker.conf
 cat {names.CONFIG_PATH}/broker.conf >"$config"
 printf '\\nbrokerIP1=%s\\nbrokerIP2=%s\\n' "$address" "$POD_IP" >>"$config"
-# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, and takes fewer settings.
+# With a proxy inside it is mqproxy that starts the broker: `mqbroker --enable-proxy` does the same, \
+and takes fewer settings.
 if [ -e {names.CONFIG_PATH}/{CONF_FILE} ]; then
   program=mqproxy
   set -- -bc "$config" -pc {names.CONFIG_PATH}/{CONF_FILE}
@@ -78,21 +79,22 @@ set -eu
 CONNECT_TIMEOUT_MS: Final = 500
 """How long a broker tries to reach somebody.
 
-Why not its own 3 s: heartbeats to all controllers share four threads, and each one to a controller that is cut off holds a
-thread for that long. Heartbeats to the others came so late that the controllers declared a new master dead.
-Source: BrokerOuterAPI.sendHeartbeatToController, NettySystemConfig.java 5.5.0.
+Why not its own 3 s: heartbeats to all controllers share four threads, and each one to a controller that is
+cut off holds a thread for that long. Heartbeats to the others came so late that the controllers declared a
+new master dead. Source: BrokerOuterAPI.sendHeartbeatToController, NettySystemConfig.java 5.5.0.
 """
 _CONNECT_OPTION: Final = f"-Dcom.rocketmq.remoting.client.connect.timeout={CONNECT_TIMEOUT_MS}"
 
 _TUNED: Final[dict[str, str]] = {
-    # A replica that is gone must leave the SyncStateSet before a client gives up, else AllInSync stops writes longer
-    # than a failover would; RocketMQ's defaults are 15 s and 5 s.
+    # A replica that is gone must leave the SyncStateSet before a client gives up, else AllInSync stops writes
+    # longer than a failover would; RocketMQ's defaults are 15 s and 5 s.
     "checkSyncStateSetPeriod": "1000",
     "haMaxTimeSlaveNotCatchup": "3000",
     "haSendHeartbeatInterval": "1000",
-    # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears of the
-    # new one by its next registration only. RocketMQ's defaults are every 30 s, and 24 s in which one that does not
-    # answer delays all: new clients got no route to a master for up to two minutes. 10 s is the minimum that the broker accepts.
+    # A name server that was cut off with the old master forgets it when that comes back as a slave, and hears
+    # of the new one by its next registration only. RocketMQ's defaults are every 30 s, and 24 s in which one
+    # that does not answer delays all: new clients got no route to a master for up to two minutes. 10 s is the
+    # minimum that the broker accepts.
     "registerBrokerTimeoutMills": "3000",
     "registerNameServerPeriod": "10000",
     "syncBrokerMetadataPeriod": "1000",
@@ -113,20 +115,28 @@ def broker_selector(group: str) -> dict[str, str]:
 
 
 def broker_ports(cluster: RocketMQClusterSpec | None) -> dict[str, int]:
-    """Return the ports at which a broker's address serves clients; its proxy's among them, if its cluster has one in each broker."""
+    """Return the ports at which a broker's address serves clients.
+
+    The proxy's are among them if the cluster has a proxy in each broker.
+    """
     has_proxy = cluster is not None and cluster.proxy.mode is ProxyMode.LOCAL
     return BROKER_PORTS | (LOCAL_PORTS if has_proxy else {})
 
 
 def _proxy_file(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> dict[str, str]:
-    """Return the configuration file of the proxy in each broker by its name; empty if the brokers have no proxy."""
+    """Return the configuration file of the proxy in each broker by its name.
+
+    The result is empty if the brokers have no proxy.
+    """
     if cluster.proxy.mode is not ProxyMode.LOCAL:
         return {}
     return {CONF_FILE: proxy_conf(spec.cluster, owner.namespace, cluster)}
 
 
 def broker_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> str:
-    """Return what all brokers of the group share: what may be changed, then what the operator owns, each in order of their names.
+    """Return what all brokers of the group share.
+
+    The changeable keys come first, then those that the operator owns, each in order of their names.
 
     The owned keys come last, because of equal keys Java takes the last.
     """
@@ -175,7 +185,7 @@ def replica_conf(owner: Owner, spec: BrokerGroupSpec) -> str:
         "heartbeat-interval-ms": str(spec.failover.heartbeat_interval_ms),
         "heartbeat-timeout-ms": str(spec.failover.heartbeat_timeout_ms),
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def member_names(group: str, spec: BrokerGroupSpec) -> tuple[str, ...]:
@@ -221,13 +231,16 @@ def fixed_children(
     return (
         parts.headless_service(owner, owner.name, labels, broker_selector(owner.name), broker_ports(cluster)),
         # Why one budget over brokers and log replicas: two copies are two members, whatever they are.
-        parts.budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
+        parts.disruption_budget(owner, owner.name, labels, belonging_labels(spec.cluster, owner.name)),
         child(owner, "ConfigMap", owner.name, labels=labels, data=data),
     )
 
 
 def hosts_needed(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQClusterSpec) -> tuple[str, ...]:
-    """Return the DNS names that members are configured with: all controllers that there can be, all name servers."""
+    """Return the DNS names that members are configured with.
+
+    These are all controllers that there can be, and all name servers.
+    """
     return (
         *names.controller_hosts(spec.cluster, owner.namespace),
         *names.name_server_hosts(spec.cluster, owner.namespace, cluster.name_servers.replicas),
@@ -347,7 +360,9 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
             "selector": {"matchLabels": selector},
-            "template": template(labels, configuration, parts.placed(pod, spec.placement, apart_from)),
+            "template": pod_template(
+                labels, configuration, parts.with_placement(pod, spec.placement, apart_from)
+            ),
             "volumeClaimTemplates": [
                 parts.claim_template(spec.storage.size, spec.storage.storage_class_name, apart_from)
             ],

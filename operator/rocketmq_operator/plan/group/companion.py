@@ -1,8 +1,10 @@
-"""The companion in a broker's pod: a sidecar container that says what the broker does not, and hands its role over.
+"""The companion in a broker's pod.
 
-It is a sidecar as Kubernetes knows them, an init container that goes on running: it is there before the broker and
-ends after it, so that the broker's preStop can still ask it how to leave its group. Its readiness is part of the pod's: a
-broker that is not in the SyncStateSet is not ready.
+This sidecar container reports what the broker does not, and hands its role over.
+
+It is a sidecar as Kubernetes knows them, an init container that goes on running: it is there before the
+broker and ends after it, so that the broker's preStop can still ask it how to leave its group. Its readiness
+is part of the pod's: a broker that is not in the SyncStateSet is not ready.
 
 Source: Kubernetes "Sidecar Containers", on by default since 1.29; docs/reference/companion.md.
 """
@@ -14,17 +16,20 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings
 
 CONTAINER: Final = "companion"
 RESOURCES: Final = Resources(cpu="250m", memory="128Mi")
-"""It needs little CPU, but must run in the same millisecond in which its broker ends: it takes the port then, before a
-client has tried three times. With a share of 100m the kernel scheduled it up to 77 ms late."""
+"""It needs little CPU, but must run in the same millisecond in which its broker ends: it takes the port then,
+before a client has tried three times. With a share of 100m the kernel scheduled it up to 77 ms late."""
 HANDOVER_DEADLINE_S: Final = 20
 """Well within a pod's grace period: the broker still has to stop in good order."""
+_STATE: Final = f"{names.STORE_PATH}/companion"
+"""On the broker's volume, beside its store: the POP checkpoints that a companion owes outlive its pod."""
 _POLL_INTERVAL_MS: Final = 500
 _HOLD_MS: Final = 2_500
-"""Below the 3 s after which a client's send times out; the broker's next process waits for its port during this time."""
+"""Below the 3 s after which a client's send times out; the broker's next process waits for its port during
+this time."""
 HELD_AFTER_S: Final = 0.3
 """By when the companion has taken a killed broker's port, if it takes it."""
 _START_WAIT_S: Final = 0.2
@@ -39,11 +44,13 @@ for process in /proc/[0-9]*; do
   fi
 done"""
 )
-"""Asks how to end, and ends the broker where that is the answer; else Kubernetes' signal stops it in good order.
+"""Asks how to end, and ends the broker where that is the answer; else Kubernetes' signal stops it in good
+order.
 
-Why it pauses first: a client that begins a send while its connection ends forgets its other requests on
-it, and these wait for their own 3 s (docs/benchmarks.md). After the pause all threads that send synchronously wait for answers. Requests
-to a paused process stay in the kernel's queue, and the broker has not acknowledged them.
+Why it pauses first: a client that begins a send while its connection ends forgets its other requests on it,
+and these wait for their own 3 s (docs/benchmarks.md). After the pause all threads that send synchronously
+wait for answers. Requests to a paused process stay in the kernel's queue, and the broker has not acknowledged
+them.
 """
 
 
@@ -64,9 +71,10 @@ def companion_conf(owner: Owner, spec: BrokerGroupSpec, cluster: RocketMQCluster
         "poll-interval-ms": str(_POLL_INTERVAL_MS),
         "hold-ms": str(_HOLD_MS),
         "hold-port": str(names.BROKER_HOLD_PORT),
+        "state": _STATE,
         "deadline-s": str(HANDOVER_DEADLINE_S),
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
@@ -82,16 +90,19 @@ def companion(cluster: RocketMQClusterSpec, broker: Resources) -> Json:
         startupProbe=parts.http_probe("/livez", http, failures_max=60, period_s=1),
         livenessProbe=parts.http_probe("/livez", http, period_s=10, failures_max=6),
         readinessProbe=parts.http_probe("/readyz", http, period_s=1),
-        volumeMounts=parts.mounts(data=False),
+        volumeMounts=parts.mounts(data=True),
     )
 
 
 def until_port_is_free(port: int) -> str:
-    """Return a part of a start script that waits while the companion holds clients at a broker's port, 5 s at most.
+    """Return a part of a start script that waits while the companion holds clients.
 
-    It wraps the broker's process. Kubernetes learns of a killed broker only after its clients have disconnected:
-    the node's cleanup and the next process would take CPU from the successor in the same second in which
-    the controllers elect it. With two CPUs the gap was twice as long. The next process could not have the port either.
+    It holds them at a broker's port, for 5 s at most.
+
+    It wraps the broker's process. Kubernetes learns of a killed broker only after its clients have
+    disconnected: the node's cleanup and the next process would take CPU from the successor in the same second
+    in which the controllers elect it. With two CPUs the gap was twice as long. The next process could not
+    have the port either.
     """
     return f"""waited=0
 while grep -qs ':{port:04X} 00000000:0000 0A' /proc/net/tcp && [ "$waited" -lt {_START_WAITS_MAX} ]; do
@@ -104,8 +115,9 @@ done
 def leave_before_stop(spec: BrokerGroupSpec) -> Json:
     """Return the broker's lifecycle: leave its group before it stops; a single broker has no successor.
 
-    Why a program and not httpGet: Kubernetes' own request would come from the node, and the companion accepts commands from
-    its own pod only. Where the image has no bash, the broker stops at once and the controllers elect.
+    Why a program and not httpGet: Kubernetes' own request would come from the node, and the companion accepts
+    commands from its own pod only. Where the image has no bash, the broker stops at once and the controllers
+    elect.
     """
     if spec.replicas < 2:
         return {}

@@ -1,8 +1,10 @@
-"""From the controllers' history to Failover objects: one for each change of master, named `<group>-<new epoch>`.
+"""From the controllers' history to Failover objects.
 
-The name makes it idempotent: a second read of the history finds the existing object. The first election of a group is
-not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It writes measured values
-(`write_gaps`) again each time: a status without them would remove them.
+There is one for each change of master, named `<group>-<new epoch>`.
+
+The name makes it idempotent: a second read of the history finds the existing object. The first election of a
+group is not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It
+writes measured values (`write_gaps`) again each time: a status without them would remove them.
 
 Names of members are found when a record is made, and never again: an address may be another member's by then.
 """
@@ -11,9 +13,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rocketmq_operator.api.failover import FailoverSpec, FailoverStatus, Phase
+from rocketmq_operator.api.failover import FailoverPhase, FailoverSpec, FailoverStatus
 from rocketmq_operator.api.names import API_VERSION, FAILOVER_KIND
-from rocketmq_operator.plan.common.actions import Apply, ApplyStatus, Delete, Plan, Step, Wait, name_taken
+from rocketmq_operator.plan.common.actions import (
+    Apply,
+    ApplyStatus,
+    Delete,
+    ResourcePlan,
+    Step,
+    Wait,
+    name_taken,
+)
 from rocketmq_operator.plan.common.objects import (
     Json,
     ObjectKey,
@@ -24,7 +34,7 @@ from rocketmq_operator.plan.common.objects import (
     covers,
     is_ours,
 )
-from rocketmq_operator.plan.group.observed import FailoverSeen, ObservedGroup
+from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover
 
 RECORDS_MAX: Final = 50
 PHASES: Final = {
@@ -43,8 +53,11 @@ def record_name(group: str, new_epoch: int) -> str:
     return f"{group}-{new_epoch}"
 
 
-def record_steps(observed: ObservedGroup) -> Plan:
-    """Return what brings the records to what the controllers remember; one whose name is somebody else's is not written."""
+def record_steps(observed: ObservedGroup) -> ResourcePlan:
+    """Return what brings the records to what the controllers remember.
+
+    One whose name is somebody else's is not written.
+    """
     kept = [failover for failover in observed.failovers if failover.had_master][:RECORDS_MAX]
     wait: Wait | None = None
     steps: list[Step] = []
@@ -52,11 +65,11 @@ def record_steps(observed: ObservedGroup) -> Plan:
         foreign = _foreign(observed, failover)
         wait = wait or foreign
         steps += () if foreign is not None else _record(observed, failover)
-    return Plan((*steps, *_surplus(observed, kept)), wait)
+    return ResourcePlan((*steps, *_surplus(observed, kept)), wait)
 
 
-def _foreign(observed: ObservedGroup, failover: FailoverSeen) -> Wait | None:
-    live = observed.looked_up.live.get(
+def _foreign(observed: ObservedGroup, failover: ReportedFailover) -> Wait | None:
+    live = observed.name_lookup.live.get(
         ObjectKey(FAILOVER_KIND.kind, record_name(failover.group, failover.new_epoch))
     )
     if live is None or is_ours(live, observed.owner, belonging_labels(failover.cluster, failover.group)):
@@ -64,7 +77,7 @@ def _foreign(observed: ObservedGroup, failover: FailoverSeen) -> Wait | None:
     return name_taken(live, observed.owner)
 
 
-def _surplus(observed: ObservedGroup, kept: Sequence[FailoverSeen]) -> Iterator[Delete]:
+def _surplus(observed: ObservedGroup, kept: Sequence[ReportedFailover]) -> Iterator[Delete]:
     # Why only with new ones: controllers that lost their state must not take the records with them.
     oldest = min((failover.new_epoch for failover in kept), default=0)
     surplus = len(observed.records) - RECORDS_MAX
@@ -77,7 +90,7 @@ def _surplus(observed: ObservedGroup, kept: Sequence[FailoverSeen]) -> Iterator[
                 yield Delete(ObjectKey(FAILOVER_KIND.kind, name), uid, f"older than the newest {RECORDS_MAX}")
 
 
-def _record(observed: ObservedGroup, failover: FailoverSeen) -> Iterator[Step]:
+def _record(observed: ObservedGroup, failover: ReportedFailover) -> Iterator[Step]:
     name = record_name(failover.group, failover.new_epoch)
     live = observed.records.get(name)
     if live is None:
@@ -101,7 +114,7 @@ def status_step(owner: Owner, name: str, status: FailoverStatus) -> ApplyStatus:
     )
 
 
-def _body(observed: ObservedGroup, failover: FailoverSeen, name: str) -> Json:
+def _body(observed: ObservedGroup, failover: ReportedFailover, name: str) -> Json:
     spec = FailoverSpec(
         cluster=failover.cluster,
         group=failover.group,
@@ -126,7 +139,10 @@ def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
 
 
 def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
-    """Return the member that announced an address, else the current owner of the broker id, else the address itself."""
+    """Return the member that announced an address, or what is known instead.
+
+    That is the current owner of the broker id, else the address itself.
+    """
     named = observed.member_at(address)
     if not named and observed.group is not None and broker_id is not None:
         now = next((one.address for one in observed.group.members if one.broker_id == broker_id), "")
@@ -134,11 +150,14 @@ def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str
     return named or address
 
 
-def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> FailoverStatus:
-    """Return the status of a failover: its times, the address of its page, and the measured values from its record."""
+def failover_status(observed: ObservedGroup, failover: ReportedFailover) -> FailoverStatus:
+    """Return the status of a failover.
+
+    It has the times, the address of the page, and the measured values from the record.
+    """
     start = failover.times.get("suspected", failover.proposed)
     phases = tuple(
-        Phase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
+        FailoverPhase(name=PHASES[name], at=at, after_ms=milliseconds(at - start))
         for name, at in sorted(failover.times.items(), key=lambda one: one[1])
     )
     end = taken_at(failover)
@@ -154,21 +173,24 @@ def failover_status(observed: ObservedGroup, failover: FailoverSeen) -> Failover
     )
 
 
-def _page(observed: ObservedGroup, failover: FailoverSeen) -> str:
-    """Return the address of a failover's page on the report server; empty unless exactly one server exists, since with several the right one is unknown."""
+def _page(observed: ObservedGroup, failover: ReportedFailover) -> str:
+    """Return the address of a failover's page on the report server.
+
+    The result is empty unless exactly one server exists, since with several the right one is unknown.
+    """
     if len(observed.report_servers) != 1:
         return ""
     return f"{observed.report_servers[0].url(observed.owner.namespace)}/failovers/{_correlation_id(failover)}"
 
 
-def _correlation_id(failover: FailoverSeen) -> str:
+def _correlation_id(failover: ReportedFailover) -> str:
     return f"{failover.cluster}/{failover.group}/{failover.new_epoch}"
 
 
-def taken_at(failover: FailoverSeen) -> datetime | None:
+def taken_at(failover: ReportedFailover) -> datetime | None:
     """Return when the new master first acted in its epoch; None if it has not been observed yet."""
-    seen = [failover.times[name] for name in ("role_taken", "first_beat") if name in failover.times]
-    return min(seen, default=None)
+    marks = [failover.times[name] for name in ("role_taken", "first_beat") if name in failover.times]
+    return min(marks, default=None)
 
 
 def milliseconds(span: timedelta) -> int:

@@ -1,7 +1,7 @@
 """Observations: typed, frozen, taken at one time. Plans are functions of these values only.
 
-This module parses JSON, once. A value that a controller or the API server omits is None or empty, never a guess; a value
-of an unexpected shape raises `ObservationError`, which is an error of the peer.
+This module parses JSON, once. A value that a controller or the API server omits is None or empty, never a
+guess; a value of an unexpected shape raises `ObservationError`, which is an error of the peer.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatu
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.plan.common.objects import Children, Json, Live, ObjectKey, Owner, cluster_ip
 from rocketmq_operator.plan.common.observation import ObservationError, time_of_ns
-from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
-from rocketmq_operator.plan.common.report_servers import ServerSeen
-from rocketmq_operator.plan.pods.events import EventSeen
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
+from rocketmq_operator.plan.common.report_servers import ReportServer
+from rocketmq_operator.plan.pods.events import ObservedEvent
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
-Lacking = Mapping[str, tuple[str, ...]]
+MissingMetadata = Mapping[str, tuple[str, ...]]
 """Names by file."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSeen:
+class ReportedMember:
     """One member as the controllers know it. `address` is the one it announced, host:port."""
 
     broker_id: int
@@ -34,16 +34,16 @@ class MemberSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen:
+class ReportedGroup:
     """One group as the controllers know it; `master_id` is None without a master."""
 
     master_id: int | None
     master_address: str
     master_epoch: int
     failure_reason: str
-    members: tuple[MemberSeen, ...]
+    members: tuple[ReportedMember, ...]
 
-    def by_host(self, host: str) -> MemberSeen | None:
+    def by_host(self, host: str) -> ReportedMember | None:
         """Return the member that announced this host; of several, the newest."""
         found = [member for member in self.members if member.address.rpartition(":")[0] == host]
         return max(found, key=lambda member: member.broker_id, default=None)
@@ -55,7 +55,7 @@ class GroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class FailoverSeen:
+class ReportedFailover:
     """One change of master as the controllers recorded it; times are UTC, None until observed."""
 
     cluster: str
@@ -75,7 +75,10 @@ class FailoverSeen:
 
     @property
     def is_reelection(self) -> bool:
-        """Whether the master that was lost was elected again: its broker id is the same, wherever it listens now."""
+        """Whether the master that was lost was elected again.
+
+        Its broker id is the same, wherever it listens now.
+        """
         return self.old_master_id is not None and self.old_master_id == self.new_master_id
 
     @property
@@ -93,15 +96,18 @@ class ObservedGroup:
         annotations: of the BrokerGroup.
         cluster_addresses: ClusterIP by the name of each of the cluster's own Services.
         children: what carries the group's label, by kind and name; PersistentVolumeClaims included.
-        controllers_heard: whether a controller answered; `group` None then means that it knows no such group.
+        controllers_answered: whether a controller answered; `group` None then means that it knows no such
+            group.
         failovers: of this group, newest first.
         records: the Failover objects that exist, by name.
         report_servers: who shows reports in its namespace.
-        lacking: what slaves lack of their master's topics, groups and offsets, by broker and file; empty for nothing. A broker
-            whose companion has not compared, as the master's never does, or was not asked, is not in it.
+        missing_metadata: what slaves lack of their master's topics, groups and offsets, by broker and file;
+            empty for nothing. A broker whose companion has not compared, as the master's never does, or was
+            not asked, is not in it.
         refusals: the error with which a broker refuses its companion's requests, by broker.
-        looked_up: existing objects with the names of its future children.
-        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.questions` asks.
+        name_lookup: existing objects with the names of its future children.
+        events: about StatefulSets and claims that lack a pod or a volume, as `member_trouble.event_queries`
+            asks.
     """
 
     now: datetime
@@ -112,17 +118,17 @@ class ObservedGroup:
     cluster: RocketMQClusterSpec | None
     cluster_addresses: Mapping[str, str]
     children: Children
-    pods: Mapping[str, PodSeen]
-    controllers_heard: bool = False
-    group: GroupSeen | None = None
-    failovers: tuple[FailoverSeen, ...] = ()
+    pods: Mapping[str, ObservedPod]
+    controllers_answered: bool = False
+    group: ReportedGroup | None = None
+    failovers: tuple[ReportedFailover, ...] = ()
     records: Mapping[str, Live] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    report_servers: tuple[ServerSeen, ...] = ()
-    lacking: Mapping[str, Lacking] = field(default_factory=dict)
+    report_servers: tuple[ReportServer, ...] = ()
+    missing_metadata: Mapping[str, MissingMetadata] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
-    looked_up: LookedUp = NOTHING_ASKED
-    events: Mapping[ObjectKey, tuple[EventSeen, ...]] = field(default_factory=dict)
+    name_lookup: NameLookup = NO_LOOKUP
+    events: Mapping[ObjectKey, tuple[ObservedEvent, ...]] = field(default_factory=dict)
 
     def child(self, kind: str, name: str) -> Live | None:
         """Return a child that exists."""
@@ -133,7 +139,7 @@ class ObservedGroup:
         service = self.child("Service", member)
         return "" if service is None else cluster_ip(service)
 
-    def member_seen(self, member: str) -> MemberSeen | None:
+    def reported_member(self, member: str) -> ReportedMember | None:
         """Return what the controllers know of a member, by the address it announced."""
         host = self.service_address(member)
         return self.group.by_host(host) if self.group is not None and host else None
@@ -154,7 +160,7 @@ class ObservedGroup:
         return self.member_at(self.group.master_address)
 
 
-def lacking_seen(value: Json) -> Lacking | None:
+def parse_missing_metadata(value: Json) -> MissingMetadata | None:
     """Parse the missing items of a broker from its companion's `GET /v1/status`; None if it does not know."""
     try:
         missing = value["metadata_missing"]
@@ -163,27 +169,30 @@ def lacking_seen(value: Json) -> Lacking | None:
         raise ObservationError(f"not a status of a companion: {error!r}") from error
 
 
-def refusal_seen(value: Json) -> str:
-    """Read with which words a broker refuses its companion's questions, by that one's `GET /v1/status`; empty where it answers."""
+def parse_refusal(value: Json) -> str:
+    """Read with which words a broker refuses its companion's requests.
+
+    The source is the companion's `GET /v1/status`; the result is empty if the broker answers.
+    """
     return str(value.get("refusal") or "")
 
 
-def group_seen(value: Json) -> GroupSeen:
+def parse_group(value: Json) -> ReportedGroup:
     """Read a group of `GET /v1/groups/{cluster}/{name}`."""
     try:
-        return GroupSeen(
+        return ReportedGroup(
             master_id=value["master_id"],
             master_address=value["master_address"] or "",
             master_epoch=value["master_epoch"],
             failure_reason=value["failure_reason"] or "",
-            members=tuple(_member(member) for member in value["replicas"]),
+            members=tuple(_parse_member(member) for member in value["replicas"]),
         )
     except (KeyError, TypeError) as error:
         raise ObservationError(f"not a group of a controller: {error!r}") from error
 
 
-def _member(value: Json) -> MemberSeen:
-    return MemberSeen(
+def _parse_member(value: Json) -> ReportedMember:
+    return ReportedMember(
         broker_id=value["broker_id"],
         address=value["address"],
         electable=value["electable"],
@@ -196,10 +205,10 @@ def _member(value: Json) -> MemberSeen:
 _TIMES = ("last_heartbeat", "suspected", "proposed", "committed", "noticed", "role_taken", "first_beat")
 
 
-def failover_seen(value: Json) -> FailoverSeen:
+def parse_failover(value: Json) -> ReportedFailover:
     """Read one change of master of `GET /v1/failovers`."""
     try:
-        return FailoverSeen(
+        return ReportedFailover(
             cluster=value["cluster"],
             group=value["group"],
             cause=value["cause"],

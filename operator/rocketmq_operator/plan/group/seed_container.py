@@ -1,8 +1,10 @@
-"""The seed before a broker's first start: an init container that fills an empty volume from the group's other members.
+"""The seed before a broker's first start.
 
-It runs before each start of the pod, and a store that is a broker's already, or somebody's who brought it, is left alone by a shell before
-any program is loaded: what a restart costs clients is measured in hundredths of a second. What a seed does, and when it takes a
-broker's former id back: docs/reference/seed.md.
+This init container fills an empty volume from the group's other members.
+
+It runs before each start of the pod, and a store that is a broker's already, or somebody's who brought it, is
+left alone by a shell before any program is loaded: what a restart costs clients is measured in hundredths of
+a second. What a seed does, and when it takes a broker's former id back: docs/reference/seed.md.
 """
 
 from typing import Final
@@ -12,7 +14,7 @@ from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.plan.common import names, parts
 from rocketmq_operator.plan.common.objects import Json, Owner
-from rocketmq_operator.plan.common.properties import properties
+from rocketmq_operator.plan.common.properties import plain_settings
 
 CONTAINER: Final = "seed"
 RESOURCES: Final = Resources(cpu="250m", memory="512Mi")
@@ -32,7 +34,7 @@ def seed_conf(owner: Owner, spec: BrokerGroupSpec, min_in_sync: str) -> str:
         "reclaim": "true" if spec.durability is Durability.ALL_IN_SYNC else "false",
         "min-in-sync": min_in_sync,
     }
-    return properties(values, " = ")
+    return plain_settings(values)
 
 
 def seed_start(find_address: str) -> str:

@@ -1,9 +1,11 @@
 """The status of a cluster and of a group, computed from the observation and the plan.
 
-`Ready` of a group means that clients can send with the durability they were promised: there is a master, its pod serves,
-and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see in `kubectl get`.
+`Ready` of a group means that clients can send with the durability they were promised: there is a master, its
+pod serves, and enough members are in the SyncStateSet. The reason of `Ready` is the one word that people see
+in `kubectl get`.
 
-While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is Unknown and says why.
+While no controller answers, roles are shown as they were last known: brokers go on serving, and `Ready` is
+Unknown and says why.
 """
 
 from collections.abc import Sequence
@@ -17,32 +19,33 @@ from rocketmq_operator.api.broker_group import (
     MemberStatus,
     PlanStatus,
 )
-from rocketmq_operator.api.conditions import Finding, found, merge
+from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import Plan
+from rocketmq_operator.plan.common.actions import ResourcePlan
 from rocketmq_operator.plan.group.children import broker_selector, member_names
 from rocketmq_operator.plan.group.failovers import record_name
-from rocketmq_operator.plan.group.observed import MemberSeen, ObservedGroup
+from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedMember
 from rocketmq_operator.plan.group.takeover import server_of
 from rocketmq_operator.plan.group.trouble import group_troubles
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.observed import OVERDUE
 from rocketmq_operator.plan.pods.progress import (
-    because,
     observed_generation,
     paused_finding,
     progressing,
-    word_for_people,
+    reason_column,
+    with_causes,
 )
 
 STEPS_SHOWN_MAX: Final = 64
 TEXT_LENGTH_MAX: Final = 256
 NAMES_SHOWN_MAX: Final = 5
 LEVEL_BYTES_MAX: Final = 16 << 20
-"""A member at most this far behind counts as level. Under writes the exact number differs in each observation and would cause a status write each time."""
+"""A member at most this far behind counts as level. Under writes the exact number differs in each observation
+and would cause a status write each time."""
 
 
-def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
+def group_status(observed: ObservedGroup, plan: ResourcePlan) -> BrokerGroupStatus:
     """Return the status of a group."""
     members = tuple(_member(observed, name) for name in member_names(observed.owner.name, observed.spec))
     troubles, metadata = group_troubles(observed), _metadata_in_sync(observed)
@@ -57,7 +60,9 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
         metadata,
         paused_finding(paused=observed.spec.paused),
     ]
-    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    conditions = merge_findings(
+        observed.status.conditions, findings, generation=observed.generation, now=observed.now
+    )
     live = observed.child("StatefulSet", observed.owner.name)
     selector = ",".join(
         f"{key}={value}" for key, value in sorted(broker_selector(observed.owner.name).items())
@@ -71,60 +76,70 @@ def group_status(observed: ObservedGroup, plan: Plan) -> BrokerGroupStatus:
         selector=selector,
         version=observed.cluster.version if observed.cluster else "",
         master=_master(observed),
-        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}" if _known(observed) else "",
+        in_sync=f"{sum(member.in_sync for member in members)}/{len(members)}"
+        if _is_master_known(observed)
+        else "",
         members=members,
         plan=PlanStatus(
             steps=tuple(str(step)[:TEXT_LENGTH_MAX] for step in plan.steps[:STEPS_SHOWN_MAX]),
             waiting_for=plan.wait.message[:TEXT_LENGTH_MAX] if plan.wait else "",
         ),
         last_failover=_last_failover(observed),
-        reason=word_for_people(works_for[0], plan, troubles),
+        reason=reason_column(works_for[0], plan, troubles),
     )
 
 
 def _metadata_in_sync(observed: ObservedGroup) -> Finding:
-    lacking = {broker: files for broker, files in sorted(observed.lacking.items()) if files}
+    lacking = {broker: files for broker, files in sorted(observed.missing_metadata.items()) if files}
     if lacking:
         told = (
             f"{broker} lacks {len(lost)} of {file}, {', '.join(lost[:NAMES_SHOWN_MAX])}"
             for broker, files in lacking.items()
             for file, lost in sorted(files.items())
         )
-        return found("MetadataInSync", holds=False, reason="SlaveLacks", message="; ".join(told))
-    if not observed.lacking:
+        return make_finding("MetadataInSync", holds=False, reason="SlaveLacks", message="; ".join(told))
+    if not observed.missing_metadata:
         text = "no companion of a slave has compared it with its master"
-        return found("MetadataInSync", holds=None, reason="NotCompared", message=text)
-    text = f"{', '.join(sorted(observed.lacking))}: all topics, groups and offsets of the master are known"
-    return found("MetadataInSync", holds=True, reason="AllKnown", message=text)
+        return make_finding("MetadataInSync", holds=None, reason="NotCompared", message=text)
+    text = (
+        f"{', '.join(sorted(observed.missing_metadata))}: all topics, groups and offsets of the master are "
+        "known"
+    )
+    return make_finding("MetadataInSync", holds=True, reason="AllKnown", message=text)
 
 
 def _group_ready(
     observed: ObservedGroup,
-    plan: Plan,
+    plan: ResourcePlan,
     members: tuple[MemberStatus, ...],
     troubles: Sequence[MemberTrouble],
 ) -> Finding:
     wait = plan.wait
     if wait is not None and wait.reason in {"NoCluster", "NameTaken", "ScaleInRefused"}:
-        return found("Ready", holds=False, reason=wait.reason, message=wait.message)
-    if not observed.controllers_heard:
-        text = because("no controller answers: roles are those that were last known", troubles)
-        return found("Ready", holds=None, reason="ControllersUnreachable", message=text)
+        return make_finding("Ready", holds=False, reason=wait.reason, message=wait.message)
+    if not observed.controllers_answered:
+        text = with_causes("no controller answers: roles are those that were last known", troubles)
+        return make_finding("Ready", holds=None, reason="ControllersUnreachable", message=text)
     master = observed.master
     if observed.group is None or not master:
-        text = because(_no_master_text(observed), troubles)
-        return found("Ready", holds=False, reason="NoMaster", message=text)
+        text = with_causes(_no_master_text(observed), troubles)
+        return make_finding("Ready", holds=False, reason="NoMaster", message=text)
     pod = observed.pods.get(master)
     if pod is None or not pod.ready or pod.deleting:
-        text = because(f"the pod of {master} is not ready", troubles, [master])
-        return found("Ready", holds=False, reason="MasterNotServing", message=text)
+        text = with_causes(f"the pod of {master} is not ready", troubles, [master])
+        return make_finding("Ready", holds=False, reason="MasterNotServing", message=text)
     copies = 1 if observed.spec.durability is Durability.ASYNC else 2
     in_sync = sum(member.in_sync for member in members)
     if in_sync < copies:
-        text = f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes are refused"
+        text = (
+            f"{in_sync} members are in the SyncStateSet, {observed.spec.durability} needs {copies}: writes "
+            "are refused"
+        )
         away = [member.name for member in members if not member.in_sync]
-        return found("Ready", holds=False, reason="TooFewInSync", message=because(text, troubles, away))
-    return found(
+        return make_finding(
+            "Ready", holds=False, reason="TooFewInSync", message=with_causes(text, troubles, away)
+        )
+    return make_finding(
         "Ready", holds=True, reason="Serving", message=f"{master} serves, {in_sync} members are in sync"
     )
 
@@ -135,29 +150,35 @@ def _no_master_text(observed: ObservedGroup) -> str:
 
 
 def _master_elected(observed: ObservedGroup) -> Finding:
-    if not observed.controllers_heard:
-        return found(
+    if not observed.controllers_answered:
+        return make_finding(
             "MasterElected", holds=None, reason="ControllersUnreachable", message="no controller answers"
         )
     if not observed.master:
         reason = observed.group.failure_reason if observed.group else ""
         word = reason if reason.isascii() and reason.isalnum() and reason[0].isalpha() else "NoMaster"
-        return found("MasterElected", holds=False, reason=word, message=_no_master_text(observed))
+        return make_finding("MasterElected", holds=False, reason=word, message=_no_master_text(observed))
     epoch = observed.group.master_epoch if observed.group else 0
-    return found("MasterElected", holds=True, reason="Elected", message=f"{observed.master} in epoch {epoch}")
+    return make_finding(
+        "MasterElected", holds=True, reason="Elected", message=f"{observed.master} in epoch {epoch}"
+    )
 
 
 def _in_sync(
     observed: ObservedGroup, members: tuple[MemberStatus, ...], troubles: Sequence[MemberTrouble]
 ) -> Finding:
-    if not observed.controllers_heard:
-        return found("InSync", holds=None, reason="ControllersUnreachable", message="no controller answers")
+    if not observed.controllers_answered:
+        return make_finding(
+            "InSync", holds=None, reason="ControllersUnreachable", message="no controller answers"
+        )
     behind = [member.name + _on_lost_node(observed, member.name) for member in members if not member.in_sync]
     if behind:
         away = [member.name for member in members if not member.in_sync]
-        text = because(f"not in sync: {', '.join(behind)}", troubles, away)
-        return found("InSync", holds=False, reason="MembersBehind", message=text)
-    return found("InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync")
+        text = with_causes(f"not in sync: {', '.join(behind)}", troubles, away)
+        return make_finding("InSync", holds=False, reason="MembersBehind", message=text)
+    return make_finding(
+        "InSync", holds=True, reason="AllInSync", message=f"all {len(members)} members are in sync"
+    )
 
 
 def _on_lost_node(observed: ObservedGroup, name: str) -> str:
@@ -170,14 +191,14 @@ def _on_lost_node(observed: ObservedGroup, name: str) -> str:
     return " (no node that could run it has its volume)" if pod.stranded_since is not None else ""
 
 
-def _known(observed: ObservedGroup) -> bool:
+def _is_master_known(observed: ObservedGroup) -> bool:
     """Tell whether roles are known, now or from before."""
-    return observed.group is not None or (not observed.controllers_heard and bool(observed.status.in_sync))
+    return observed.group is not None or (not observed.controllers_answered and bool(observed.status.in_sync))
 
 
 def _master(observed: ObservedGroup) -> MasterStatus:
     group = observed.group
-    if not observed.controllers_heard:
+    if not observed.controllers_answered:
         return observed.status.master
     if group is None or group.master_id is None:
         return MasterStatus(epoch=group.master_epoch if group else 0)
@@ -194,40 +215,40 @@ def _elected_at(observed: ObservedGroup, epoch: int) -> datetime | None:
 
 
 def _member(observed: ObservedGroup, name: str) -> MemberStatus:
-    seen, pod = observed.member_seen(name), observed.pods.get(name)
+    reported, pod = observed.reported_member(name), observed.pods.get(name)
     slice_ = observed.child("EndpointSlice", name)
     server = (server_of(slice_) if slice_ else "") or name
     ready = pod is not None and pod.ready and not pod.deleting
     takeover = "" if server == name else server
     before = next((one for one in observed.status.members if one.name == name), None)
-    if not observed.controllers_heard and before is not None:
+    if not observed.controllers_answered and before is not None:
         return before.model_copy(update={"ready": ready, "takeover": takeover})
     return MemberStatus(
         name=name,
-        role=_role(observed, name, seen),
-        broker_id=seen.broker_id if seen else None,
-        in_sync=seen is not None and seen.in_sync,
+        role=_role(observed, name, reported),
+        broker_id=reported.broker_id if reported else None,
+        in_sync=reported is not None and reported.in_sync,
         ready=ready,
-        lag_bytes=_lag(observed, seen),
+        lag_bytes=_lag(observed, reported),
         takeover=takeover,
     )
 
 
-def _role(observed: ObservedGroup, name: str, seen: MemberSeen | None) -> str:
+def _role(observed: ObservedGroup, name: str, reported: ReportedMember | None) -> str:
     if names.is_member(name, names.log_set(observed.owner.name)):
         return "Log"
-    if seen is None:
+    if reported is None:
         return "Unknown"
     return "Master" if name == observed.master else "Slave"
 
 
-def _lag(observed: ObservedGroup, seen: MemberSeen | None) -> int | None:
-    if observed.group is None or seen is None or seen.max_offset is None:
+def _lag(observed: ObservedGroup, reported: ReportedMember | None) -> int | None:
+    if observed.group is None or reported is None or reported.max_offset is None:
         return None
     master = next((one for one in observed.group.members if one.broker_id == observed.group.master_id), None)
     if master is None or master.max_offset is None:
         return None
-    lag_bytes = master.max_offset - seen.max_offset
+    lag_bytes = master.max_offset - reported.max_offset
     return lag_bytes if lag_bytes > LEVEL_BYTES_MAX else 0
 
 

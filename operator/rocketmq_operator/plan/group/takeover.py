@@ -1,8 +1,8 @@
 """Which member answers at whose address.
 
-A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So when that
-master is gone, its address is given to the new one: the EndpointSlice behind the dead member's Service points at the
-new master's pod, and the client's next try succeeds.
+A client of RocketMQ asks for routes every 30 s. Until then it sends to the address of the master it knew. So
+when that master is gone, its address is given to the new one: the EndpointSlice behind the dead member's
+Service points at the new master's pod, and the client's next try succeeds.
 
 The rules, first that fits:
 
@@ -13,14 +13,17 @@ The rules, first that fits:
 | was replaced as master less than `HOLD` ago | the master |
 | else | itself |
 
-A master whose pod has no address or is being deleted takes over no other address. Its own leads to its companion from then on, if it
-is about to be killed (`group_steps.slices`). One that is not ready is: a new master is
-not ready for a moment, and returning the address to a member that cannot serve for so long would not help clients.
+A master whose pod has no address or is being deleted takes over no other address. Its own leads to its
+companion from then on, if it is about to be killed (`plan.group.steps.endpoint_slices`). One that is not
+ready is: a new master is not ready for a moment, and returning the address to a member that cannot serve for
+so long would not help clients.
 
-A broker that was replaced and is back too soon would refuse what clients with an old route still send to it: hence the
-third rule. A slave's address may point at the master for a while too: the master has all that a slave has.
+A broker that was replaced and is back too soon would refuse what clients with an old route still send to it:
+hence the third rule. A slave's address may point at the master for a while too: the master has all that a
+slave has.
 
-While no controller answers, the master is unknown, and every address stays with the member that its slice names.
+While no controller answers, the master is unknown, and every address stays with the member that its slice
+names.
 
 Nothing is remembered: the same look gives the same answer, after a crash of the operator too.
 """
@@ -34,7 +37,7 @@ from rocketmq_operator.api.names import EPOCH_ANNOTATION, GROUP
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Json, Live, Owner, belonging_labels, child, covers
 from rocketmq_operator.plan.group.children import BROKER_PORTS, broker_selector
-from rocketmq_operator.plan.group.observed import FailoverSeen
+from rocketmq_operator.plan.group.observed import ReportedFailover
 
 ROUTE_POLL: Final = timedelta(seconds=30)
 """Source: RocketMQ 5.4.0 ClientConfig.java, pollNameServerInterval."""
@@ -45,7 +48,7 @@ SLICE_MANAGER_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemberEndpoint:
     """A broker as far as its address matters.
 
     Attributes:
@@ -64,28 +67,37 @@ class Place:
         return bool(self.ip) and self.ready and not self.deleting
 
 
-def served_by(places: Iterable[Place], master: str, replaced: Collection[str] = ()) -> dict[str, str]:
+def served_by(
+    endpoints: Iterable[MemberEndpoint], master: str, replaced: Collection[str] = ()
+) -> dict[str, str]:
     """Return for each broker the name of the one that answers at its address.
 
     Args:
-        places: all brokers of the group.
+        endpoints: all brokers of the group.
         master: the master's name, empty until one exists.
         replaced: brokers that lost mastership less than `HOLD` ago.
     """
-    known = {place.name: place for place in places}
-    chief = known.get(master)
-    return {name: _server(place, chief, replaced) for name, place in known.items()}
+    known = {endpoint.name: endpoint for endpoint in endpoints}
+    master_endpoint = known.get(master)
+    return {name: _serving_member(endpoint, master_endpoint, replaced) for name, endpoint in known.items()}
 
 
-def _server(place: Place, chief: Place | None, replaced: Collection[str]) -> str:
-    if chief is None or place.name == chief.name or not chief.ip or chief.deleting:
-        return place.name
-    if not place.serves or place.alive is False or place.name in replaced:
-        return chief.name
-    return place.name
+def _serving_member(
+    endpoint: MemberEndpoint, master_endpoint: MemberEndpoint | None, replaced: Collection[str]
+) -> str:
+    if (
+        master_endpoint is None
+        or endpoint.name == master_endpoint.name
+        or not master_endpoint.ip
+        or master_endpoint.deleting
+    ):
+        return endpoint.name
+    if not endpoint.serves or endpoint.alive is False or endpoint.name in replaced:
+        return master_endpoint.name
+    return endpoint.name
 
 
-def replaced_lately(failovers: Iterable[FailoverSeen], now: datetime) -> frozenset[str]:
+def recently_replaced(failovers: Iterable[ReportedFailover], now: datetime) -> frozenset[str]:
     """Return the addresses (host:port) of masters that were replaced less than `HOLD` ago."""
     return frozenset(
         failover.old_master_address
@@ -98,15 +110,15 @@ def endpoint_slice(
     owner: Owner,
     cluster: str,
     member: str,
-    server: Place,
+    server: MemberEndpoint,
     epoch: int = 0,
     *,
     ports: Mapping[str, int] = BROKER_PORTS,
 ) -> Json:
     """Return the EndpointSlice behind a member's Service; it has no endpoint while the server has no address.
 
-    Its endpoint is always ready: the operator has decided which member serves, and a broker that has just started must be
-    reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
+    Its endpoint is always ready: the operator has decided which member serves, and a broker that has just
+    started must be reachable at the address it announced. It carries the deciding master epoch, 0 if unknown.
     """
     endpoints: list[Json] = [{"addresses": [server.ip], "conditions": {"ready": True}}] if server.ip else []
     labels = (
@@ -127,7 +139,7 @@ def endpoint_slice(
     return body
 
 
-def decided_by(slice_: Live) -> int:
+def deciding_epoch(slice_: Live) -> int:
     """Return the master epoch that a slice carries, 0 if it carries none."""
     text = str((slice_["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return int(text) if text.isascii() and text.isdigit() else 0
@@ -159,6 +171,6 @@ def is_as_wanted(live: Live, wanted: Live) -> bool:
     return slice_is_current(live, wanted) and covers(labels, wanted["metadata"]["labels"])
 
 
-def brokers_only(places: Mapping[str, Place], group: str) -> tuple[Place, ...]:
+def brokers_only(endpoints: Mapping[str, MemberEndpoint], group: str) -> tuple[MemberEndpoint, ...]:
     """Return the places of brokers, without log replicas, in order of their names."""
-    return tuple(places[name] for name in sorted(places) if names.is_member(name, group))
+    return tuple(endpoints[name] for name in sorted(endpoints) if names.is_member(name, group))

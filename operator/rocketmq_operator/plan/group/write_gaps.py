@@ -1,8 +1,10 @@
-"""What a change of master cost: its write gap and its lost messages, from what a canary saw and the change's own marks.
+"""What a change of master cost.
 
-Problem: a canary sees gaps and losses and knows no epochs; the controllers know epochs and see no writes. Only time joins
-them, and their clocks differ.
-Shape: the rule of the reports (package `slo_pipeline`, `transforms.failovers`), so that both tell the same:
+The cost is its write gap and its lost messages, by what a canary saw and the change's own marks.
+
+Problem: a canary sees gaps and losses and knows no epochs; the controllers know epochs and see no writes.
+Only time joins them, and their clocks differ. Shape: the rule of the reports (package `slo_pipeline`,
+`transforms.failovers`), so that both tell the same:
 
 ```
  election before        suspected  elected  role taken        election after
@@ -13,10 +15,11 @@ Shape: the rule of the reports (package `slo_pipeline`, `transforms.failovers`),
                       lost: acknowledged in here, and after the change before
 ```
 
-A gap that begins later, when a broker comes back, is not the change's. The canary may be believed on a change only if it
-was there before (`since`), and on losses only if it has read everything that was acknowledged up to their end (`until`).
-A gap shorter than the canary can tell from its own schedule is written as `<100ms`.
-Never: a value that was written is taken back, because a canary that began later knows less; and no value is a guess.
+A gap that begins later, when a broker comes back, is not the change's. The canary may be believed on a change
+only if it was there before (`since`), and on losses only if it has read everything that was acknowledged up
+to their end (`until`). A gap shorter than the canary can tell from its own schedule is written as `<100ms`.
+Never: a value that was written is taken back, because a canary that began later knows less; and no value is a
+guess.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +38,13 @@ from rocketmq_operator.plan.group.failovers import (
     status_step,
     taken_at,
 )
-from rocketmq_operator.plan.group.observed import FailoverSeen, ObservedGroup
+from rocketmq_operator.plan.group.observed import ObservedGroup, ReportedFailover
 
 MARGIN: Final = timedelta(seconds=1)
 """How far the canary's clock may be from the controllers'."""
 SETTLE_MAX: Final = timedelta(seconds=60)
-"""A change answers for no longer than this after its election, and for no message older than this before it."""
+"""A change answers for no longer than this after its election, and for no message older than this before
+it."""
 ASK_AFTER: Final = timedelta(seconds=10)
 """Age of a change at which its write gap and the count of lost messages are usually known."""
 ASK_UNTIL: Final = timedelta(hours=1)
@@ -50,7 +54,7 @@ _EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class GapSeen:
+class ObservedGap:
     """A stretch without an acknowledged write; `end` None while it lasts."""
 
     start: datetime
@@ -58,7 +62,7 @@ class GapSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class CanarySeen:
+class CanaryGaps:
     """What a canary told; times are UTC, by its clock.
 
     Attributes:
@@ -72,11 +76,11 @@ class CanarySeen:
     since: datetime
     until: datetime
     shortest: timedelta
-    gaps: tuple[GapSeen, ...]
+    gaps: tuple[ObservedGap, ...]
     lost: tuple[datetime, ...]
 
 
-def canary_seen(value: Json, group: str) -> CanarySeen | None:
+def parse_canary_gaps(value: Json, group: str) -> CanaryGaps | None:
     """Read the answer to `GET /v1/gaps` about a group; None if the canary has seen no acknowledgement yet.
 
     Raises:
@@ -87,22 +91,22 @@ def canary_seen(value: Json, group: str) -> CanarySeen | None:
     try:
         if value["since"] is None:
             return None
-        return CanarySeen(
+        return CanaryGaps(
             since=_utc(value["since"]),
             until=_utc(value["until"]),
             shortest=timedelta(milliseconds=value["gap_min_ms"]),
-            gaps=tuple(_gap(gap) for gap in value["gaps"]),
+            gaps=tuple(_parse_gap(gap) for gap in value["gaps"]),
             lost=tuple(_utc(one) for one in value["lost"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ObservationError(f"not what a canary tells of gaps: {error!r}") from error
 
 
-def _gap(value: Json) -> GapSeen:
-    seen = GapSeen(_utc(value["start"]), None if value["end"] is None else _utc(value["end"]))
-    if _length(seen) < timedelta(0):
+def _parse_gap(value: Json) -> ObservedGap:
+    gap = ObservedGap(_utc(value["start"]), None if value["end"] is None else _utc(value["end"]))
+    if _length(gap) < timedelta(0):
         raise ValueError(f"a gap that ends before it begins: {value}")
-    return seen
+    return gap
 
 
 def _utc(text: str) -> datetime:
@@ -112,33 +116,34 @@ def _utc(text: str) -> datetime:
     return value.astimezone(UTC)
 
 
-def unmeasured(observed: ObservedGroup) -> tuple[FailoverSeen, ...]:
+def unmeasured(observed: ObservedGroup) -> tuple[ReportedFailover, ...]:
     """Return the changes of master whose records lack what a canary could still tell."""
     if observed.spec.paused:
         return ()
     return tuple(
         failover
         for failover in observed.failovers
-        if _lacks(observed, failover) and ASK_AFTER <= observed.now - _last_mark(failover) <= ASK_UNTIL
+        if _has_unmeasured_fields(observed, failover)
+        and ASK_AFTER <= observed.now - _last_mark(failover) <= ASK_UNTIL
     )
 
 
-def _lacks(observed: ObservedGroup, failover: FailoverSeen) -> bool:
+def _has_unmeasured_fields(observed: ObservedGroup, failover: ReportedFailover) -> bool:
     record = observed.records.get(record_name(failover.group, failover.new_epoch))
     return record is not None and not (record.get("status") or {}).keys() >= MEASURED_FIELDS
 
 
-def measured_steps(observed: ObservedGroup, canaries: Sequence[CanarySeen]) -> Iterator[ApplyStatus]:
+def measured_steps(observed: ObservedGroup, canaries: Sequence[CanaryGaps]) -> Iterator[ApplyStatus]:
     """Yield what completes the records, each value by the first canary that can tell it."""
     for failover in unmeasured(observed):
         name = record_name(failover.group, failover.new_epoch)
         status = failover_status(observed, failover)
-        told = [status, *(measured(observed.failovers, failover, canary) for canary in canaries)]
+        statuses = [status, *(measured_status(observed.failovers, failover, canary) for canary in canaries)]
         complete = status.model_copy(
             update={
-                "write_gap": next((one.write_gap for one in told if one.write_gap is not None), None),
+                "write_gap": next((one.write_gap for one in statuses if one.write_gap is not None), None),
                 "lost_messages": next(
-                    (one.lost_messages for one in told if one.lost_messages is not None), None
+                    (one.lost_messages for one in statuses if one.lost_messages is not None), None
                 ),
             }
         )
@@ -146,8 +151,12 @@ def measured_steps(observed: ObservedGroup, canaries: Sequence[CanarySeen]) -> I
             yield status_step(observed.owner, name, complete)
 
 
-def measured(failovers: Sequence[FailoverSeen], one: FailoverSeen, canary: CanarySeen) -> FailoverStatus:
-    """Return the write gap and the lost messages of a change of master, each None where the canary cannot tell.
+def measured_status(
+    failovers: Sequence[ReportedFailover], one: ReportedFailover, canary: CanaryGaps
+) -> FailoverStatus:
+    """Return the write gap and the lost messages of a change of master.
+
+    Each is None where the canary cannot tell.
 
     Args:
         failovers: all changes of the group that are known, the first election included.
@@ -171,7 +180,7 @@ def measured(failovers: Sequence[FailoverSeen], one: FailoverSeen, canary: Canar
     )
 
 
-def _bounds(failovers: Sequence[FailoverSeen], one: FailoverSeen) -> tuple[datetime, datetime]:
+def _bounds(failovers: Sequence[ReportedFailover], one: ReportedFailover) -> tuple[datetime, datetime]:
     """Return between which times a gap must have lasted to be the change's."""
     previous = _previous(failovers, one)
     later = [_elected(other) for other in failovers if other.new_epoch > one.new_epoch]
@@ -179,22 +188,25 @@ def _bounds(failovers: Sequence[FailoverSeen], one: FailoverSeen) -> tuple[datet
     return lower if previous is None else max(lower, _elected(previous)), min([upper, *later])
 
 
-def _previous(failovers: Sequence[FailoverSeen], one: FailoverSeen) -> FailoverSeen | None:
-    before = [other for other in failovers if other.new_epoch < one.new_epoch]
-    return max(before, key=lambda other: other.new_epoch, default=None)
+def _previous(failovers: Sequence[ReportedFailover], one: ReportedFailover) -> ReportedFailover | None:
+    earlier = [other for other in failovers if other.new_epoch < one.new_epoch]
+    return max(earlier, key=lambda other: other.new_epoch, default=None)
 
 
-def _longest(gaps: Sequence[GapSeen], lower: datetime, upper: datetime) -> GapSeen | None:
-    """Return the longest gap that lasted at some time between the two; one that still lasts is the longest."""
+def _longest(gaps: Sequence[ObservedGap], lower: datetime, upper: datetime) -> ObservedGap | None:
+    """Return the longest gap that lasted at some time between the two.
+
+    One that still lasts is the longest.
+    """
     touching = [gap for gap in gaps if gap.start < upper and (gap.end is None or gap.end > lower)]
     return max(touching, key=lambda gap: (gap.end is None, _length(gap)), default=None)
 
 
-def _length(gap: GapSeen) -> timedelta:
+def _length(gap: ObservedGap) -> timedelta:
     return timedelta(0) if gap.end is None else gap.end - gap.start
 
 
-def _extent(one: FailoverSeen, gap: GapSeen | None) -> tuple[datetime, datetime]:
+def _extent(one: ReportedFailover, gap: ObservedGap | None) -> tuple[datetime, datetime]:
     """Return from when to when a change lasted, its gap included as far as that has ended."""
     times = [_first_mark(one), _last_mark(one)]
     if gap is not None and gap.end is not None:
@@ -202,15 +214,15 @@ def _extent(one: FailoverSeen, gap: GapSeen | None) -> tuple[datetime, datetime]
     return min(times), max(times)
 
 
-def _elected(one: FailoverSeen) -> datetime:
+def _elected(one: ReportedFailover) -> datetime:
     return one.times.get("committed", one.proposed)
 
 
-def _first_mark(one: FailoverSeen) -> datetime:
+def _first_mark(one: ReportedFailover) -> datetime:
     return min(one.times.get("suspected", one.proposed), one.proposed, _elected(one))
 
 
-def _last_mark(one: FailoverSeen) -> datetime:
+def _last_mark(one: ReportedFailover) -> datetime:
     """Return when the new master acted for the first time, as far as that is known and not too long after.
 
     Not: when the group was whole again. A broker that comes back may cost a gap of its own.

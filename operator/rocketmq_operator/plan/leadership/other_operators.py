@@ -1,8 +1,11 @@
-"""Which operator of the whole cluster acts, where two releases watch every namespace: the one that was installed first.
+"""Which operator of the whole cluster acts, where two releases watch every namespace.
 
-Each release has a Lease in its own namespace, so the Lease does not keep two releases apart. Both would write the same objects.
-An operator of the whole cluster may list Deployments everywhere, and finds the other's there. A later Deployment never stops an
-earlier one: permission to create a Deployment in some namespace must not suffice to stop the operator of the cluster.
+The operator that was installed first acts.
+
+Each release has a Lease in its own namespace, so the Lease does not keep two releases apart. Both would write
+the same objects. An operator of the whole cluster may list Deployments everywhere, and finds the other's
+there. A later Deployment never stops an earlier one: permission to create a Deployment in some namespace must
+not suffice to stop the operator of the cluster.
 """
 
 from collections.abc import Iterable
@@ -17,7 +20,9 @@ _NAMESPACE_OPTION: Final = "--namespace"
 
 
 def earlier_operator(deployments: Iterable[Live], own_namespace: str) -> str:
-    """Return the namespace/name of an operator of the whole cluster that was installed before ours; empty if none exists.
+    """Return the namespace/name of an operator of the whole cluster that was installed before ours.
+
+    The result is empty if none exists.
 
     Args:
         deployments: those with `OPERATOR_LABELS`, of all namespaces.
@@ -32,8 +37,8 @@ def earlier_operator(deployments: Iterable[Live], own_namespace: str) -> str:
     return f"{first['metadata']['namespace']}/{first['metadata']['name']}"
 
 
-def operators_inside(deployments: Iterable[Live], own_namespace: str) -> tuple[str, ...]:
-    """Return namespace/name of the operators elsewhere that watch some namespaces, all of which are ours too."""
+def operators_in_watched_namespaces(deployments: Iterable[Live], own_namespace: str) -> tuple[str, ...]:
+    """Return namespace/name of other operators whose namespaces are all ours too."""
     found = (one["metadata"] for one in deployments if _runs(one) and not _watches_all(one))
     return tuple(
         sorted(f"{one['namespace']}/{one['name']}" for one in found if one["namespace"] != own_namespace)

@@ -1,4 +1,7 @@
-"""The observation of a Topic or a ConsumerGroup: the object, rivals for its name, and its copies in the masters."""
+"""The observation of a Topic or a ConsumerGroup.
+
+It has the object, older objects with its name, and its copies in the masters.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,9 +47,9 @@ class ObservedMetadata:
 
     Attributes:
         name: its name in the brokers.
-        held: whether our finalizer is on it.
+        has_finalizer: whether our finalizer is on it.
         deleting_since: the time of its deletion request, None without one.
-        rival: the older object that has the same name in the same cluster, empty if none exists.
+        older_owner: the older object that has the same name in the same cluster, empty if none exists.
         cluster_found: whether that RocketMQCluster exists.
         groups: in the order of their names, or of the spec's.
         name_servers: host:port of each that has an address.
@@ -58,9 +61,9 @@ class ObservedMetadata:
     spec: MetadataSpec
     status: MetadataStatus
     name: str
-    held: bool
+    has_finalizer: bool
     deleting_since: datetime | None
-    rival: str
+    older_owner: str
     cluster_found: bool
     groups: tuple[GroupMetadata, ...] = ()
     name_servers: tuple[str, ...] = ()
@@ -71,6 +74,6 @@ class ObservedMetadata:
         return self.status.observed_generation == self.generation
 
     @property
-    def impatient(self) -> bool:
+    def is_overdue(self) -> bool:
         """Whether a deletion is so old that it no longer waits for silent peers."""
         return self.deleting_since is not None and self.now - self.deleting_since >= DELETION_PATIENCE

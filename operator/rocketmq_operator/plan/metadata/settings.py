@@ -1,10 +1,13 @@
-"""A spec's settings and a broker's configuration of the same topic or consumer group: compared, and one made from the other.
+"""A spec's settings and a broker's configuration of the same topic or consumer group.
 
-A broker's configuration is the JSON of Java's class. What the spec does not speak of is sent back as it was found, because a broker
-replaces the whole; attributes are the exception, of which only those that differ are sent: a broker merges them, and refuses one
-that cannot change even if it is the same.
+This module compares the two, and makes one from the other.
 
-Source: RocketMQ 5.3.3 TopicConfig.java, SubscriptionGroupConfig.java, AttributeUtil.java, PermName.java; tried with 5.2.0 and 5.5.0.
+A broker's configuration is the JSON of Java's class. What the spec does not speak of is sent back as it was
+found, because a broker replaces the whole; attributes are the exception, of which only those that differ are
+sent: a broker merges them, and refuses one that cannot change even if it is the same.
+
+Source: RocketMQ 5.3.3 TopicConfig.java, SubscriptionGroupConfig.java, AttributeUtil.java, PermName.java;
+tried with 5.2.0 and 5.5.0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,7 +68,8 @@ def config_to_write(spec: MetadataSpec, name: str, found: Json | None) -> Json:
     Args:
         spec: the wanted settings.
         name: in the broker.
-        found: what the broker has, None if nothing. Its `attributes` are replaced by those that change, with `+` before the key.
+        found: what the broker has, None if nothing. Its `attributes` are replaced by those that change, with
+            `+` before the key.
     """
     config = dict(found or {})
     config["topicName" if isinstance(spec, TopicSpec) else "groupName"] = name

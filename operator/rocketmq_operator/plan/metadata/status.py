@@ -1,24 +1,29 @@
-"""What the operator says of a Topic or a ConsumerGroup: whether each broker group has it as the spec says, and what differs.
+"""What the operator says of a Topic or a ConsumerGroup.
 
-`Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a master does not answer.
+The status says whether each broker group has it as the spec says, and what differs.
+
+`Ready` means that every chosen broker group has it so. `InSync` is about drift alone and is Unknown while a
+master does not answer.
 """
 
 from collections.abc import Sequence
 
-from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Finding, found, merge
+from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX, Finding, make_finding, merge_findings
 from rocketmq_operator.api.metadata import BROKER_GROUPS_MAX, GroupMetadataStatus, GroupState, MetadataStatus
-from rocketmq_operator.plan.common.actions import Plan, WriteMetadata
+from rocketmq_operator.plan.common.actions import ResourcePlan, WriteMetadata
 from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
 from rocketmq_operator.plan.metadata.settings import differences
 
 
 def metadata_status(
-    observed: ObservedMetadata, plan: Plan, corrected: Sequence[WriteMetadata] = ()
+    observed: ObservedMetadata, plan: ResourcePlan, corrected: Sequence[WriteMetadata] = ()
 ) -> MetadataStatus:
     """Return the status; `corrected` is what drift was written over in this pass."""
     rows = tuple(_row(observed, one) for one in observed.groups)[:BROKER_GROUPS_MAX]
-    findings = [_ready(plan, rows), _in_sync(rows), _unrivalled(observed)]
-    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    findings = [_ready(plan, rows), _in_sync(rows), _name_unique(observed)]
+    conditions = merge_findings(
+        observed.status.conditions, findings, generation=observed.generation, now=observed.now
+    )
     ready = conditions[0]
     applied = sum(row.state is GroupState.APPLIED for row in rows)
     settled = not plan.steps and plan.wait is None
@@ -53,36 +58,36 @@ def _row(observed: ObservedMetadata, one: GroupMetadata) -> GroupMetadataStatus:
     return GroupMetadataStatus(group=one.group, state=state, differences=drift)
 
 
-def _ready(plan: Plan, rows: Sequence[GroupMetadataStatus]) -> Finding:
+def _ready(plan: ResourcePlan, rows: Sequence[GroupMetadataStatus]) -> Finding:
     if plan.wait is not None:
-        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+        return make_finding("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if plan.steps:
-        return found("Ready", holds=False, reason="Applying", message=str(plan.steps[0]))
-    if drifted := _told(rows, GroupState.DRIFTED):
-        return found("Ready", holds=False, reason="Drifted", message=drifted)
-    return found("Ready", holds=True, reason="Applied", message="every broker group has it as asked")
+        return make_finding("Ready", holds=False, reason="Applying", message=str(plan.steps[0]))
+    if drifted := _groups_text(rows, GroupState.DRIFTED):
+        return make_finding("Ready", holds=False, reason="Drifted", message=drifted)
+    return make_finding("Ready", holds=True, reason="Applied", message="every broker group has it as asked")
 
 
 def _in_sync(rows: Sequence[GroupMetadataStatus]) -> Finding:
-    if drifted := _told(rows, GroupState.DRIFTED):
-        return found("InSync", holds=False, reason="Drifted", message=drifted)
-    if missing := _told(rows, GroupState.MISSING):
-        return found("InSync", holds=False, reason="Missing", message=missing)
+    if drifted := _groups_text(rows, GroupState.DRIFTED):
+        return make_finding("InSync", holds=False, reason="Drifted", message=drifted)
+    if missing := _groups_text(rows, GroupState.MISSING):
+        return make_finding("InSync", holds=False, reason="Missing", message=missing)
     if not rows or any(row.state is not GroupState.APPLIED for row in rows):
-        return found(
+        return make_finding(
             "InSync", holds=None, reason="NotCompared", message="some broker groups were not compared"
         )
-    return found("InSync", holds=True, reason="Applied", message="no broker group has it otherwise")
+    return make_finding("InSync", holds=True, reason="Applied", message="no broker group has it otherwise")
 
 
-def _unrivalled(observed: ObservedMetadata) -> Finding:
-    if observed.rival:
-        text = f"{observed.owner.kind} {observed.rival} is older and has the name {observed.name} too"
-        return found("Unrivalled", holds=False, reason="Conflict", message=text)
-    return found("Unrivalled", holds=True, reason="Alone", message="")
+def _name_unique(observed: ObservedMetadata) -> Finding:
+    if observed.older_owner:
+        text = f"{observed.owner.kind} {observed.older_owner} is older and has the name {observed.name} too"
+        return make_finding("Unrivalled", holds=False, reason="Conflict", message=text)
+    return make_finding("Unrivalled", holds=True, reason="Alone", message="")
 
 
-def _told(rows: Sequence[GroupMetadataStatus], state: GroupState) -> str:
+def _groups_text(rows: Sequence[GroupMetadataStatus], state: GroupState) -> str:
     return "; ".join(
         f"{row.group}"
         + "".join(f", {one.field} is {one.found or 'absent'}, not {one.wanted}" for one in row.differences)

@@ -1,10 +1,12 @@
-"""The plan of a Topic or a ConsumerGroup: create missing ones in masters, correct differences, and delete by policy.
+"""The plan of a Topic or a ConsumerGroup.
 
-The operator writes a new spec under any drift policy; later differences are drift. It always creates missing ones: a new broker group, and a
-master that lost its copy, would refuse clients.
+It creates missing ones in masters, corrects differences, and deletes by policy.
 
-Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object that cannot be deleted
-is worse than a topic that is left behind.
+The operator writes a new spec under any drift policy; later differences are drift. It always creates missing
+ones: a new broker group, and a master that lost its copy, would refuse clients.
+
+Deletion waits for masters that do not answer, but not for ever, and not for a cluster that is gone: an object
+that cannot be deleted is worse than a topic that is left behind.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,7 +19,7 @@ from rocketmq_operator.plan.common.actions import (
     Apply,
     DeleteMetadata,
     DeleteRoute,
-    Plan,
+    ResourcePlan,
     Step,
     Wait,
     WriteMetadata,
@@ -28,30 +30,37 @@ from rocketmq_operator.plan.metadata.settings import config_to_write, difference
 _KNOWN_THERE: Final = frozenset({GroupState.APPLIED, GroupState.DRIFTED})
 
 
-def metadata_plan(observed: ObservedMetadata) -> Plan:
+def metadata_plan(observed: ObservedMetadata) -> ResourcePlan:
     """Return the plan for a Topic or a ConsumerGroup."""
     if observed.deleting_since is not None:
-        return _forgetting(observed)
+        return _deletion(observed)
     wants_hold = observed.spec.deletion_policy is DeletionPolicy.DELETE
-    hold = () if wants_hold == observed.held else (_finalizer(observed, held=wants_hold),)
+    hold = () if wants_hold == observed.has_finalizer else (_finalizer(observed, has_finalizer=wants_hold),)
     if (wait := _blocked(observed)) is not None:
-        return Plan(hold, wait)
-    return Plan((*hold, *_writes(observed)), _waits_for(observed))
+        return ResourcePlan(hold, wait)
+    return ResourcePlan((*hold, *_writes(observed)), _waits_for(observed))
 
 
 def left_behind(observed: ObservedMetadata, failed: Collection[Step]) -> tuple[str, ...]:
-    """Return where it may still be when an impatient deletion goes: groups that could not be asked, and what failed."""
+    """Return where it may still be when an overdue deletion ends.
+
+    These are groups that could not be asked, and failed steps.
+    """
     silent = {one.group for one in observed.groups if one.exists and (one.problem or one.paused)}
     refused = {one.group for one in failed if isinstance(one, DeleteMetadata)}
     routes = {one.address for one in failed if isinstance(one, DeleteRoute)}
     return (*sorted(silent | refused), *sorted(routes))
 
 
-def _forgetting(observed: ObservedMetadata) -> Plan:
+def _deletion(observed: ObservedMetadata) -> ResourcePlan:
     """Return how brokers forget it, and last how Kubernetes does."""
-    release = _finalizer(observed, held=False)
-    if observed.spec.deletion_policy is DeletionPolicy.RETAIN or observed.rival or not observed.cluster_found:
-        return Plan((release,))
+    release = _finalizer(observed, has_finalizer=False)
+    if (
+        observed.spec.deletion_policy is DeletionPolicy.RETAIN
+        or observed.older_owner
+        or not observed.cluster_found
+    ):
+        return ResourcePlan((release,))
     kind = observed.owner.kind
     deletes = tuple(
         DeleteMetadata(kind, observed.name, one.group, one.address)
@@ -59,21 +68,24 @@ def _forgetting(observed: ObservedMetadata) -> Plan:
         if one.answered and not one.paused and one.config is not None
     )
     waits_for = [one for one in observed.groups if one.exists and (one.problem or one.paused)]
-    if waits_for and not observed.impatient:
-        told = "; ".join(f"{one.group}: {one.problem or 'it is paused'}" for one in waits_for)
-        return Plan(deletes, Wait("Deleting", f"still to be forgotten in {told}"))
+    if waits_for and not observed.is_overdue:
+        text = "; ".join(f"{one.group}: {one.problem or 'it is paused'}" for one in waits_for)
+        return ResourcePlan(deletes, Wait("Deleting", f"still to be forgotten in {text}"))
     routes = tuple(DeleteRoute(observed.spec.cluster, observed.name, one) for one in observed.name_servers)
     # Why no check between: a client that is still connected may make a broker recreate it at once.
-    return Plan((*deletes, *(routes if kind == TOPIC_KIND.kind else ()), release))
+    return ResourcePlan((*deletes, *(routes if kind == TOPIC_KIND.kind else ()), release))
 
 
-def _finalizer(observed: ObservedMetadata, *, held: bool) -> Apply:
-    """Return what puts our finalizer on the object, or takes it away: server-side apply keeps everybody else's."""
+def _finalizer(observed: ObservedMetadata, *, has_finalizer: bool) -> Apply:
+    """Return what puts our finalizer on the object, or takes it away.
+
+    Server-side apply keeps everybody else's.
+    """
     owner = observed.owner
     metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
-    finalizers = {"finalizers": [BROKERS_FINALIZER]} if held else {}
+    finalizers = {"finalizers": [BROKERS_FINALIZER]} if has_finalizer else {}
     body = {"apiVersion": owner.api_version, "kind": owner.kind, "metadata": metadata | finalizers}
-    return Apply(body, "hold until brokers forgot it" if held else "let go")
+    return Apply(body, "hold until brokers forgot it" if has_finalizer else "let go")
 
 
 def _blocked(observed: ObservedMetadata) -> Wait | None:
@@ -81,10 +93,10 @@ def _blocked(observed: ObservedMetadata) -> Wait | None:
     cluster = observed.spec.cluster
     if not observed.cluster_found:
         return Wait("NoCluster", f"RocketMQCluster {cluster} does not exist")
-    if observed.rival:
+    if observed.older_owner:
         return Wait(
             "Conflict",
-            f"{observed.name} of cluster {cluster} is that of {observed.owner.kind} {observed.rival}",
+            f"{observed.name} of cluster {cluster} is that of {observed.owner.kind} {observed.older_owner}",
         )
     return None
 

@@ -1,8 +1,11 @@
-"""The observation of a migration: the request, the old brokers, their volumes, and the existing objects of the new group.
+"""The observation of a migration.
 
-Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` reports. The migration records facts that it cannot observe after
-the old brokers have stopped: on their StatefulSets their identities and the paths of their stores, on
-their volumes the contents of a store and the kept part. This module makes no decisions.
+It has the request, the old brokers, their volumes, and the existing objects of the new group.
+
+Kubernetes' objects are as the API server has them; brokers are as `ha-sidecar survey` reports. The migration
+records facts that it cannot observe after the old brokers have stopped: on their StatefulSets their
+identities and the paths of their stores, on their volumes the contents of a store and the kept part. This
+module makes no decisions.
 """
 
 import json
@@ -29,14 +32,14 @@ MIGRATED_ANNOTATION: Final = f"{GROUP}/migrated"
 WRITE_PERMISSION: Final = 2
 
 
-class Course(StrEnum):
+class OldBrokerKind(StrEnum):
     """The kind of the old brokers: with a log in our format, or with DLedger's."""
 
     MASTER_SLAVE = "master-slave"
     DLEDGER = "dledger"
 
 
-class Holder(StrEnum):
+class VolumeHolder(StrEnum):
     """Whose a volume is, by the claim that it names."""
 
     OLD = "old"
@@ -46,7 +49,7 @@ class Holder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class MigrationRequest:
     """What a person asks for.
 
     Attributes:
@@ -63,7 +66,7 @@ class Wish:
 
     group: str
     namespace: str
-    course: Course
+    old_kind: OldBrokerKind
     manifest: Json
     spec: BrokerGroupSpec
     broker_name: str
@@ -75,7 +78,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BrokerReport:
     """What a broker says of itself; offsets of the log in bytes."""
 
     name: str
@@ -106,7 +109,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class StoreLocation:
     """Where a store lies: the claim of its volume, and two paths in that."""
 
     claim: str
@@ -115,7 +118,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class BrokerRecord:
     """The state of an old broker before its stop; offsets of the log in bytes."""
 
     claim: str
@@ -149,9 +152,9 @@ class OldMember:
         member: the pod that gets its volume.
         stateful_set: of its pod; None if missing.
         live: its pod; None if it does not exist.
-        said: its own report; None without a query or an answer.
-        silence: why it does not.
-        spot: where its store lies, or in words why that is not known.
+        report: its own report; None without a query or an answer.
+        no_report_reason: why it does not.
+        store_location: where its store lies, or in words why that is not known.
         old_claim: of its volume; None if it is gone.
         new_claim: of its successor; None if it does not exist.
         volume: the PersistentVolume; None if unknown.
@@ -162,18 +165,18 @@ class OldMember:
     namespace: str
     stateful_set: Live | None = None
     live: Live | None = None
-    said: Said | None = None
-    silence: str = ""
-    spot: Spot | str = ""
+    report: BrokerReport | None = None
+    no_report_reason: str = ""
+    store_location: StoreLocation | str = ""
     old_claim: Live | None = None
     new_claim: Live | None = None
     volume: Live | None = None
 
     @property
-    def note(self) -> Note | None:
+    def record(self) -> BrokerRecord | None:
         """The note written before its stop."""
-        value = noted(self.stateful_set).get("pods", {}).get(self.pod)
-        return None if value is None else Note.of(value)
+        value = recorded_pods(self.stateful_set).get("pods", {}).get(self.pod)
+        return None if value is None else BrokerRecord.of(value)
 
     @property
     def is_wanted(self) -> bool:
@@ -192,32 +195,35 @@ class OldMember:
         return str((self.live or {}).get("status", {}).get("podIP") or "") if self.runs else ""
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> VolumeHolder:
         """Whose its volume is."""
         reference = (self.volume or {}).get("spec", {}).get("claimRef") or {}
-        note = self.note
-        by_name = {names.claim(self.member): Holder.NEW, held(self.member): Holder.HELD}
-        if note is not None:
-            by_name[note.claim] = Holder.OLD
+        record = self.record
+        by_name = {
+            names.claim(self.member): VolumeHolder.NEW,
+            unbindable_claim(self.member): VolumeHolder.HELD,
+        }
+        if record is not None:
+            by_name[record.claim] = VolumeHolder.OLD
         if reference.get("namespace") != self.namespace:
-            return Holder.OTHER
-        return by_name.get(reference.get("name", ""), Holder.OTHER)
+            return VolumeHolder.OTHER
+        return by_name.get(reference.get("name", ""), VolumeHolder.OTHER)
 
     @property
     def log(self) -> Json | None:
         """What its log was found to hold after the stop."""
-        return kept(self.volume, LOG_ANNOTATION)
+        return annotation_json(self.volume, LOG_ANNOTATION)
 
     @property
     def store(self) -> Json | None:
         """The kept part of its store."""
-        return kept(self.volume, STORE_ANNOTATION)
+        return annotation_json(self.volume, STORE_ANNOTATION)
 
     @property
     def has_joined(self) -> bool:
         """Whether its volume is its successor's, and as it was before."""
         bound = (self.new_claim or {}).get("status", {}).get("phase") == "Bound"
-        return self.holder is Holder.NEW and bound and not annotation(self.volume, POLICY_ANNOTATION)
+        return self.holder is VolumeHolder.NEW and bound and not annotation(self.volume, POLICY_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,21 +233,21 @@ class ObservedMigration:
     Attributes:
         cluster: the RocketMQCluster that the manifest names.
         group: the BrokerGroup.
-        taken: objects of the group's name that are not the group's, `kind name` each.
+        colliding_objects: objects of the group's name that are not the group's, `kind name` each.
         members: the old brokers; the master first.
         unread: messages that consumers have not read, in words; None without a query.
-        still_s: for how long every log has ended where it ends.
-        new_said: what the new master says of itself, None if it was not asked or did not answer.
+        unchanged_s: for how long every log has ended where it ends.
+        new_master_report: what the new master says of itself, None if it was not asked or did not answer.
     """
 
-    wish: Wish
+    request: MigrationRequest
     cluster: Live | None
     group: Live | None
-    taken: tuple[str, ...] = ()
+    colliding_objects: tuple[str, ...] = ()
     members: tuple[OldMember, ...] = ()
     unread: tuple[str, ...] | None = None
-    still_s: float = 0.0
-    new_said: Said | None = None
+    unchanged_s: float = 0.0
+    new_master_report: BrokerReport | None = None
 
     @property
     def first(self) -> OldMember:
@@ -264,13 +270,16 @@ class ObservedMigration:
         return bool(annotation(self.group, MIGRATED_ANNOTATION))
 
     @property
-    def asked(self) -> tuple[OldMember, ...]:
+    def surveyed(self) -> tuple[OldMember, ...]:
         """The old brokers that have to answer."""
-        return self.members[:1] if self.wish.empty_slaves else self.members
+        return self.members[:1] if self.request.empty_slaves else self.members
 
 
-def held(member: str) -> str:
-    """Return the name of a claim that is never created: a volume that names it stays unbound and cannot bind to another claim."""
+def unbindable_claim(member: str) -> str:
+    """Return the name of a claim that is never created.
+
+    A volume that names it stays unbound and cannot bind to another claim.
+    """
     return f"{names.claim(member)}-held"
 
 
@@ -279,23 +288,23 @@ def annotation(live: Live | None, key: str) -> str:
     return str(((live or {}).get("metadata", {}).get("annotations") or {}).get(key, ""))
 
 
-def kept(live: Live | None, key: str) -> Json | None:
+def annotation_json(live: Live | None, key: str) -> Json | None:
     """Return the JSON value of an annotation, None if it does not exist."""
     text = annotation(live, key)
     return json.loads(text) if text else None
 
 
-def noted(stateful_set: Live | None) -> Json:
+def recorded_pods(stateful_set: Live | None) -> Json:
     """Return the note on an old StatefulSet."""
-    return kept(stateful_set, NOTE_ANNOTATION) or {}
+    return annotation_json(stateful_set, NOTE_ANNOTATION) or {}
 
 
-def set_of(pod: str) -> str:
+def stateful_set_of(pod: str) -> str:
     """Return the name of the StatefulSet that a pod of that name belongs to."""
     return pod.rpartition("-")[0]
 
 
-def spot_of(stateful_set: Live, pod: str, store: str, commit_log: str) -> Spot | str:
+def locate_store(stateful_set: Live, pod: str, store: str, commit_log: str) -> StoreLocation | str:
     """Return where a pod's store lies, or why that is not known.
 
     Args:
@@ -317,7 +326,7 @@ def spot_of(stateful_set: Live, pod: str, store: str, commit_log: str) -> Spot |
     mounts = [mount for one in spec["containers"] for mount in one.get("volumeMounts") or []]
     found: list[tuple[str, str]] = []
     for path in (store, commit_log):
-        inside = [one for one in mounts if one["name"] in claims and _below(path, one["mountPath"])]
+        inside = [one for one in mounts if one["name"] in claims and _is_below(path, one["mountPath"])]
         if not inside:
             return f"{path} of {pod} lies on no volume of a claim: what is there goes with the pod"
         mount = max(inside, key=lambda one: len(one["mountPath"]))
@@ -329,9 +338,9 @@ def spot_of(stateful_set: Live, pod: str, store: str, commit_log: str) -> Spot |
     (claim, root), (log_claim, log) = found
     if claim != log_claim:
         return f"{pod} has its log on another volume than its store: {log_claim}, {claim}"
-    return Spot(claim, root, log)
+    return StoreLocation(claim, root, log)
 
 
-def _below(path: str, mount_path: str) -> bool:
+def _is_below(path: str, mount_path: str) -> bool:
     root = mount_path.rstrip("/")
     return path == root or path.startswith(f"{root}/")

@@ -1,8 +1,11 @@
-"""The pods that a migration starts: each does one thing and ends, and says what it found in its termination message.
+"""The pods that a migration starts.
 
-Brokers and name servers have addresses inside the cluster only, and stores can be read where they are mounted only. So these
-pods run what the person's own machine could not, with the image of the log replicas, under the restricted profile and
-without a token. Those that mount a volume have the user of the brokers, whose files these are.
+Each does one thing and ends, and says what it found in its termination message.
+
+Brokers and name servers have addresses inside the cluster only, and stores can be read where they are mounted
+only. So these pods run what the person's own machine could not, with the image of the log replicas, under the
+restricted profile and without a token. Those that mount a volume have the user of the brokers, whose files
+these are.
 """
 
 import shlex
@@ -14,7 +17,7 @@ from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.names import COMPONENT_LABEL
 from rocketmq_operator.plan.common import parts
 from rocketmq_operator.plan.common.objects import MANAGED_BY, Json
-from rocketmq_operator.plan.migration.observed import Note, ObservedMigration, OldMember
+from rocketmq_operator.plan.migration.observed import BrokerRecord, ObservedMigration, OldMember
 
 COMPONENT: Final = "migration"
 CONTAINER: Final = "migration"
@@ -24,35 +27,41 @@ RESOURCES: Final = Resources(cpu="50m", memory="256Mi", cpu_limit="1")
 """With a limit of CPUs, which a quota on `limits.cpu` demands: no heartbeat waits for these pods."""
 
 
-def survey(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:
+def survey_pod(observed: ObservedMigration, addresses: Sequence[str], *, unread: bool = False) -> Json:
     """Return the pod that asks brokers at these addresses, host:port each."""
     words = ["ha-sidecar", "survey", *(f"--broker={address}" for address in addresses)]
     if unread:
-        words += ["--unread", *(f"--ignore={name}" for name in observed.wish.ignored)]
+        words += ["--unread", *(f"--ignore={name}" for name in observed.request.ignored)]
     return _pod(observed, "survey", words)
 
 
-def permission(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
+def permission_pod(observed: ObservedMigration, wanted: str, addresses: Sequence[str]) -> Json:
     """Return the pod that forbids writes (`read`) or allows them (`write`)."""
-    wish = observed.wish
-    words = ["ha-sidecar", "permission", wanted, f"--name={wish.broker_name}"]
+    request = observed.request
+    words = ["ha-sidecar", "permission", wanted, f"--name={request.broker_name}"]
     words += [f"--broker={address}" for address in addresses]
-    words += [f"--name-server={address}" for address in wish.name_servers]
+    words += [f"--name-server={address}" for address in request.name_servers]
     return _pod(observed, f"permission-{wanted}", words)
 
 
-def verify(observed: ObservedMigration, member: OldMember, note: Note) -> Json:
+def verify_pod(observed: ObservedMigration, member: OldMember, record: BrokerRecord) -> Json:
     """Return the pod that checks every record of a stopped broker's log, which it cannot change."""
-    log = f"{VOLUME_PATH}/{note.commit_log}"
-    words = ["ha-sidecar", "verify", log, f"--mapped-file-bytes={note.file_bytes}"]
-    return _pod(observed, f"verify-{member.pod}", words, claim=note.claim, read_only=True)
+    log = f"{VOLUME_PATH}/{record.commit_log}"
+    words = ["ha-sidecar", "verify", log, f"--mapped-file-bytes={record.file_bytes}"]
+    return _pod(observed, f"verify-{member.pod}", words, claim=record.claim, read_only=True)
 
 
-def adopt(observed: ObservedMigration, member: OldMember, note: Note, keep: str) -> Json:
+def adopt_pod(observed: ObservedMigration, member: OldMember, record: BrokerRecord, keep: str) -> Json:
     """Return the pod that makes a stopped broker's store ours."""
-    words = ["ha-sidecar", "adopt", VOLUME_PATH, f"--store={note.store}", f"--commit-log={note.commit_log}"]
-    words += [f"--keep={keep}", f"--mapped-file-bytes={note.file_bytes}"]
-    return _pod(observed, f"adopt-{member.pod}", words, claim=note.claim)
+    words = [
+        "ha-sidecar",
+        "adopt",
+        VOLUME_PATH,
+        f"--store={record.store}",
+        f"--commit-log={record.commit_log}",
+    ]
+    words += [f"--keep={keep}", f"--mapped-file-bytes={record.file_bytes}"]
+    return _pod(observed, f"adopt-{member.pod}", words, claim=record.claim)
 
 
 def _pod(
@@ -73,8 +82,8 @@ def _pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{observed.wish.group}-migrate-{what}",
-            "namespace": observed.wish.namespace,
+            "name": f"{observed.request.group}-migrate-{what}",
+            "namespace": observed.request.namespace,
             "labels": {"app.kubernetes.io/managed-by": MANAGED_BY, COMPONENT_LABEL: COMPONENT},
         },
         "spec": {

@@ -1,4 +1,6 @@
-"""The way back of a migration, from anywhere before a store was prepared: everything is as it was then, and runs.
+"""The way back of a migration, from anywhere before a store was prepared.
+
+Afterwards everything is as it was then, and runs.
 
     start    every old StatefulSet has as many pods as were noted
     run      each old broker answers
@@ -14,86 +16,99 @@ from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.observed import (
     LOG_ANNOTATION,
     NOTE_ANNOTATION,
-    Holder,
     ObservedMigration,
-    noted,
-    set_of,
+    VolumeHolder,
+    recorded_pods,
+    stateful_set_of,
 )
-from rocketmq_operator.plan.migration.steps import MigrationPlan, MigrationStep, Turn
-from rocketmq_operator.plan.migration.writes import Task, Write, annotated, scaled
+from rocketmq_operator.plan.migration.steps import MigrationPlan, MigrationStep, StepAction
+from rocketmq_operator.plan.migration.writes import RunPod, Write, scale_stateful_sets, write_annotation
 
 
 def undo_plan(observed: ObservedMigration) -> MigrationPlan:
     """Return the steps back, the next one, and what it does now."""
     following = next((step for step in STEPS if not step.is_done(observed)), None)
-    before = STEPS if following is None else STEPS[: STEPS.index(following)]
-    steps = tuple((step.name, step.title(observed), step in before) for step in STEPS)
+    completed = STEPS if following is None else STEPS[: STEPS.index(following)]
+    steps = tuple((step.name, step.title(observed), step in completed) for step in STEPS)
     if following is None:
         return MigrationPlan(steps)
-    turn = Turn(way) if (way := _too_late(observed)) else following.turn(observed)
-    return MigrationPlan(steps, following.name, following.title(observed), turn)
+    action = StepAction(obstacle) if (obstacle := _why_too_late(observed)) else following.action(observed)
+    return MigrationPlan(steps, following.name, following.title(observed), action)
 
 
-def _too_late(observed: ObservedMigration) -> str:
+def _why_too_late(observed: ObservedMigration) -> str:
     for member in observed.members:
         if member.stateful_set is None:
-            return f"StatefulSet {set_of(member.pod)} does not exist"
-        if member.store is not None or member.holder in {Holder.HELD, Holder.NEW}:
-            return f"the store of {member.pod} is prepared for {member.member} already: undo is impossible, continue without --undo"
+            return f"StatefulSet {stateful_set_of(member.pod)} does not exist"
+        if member.store is not None or member.holder in {VolumeHolder.HELD, VolumeHolder.NEW}:
+            return (
+                f"the store of {member.pod} is prepared for {member.member} already: undo is impossible, "
+                "continue without --undo"
+            )
     return ""
 
 
 def _is_started(observed: ObservedMigration) -> bool:
-    wanted = [noted(member.stateful_set).get("replicas", 0) for member in observed.members]
+    wanted = [recorded_pods(member.stateful_set).get("replicas", 0) for member in observed.members]
     has = [(member.stateful_set or {}).get("spec", {}).get("replicas", 0) for member in observed.members]
     return all(now >= before for now, before in zip(has, wanted, strict=True))
 
 
 def _runs(observed: ObservedMigration) -> bool:
-    return all(member.live is not None and member.said is not None for member in observed.asked)
+    return all(member.live is not None and member.report is not None for member in observed.surveyed)
 
 
-def _run(observed: ObservedMigration) -> Turn:
-    silent = [one for one in observed.asked if one.live is None or one.said is None]
-    return Turn(wait=f"{silent[0].pod} does not answer yet: {silent[0].silence or 'it does not run'}")
+def _run(observed: ObservedMigration) -> StepAction:
+    silent = [one for one in observed.surveyed if one.live is None or one.report is None]
+    return StepAction(
+        wait=f"{silent[0].pod} does not answer yet: {silent[0].no_report_reason or 'it does not run'}"
+    )
 
 
 def _is_open(observed: ObservedMigration) -> bool:
-    return all(one.said is not None and one.said.takes_writes for one in observed.asked)
+    return all(one.report is not None and one.report.takes_writes for one in observed.surveyed)
 
 
-def _open(observed: ObservedMigration) -> Turn:
-    addresses = [f"{one.address}:{observed.wish.port}" for one in observed.asked if one.address]
-    return Turn(writes=(Task(migration_pods.permission(observed, "write", addresses), "allow writes"),))
+def _open(observed: ObservedMigration) -> StepAction:
+    addresses = [f"{one.address}:{observed.request.port}" for one in observed.surveyed if one.address]
+    return StepAction(
+        writes=(RunPod(migration_pods.permission_pod(observed, "write", addresses), "allow writes"),)
+    )
 
 
-def _forget(observed: ObservedMigration) -> Turn:
+def _remove_records(observed: ObservedMigration) -> StepAction:
     writes: list[Write] = [
-        annotated("PersistentVolume", one.volume, LOG_ANNOTATION, None, "forget what its log held")
+        write_annotation("PersistentVolume", one.volume, LOG_ANNOTATION, None, "forget what its log held")
         for one in observed.members
         if one.log is not None
     ]
-    sets = {set_of(one.pod): one.stateful_set for one in observed.members if noted(one.stateful_set)}
+    sets = {
+        stateful_set_of(one.pod): one.stateful_set
+        for one in observed.members
+        if recorded_pods(one.stateful_set)
+    }
     writes += [
-        annotated("StatefulSet", live, NOTE_ANNOTATION, None, "forget who ran there")
+        write_annotation("StatefulSet", live, NOTE_ANNOTATION, None, "forget who ran there")
         for live in sets.values()
     ]
-    return Turn(writes=tuple(writes))
+    return StepAction(writes=tuple(writes))
 
 
 STEPS: Final[tuple[MigrationStep, ...]] = (
     MigrationStep(
         "start",
-        lambda seen: "start " + ", ".join(one.pod for one in seen.members),
+        lambda observed: "start " + ", ".join(one.pod for one in observed.members),
         _is_started,
-        lambda seen: Turn(writes=scaled(seen, seen.members, None)),
+        lambda observed: StepAction(writes=scale_stateful_sets(observed, observed.members, None)),
     ),
     MigrationStep("run", lambda _: "wait until they answer", _runs, _run),
     MigrationStep("open", lambda _: "allow writes", _is_open, _open),
     MigrationStep(
         "forget",
         lambda _: "forget what was noted",
-        lambda seen: not any(one.log is not None or noted(one.stateful_set) for one in seen.members),
-        _forget,
+        lambda observed: (
+            not any(one.log is not None or recorded_pods(one.stateful_set) for one in observed.members)
+        ),
+        _remove_records,
     ),
 )

@@ -12,23 +12,23 @@ from rocketmq_operator.plan.migration.observed import (
     NOTE_ANNOTATION,
     POLICY_ANNOTATION,
     STORE_ANNOTATION,
-    Holder,
-    Note,
+    BrokerRecord,
+    BrokerReport,
     ObservedMigration,
     OldMember,
-    Said,
-    Spot,
+    StoreLocation,
+    VolumeHolder,
     annotation,
-    held,
-    noted,
-    set_of,
+    recorded_pods,
+    stateful_set_of,
+    unbindable_claim,
 )
 
 RETAIN: Final = "Retain"
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchObject:
     """Write these fields of an object and no others; None takes one away."""
 
     kind: str
@@ -43,7 +43,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateObject:
     """Make an object."""
 
     body: Json
@@ -55,7 +55,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class DeleteObject:
     """Delete that very object."""
 
     kind: str
@@ -70,7 +70,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RunPod:
     """Run a pod to its end.
 
     Attributes:
@@ -92,26 +92,30 @@ class Task:
         return f"Pod {self.body['metadata']['name']}: {self.why}"
 
 
-Write = Patch | Create | Remove | Task
+Write = PatchObject | CreateObject | DeleteObject | RunPod
 
 
-def annotated(kind: str, live: Live | None, key: str, text: str | None, why: str) -> Patch:
+def write_annotation(kind: str, live: Live | None, key: str, text: str | None, why: str) -> PatchObject:
     """Return the patch that writes one annotation of an object."""
     metadata = (live or {})["metadata"]
     body = {"metadata": {"annotations": {key: text}}}
-    return Patch(kind, metadata.get("namespace", ""), metadata["name"], body, why)
+    return PatchObject(kind, metadata.get("namespace", ""), metadata["name"], body, why)
 
 
-def noting(observed: ObservedMigration) -> tuple[Patch, ...]:
+def record_brokers(observed: ObservedMigration) -> tuple[PatchObject, ...]:
     """Return what notes on each old StatefulSet who its pods are, while they still tell."""
     found = []
-    for name in dict.fromkeys(set_of(member.pod) for member in observed.members):
-        mine = [member for member in observed.members if set_of(member.pod) == name]
+    for name in dict.fromkeys(stateful_set_of(member.pod) for member in observed.members):
+        mine = [member for member in observed.members if stateful_set_of(member.pod) == name]
         live = mine[0].stateful_set or {}
-        notes = {member.pod: note.json() for member in mine if (note := _note(observed, member)) is not None}
-        value = {"group": observed.wish.group, "replicas": live["spec"]["replicas"], "pods": notes}
+        records = {
+            member.pod: record.json()
+            for member in mine
+            if (record := _record_of_broker(observed, member)) is not None
+        }
+        value = {"group": observed.request.group, "replicas": live["spec"]["replicas"], "pods": records}
         found.append(
-            annotated(
+            write_annotation(
                 "StatefulSet",
                 live,
                 NOTE_ANNOTATION,
@@ -122,51 +126,55 @@ def noting(observed: ObservedMigration) -> tuple[Patch, ...]:
     return tuple(found)
 
 
-def _note(observed: ObservedMigration, member: OldMember) -> Note | None:
+def _record_of_broker(observed: ObservedMigration, member: OldMember) -> BrokerRecord | None:
     """Return the note of a broker; for one that need not answer and does not, its master's properties."""
-    said: Said | None = member.said or observed.first.said
-    if said is None or not isinstance(member.spot, Spot) or member.volume is None:
-        return member.note
-    return Note(
-        claim=member.spot.claim,
+    report: BrokerReport | None = member.report or observed.first.report
+    if report is None or not isinstance(member.store_location, StoreLocation) or member.volume is None:
+        return member.record
+    return BrokerRecord(
+        claim=member.store_location.claim,
         volume=member.volume["metadata"]["name"],
-        store=member.spot.store,
-        commit_log=member.spot.commit_log,
-        file_bytes=said.file_bytes,
-        min_offset=said.min_offset,
-        max_offset=said.max_offset,
-        topics=said.topics,
-        groups=said.groups,
-        offsets=said.offsets,
-        consumed=said.consumed,
+        store=member.store_location.store,
+        commit_log=member.store_location.commit_log,
+        file_bytes=report.file_bytes,
+        min_offset=report.min_offset,
+        max_offset=report.max_offset,
+        topics=report.topics,
+        groups=report.groups,
+        offsets=report.offsets,
+        consumed=report.consumed,
     )
 
 
-def scaled(
+def scale_stateful_sets(
     observed: ObservedMigration, members: Iterable[OldMember], replicas: int | None
-) -> tuple[Patch, ...]:
+) -> tuple[PatchObject, ...]:
     """Return what gives the old StatefulSets of these pods a size, or with None the one that they had."""
     found = []
-    for name in dict.fromkeys(set_of(member.pod) for member in members):
-        live = next(one.stateful_set for one in observed.members if set_of(one.pod) == name) or {}
-        size = int(noted(live).get("replicas", 0)) if replicas is None else replicas
+    for name in dict.fromkeys(stateful_set_of(member.pod) for member in members):
+        live = next(one.stateful_set for one in observed.members if stateful_set_of(one.pod) == name) or {}
+        size = int(recorded_pods(live).get("replicas", 0)) if replicas is None else replicas
         if live["spec"].get("replicas") != size:
             why = f"{size} instead of {live['spec'].get('replicas')} pods"
             found.append(
-                Patch("StatefulSet", observed.wish.namespace, name, {"spec": {"replicas": size}}, why)
+                PatchObject(
+                    "StatefulSet", observed.request.namespace, name, {"spec": {"replicas": size}}, why
+                )
             )
     return tuple(found)
 
 
-def holding(member: OldMember) -> tuple[Write, ...]:
+def release_volume(member: OldMember) -> tuple[Write, ...]:
     """Return the writes that delete a volume's old claim and protect the volume from deletion."""
-    if member.holder in {Holder.HELD, Holder.NEW}:
+    if member.holder in {VolumeHolder.HELD, VolumeHolder.NEW}:
         claim = member.old_claim
         if claim is None or claim["metadata"].get("deletionTimestamp"):
             return ()
         metadata = claim["metadata"]
         why = "its volume is gone"
-        return (Remove("PersistentVolumeClaim", member.namespace, metadata["name"], metadata["uid"], why),)
+        return (
+            DeleteObject("PersistentVolumeClaim", member.namespace, metadata["name"], metadata["uid"], why),
+        )
     volume = member.volume or {}
     policy = annotation(volume, POLICY_ANNOTATION) or volume["spec"]["persistentVolumeReclaimPolicy"]
     body = {
@@ -175,19 +183,19 @@ def holding(member: OldMember) -> tuple[Write, ...]:
         },
         "spec": {
             "persistentVolumeReclaimPolicy": RETAIN,
-            "claimRef": _reference(member, held(member.member)),
+            "claimRef": _reference(member, unbindable_claim(member.member)),
         },
     }
     why = f"policy Retain, no longer of the claim of {member.pod}"
-    return (Patch("PersistentVolume", "", volume["metadata"]["name"], body, why),)
+    return (PatchObject("PersistentVolume", "", volume["metadata"]["name"], body, why),)
 
 
-def claim_writes(observed: ObservedMigration, member: OldMember) -> tuple[Write, ...]:
+def create_claim(observed: ObservedMigration, member: OldMember) -> tuple[Write, ...]:
     """Return what makes the claim that a broker of the operator's expects, for that very volume."""
     if member.new_claim is not None or member.volume is None:
         return ()
     volume = member.volume
-    labels = belonging_labels(observed.wish.spec.cluster, observed.wish.group)
+    labels = belonging_labels(observed.request.spec.cluster, observed.request.group)
     template = parts.claim_template(
         volume["spec"]["capacity"]["storage"], volume["spec"].get("storageClassName", ""), labels
     )
@@ -206,23 +214,23 @@ def claim_writes(observed: ObservedMigration, member: OldMember) -> tuple[Write,
             "volumeMode": volume["spec"].get("volumeMode", "Filesystem"),
         },
     }
-    return (Create(body, f"for the volume of {member.pod}"),)
+    return (CreateObject(body, f"for the volume of {member.pod}"),)
 
 
-def joining(member: OldMember) -> tuple[Write, ...]:
+def bind_volume(member: OldMember) -> tuple[Write, ...]:
     """Return what gives a volume to its new claim, and when that has it, its policy back."""
     volume = member.volume or {}
     name = volume.get("metadata", {}).get("name", "")
-    if member.holder is Holder.HELD:
+    if member.holder is VolumeHolder.HELD:
         claim = names.claim(member.member)
         body: Json = {"spec": {"claimRef": _reference(member, claim)}}
-        return (Patch("PersistentVolume", "", name, body, f"to be bound to {claim}"),)
+        return (PatchObject("PersistentVolume", "", name, body, f"to be bound to {claim}"),)
     bound = (member.new_claim or {}).get("status", {}).get("phase") == "Bound"
     policy = annotation(volume, POLICY_ANNOTATION)
-    if member.holder is Holder.NEW and bound and policy:
+    if member.holder is VolumeHolder.NEW and bound and policy:
         gone = {POLICY_ANNOTATION: None, LOG_ANNOTATION: None, STORE_ANNOTATION: None}
         body = {"metadata": {"annotations": gone}, "spec": {"persistentVolumeReclaimPolicy": policy}}
-        return (Patch("PersistentVolume", "", name, body, f"policy {policy} again"),)
+        return (PatchObject("PersistentVolume", "", name, body, f"policy {policy} again"),)
     return ()
 
 

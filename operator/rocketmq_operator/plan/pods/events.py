@@ -1,10 +1,13 @@
-"""Parse the Events of Kubernetes' own controllers: why a StatefulSet creates no pod, and why a claim gets no volume.
+"""Parse the Events of Kubernetes' own controllers.
 
-No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a volume is missing
-(`member_trouble.questions`). Events come again with other counts and times, so a text leaves out what differs between two of them.
+They say why a StatefulSet creates no pod, and why a claim gets no volume.
 
-Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent, recordClaimEvent),
-pkg/controller/volume/events/event.go, staging/src/k8s.io/apiserver/pkg/quota.
+No field of a StatefulSet or a PersistentVolumeClaim says it. The operator reads Events only when a pod or a
+volume is missing (`member_trouble.event_queries`). Events come again with other counts and times, so a text
+leaves out what differs between two of them.
+
+Source: Kubernetes 1.34, pkg/controller/statefulset/stateful_pod_control.go (recordPodEvent,
+recordClaimEvent), pkg/controller/volume/events/event.go, staging/src/k8s.io/apiserver/pkg/quota.
 """
 
 import re
@@ -15,13 +18,14 @@ from typing import Final
 from rocketmq_operator.plan.common.objects import Live
 
 _WHY_NOT_BOUND: Final = ("ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
-"""Reasons of Events about a claim. The first that there is counts, so that two that alternate give one text."""
+"""Reasons of Events about a claim. The first that there is counts, so that two that alternate give one
+text."""
 _USED: Final = re.compile(r", used: \S+(?=, limited: )")
 """Of a quota: what others use changes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class EventSeen:
+class ObservedEvent:
     """One Event; `at` orders those about one object."""
 
     reason: str
@@ -29,14 +33,17 @@ class EventSeen:
     at: str
 
 
-def events_seen(values: Iterable[Live]) -> tuple[EventSeen, ...]:
+def parse_events(values: Iterable[Live]) -> tuple[ObservedEvent, ...]:
     """Read Events of `events.k8s.io/v1`, the oldest first."""
-    found = (EventSeen(str(one.get("reason") or ""), _text(one), _at(one)) for one in values)
+    found = (ObservedEvent(str(one.get("reason") or ""), _text(one), _at(one)) for one in values)
     return tuple(sorted(found, key=lambda one: one.at))
 
 
-def why_not_made(events: Sequence[EventSeen], pod: str) -> str:
-    """Return why a StatefulSet could not make a pod when it tried last; empty where it could, or nothing is known."""
+def why_not_created(events: Sequence[ObservedEvent], pod: str) -> str:
+    """Return why a StatefulSet could not make a pod when it tried last.
+
+    The result is empty where it could, or nothing is known.
+    """
     about = re.compile(rf"\bPod {re.escape(pod)} in StatefulSet ")
     newest = next((one for one in reversed(events) if about.search(one.note)), None)
     if newest is None or newest.reason != "FailedCreate":
@@ -46,7 +53,7 @@ def why_not_made(events: Sequence[EventSeen], pod: str) -> str:
     return re.sub(rf'^pods "{re.escape(pod)}" is ', "", why or newest.note)
 
 
-def why_not_bound(events: Sequence[EventSeen]) -> str:
+def why_not_bound(events: Sequence[ObservedEvent]) -> str:
     """Return why a claim has no volume; empty if unknown."""
     by_reason = {one.reason: one.note for one in events}
     return next((by_reason[reason] for reason in _WHY_NOT_BOUND if reason in by_reason), "")

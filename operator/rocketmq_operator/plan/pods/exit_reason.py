@@ -1,10 +1,11 @@
 """Pick from the end of a container's log the one line that says why it ended.
 
-The operator reads no logs. Its pods ask the kubelet to keep the last lines of a container that fails (`terminationMessagePolicy`:
-`FallbackToLogsOnError`), at most 2,048 bytes. The line wanted is the last one that names an error. Without such a line it is the last one
-that is not a frame of a stack trace.
+The operator reads no logs. Its pods ask the kubelet to keep the last lines of a container that fails
+(`terminationMessagePolicy`: `FallbackToLogsOnError`), at most 2,048 bytes. The line wanted is the last one
+that names an error. Without such a line it is the last one that is not a frame of a stack trace.
 
-The same failure must give the same text after each restart. So times, addresses in memory and process ids are left out.
+The same failure must give the same text after each restart. So times, addresses in memory and process ids are
+left out.
 
 Source: Kubernetes 1.34, pkg/kubelet/kuberuntime/kuberuntime_container.go, convertToKubeContainerStatus.
 """
@@ -14,10 +15,11 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-WORDS_LENGTH_MAX: Final = 180
+EXIT_MESSAGE_LENGTH_MAX: Final = 180
 _FRAME: Final = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ (more|common frames)|File \"|\^+$|~+\^*~*$")
 _ERROR: Final = re.compile(
-    r"error|exception|fatal|critical|fail|panic|cannot|could not|unable|invalid|illegal|denied|refused|not found|no such"
+    r"error|exception|fatal|critical|fail|panic|cannot|could not|unable|invalid|illegal|denied|refused|not "
+    r"found|no such"
     r"|no space|not writable|expected|caused by",
     re.IGNORECASE,
 )
@@ -31,18 +33,21 @@ _VOLATILE: Final = re.compile(
 _UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\u00a0-\uffff]+")
 
 
-def last_words(log: str) -> str:
-    """Return the line that says why a container ended, without what differs from run to run; empty where it said nothing."""
-    lines = [said for line in log.splitlines() if (said := _plain(line))]
+def exit_message(log: str) -> str:
+    """Return the line that says why a container ended, without what differs from run to run.
+
+    The result is empty where it said nothing.
+    """
+    lines = [text for line in log.splitlines() if (text := _line_text(line))]
     whole = [line for line in lines if not _FRAME.match(line)]
-    return _last(line for line in whole if _ERROR.search(line)) or _last(whole) or _last(lines)
+    return _last_line(line for line in whole if _ERROR.search(line)) or _last_line(whole) or _last_line(lines)
 
 
-def _last(lines: Iterable[str]) -> str:
-    return next(reversed([*lines]), "")[:WORDS_LENGTH_MAX]
+def _last_line(lines: Iterable[str]) -> str:
+    return next(reversed([*lines]), "")[:EXIT_MESSAGE_LENGTH_MAX]
 
 
-def _plain(line: str) -> str:
+def _line_text(line: str) -> str:
     """Return what a line says; of a line of JSON, as our own programs log, its message."""
     text = _message(line)
     return " ".join(_UNPRINTABLE.sub(" ", _VOLATILE.sub("", text)).split())
@@ -57,5 +62,7 @@ def _message(line: str) -> str:
         return line
     if not isinstance(value, dict):
         return line
-    told = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]
-    return ": ".join([told[0], *told[1].splitlines()[-1:]]) if len(told) > 1 else told[0] if told else line
+    texts = [value[key] for key in ("message", "exception") if isinstance(value.get(key), str)]
+    return (
+        ": ".join([texts[0], *texts[1].splitlines()[-1:]]) if len(texts) > 1 else texts[0] if texts else line
+    )

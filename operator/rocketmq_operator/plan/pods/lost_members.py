@@ -1,8 +1,10 @@
-"""Members whose node is gone for good: freed from it and given an empty volume elsewhere, where the spec asks for that.
+"""Members whose node is gone for good.
 
-The problem. Kubernetes can request the deletion of a pod on a silent node, but the node will not confirm it; its StatefulSet creates no other pod
-until then. If its volume is a disk of the lost node, the new pod waits for ever. Both waits are
-right as long as the node may come back, and only people know how long that is.
+The operator frees them from it and gives them an empty volume elsewhere, if the spec asks for that.
+
+The problem. Kubernetes can request the deletion of a pod on a silent node, but the node will not confirm it;
+its StatefulSet creates no other pod until then. If its volume is a disk of the lost node, the new pod waits
+for ever. Both waits are right as long as the node may come back, and only people know how long that is.
 
 Theory of operation. Each look finds the first line that holds; nothing is remembered.
 
@@ -10,19 +12,23 @@ Theory of operation. Each look finds the first line that holds; nothing is remem
     the spec says Keep                                                  nothing
     it should have ended `afterSeconds` ago                             it is deleted by force
     no node can take it for its volume's sake for `afterSeconds`,
-      and the others hold all data of this volume                       delete its claim, then the pod: Kubernetes recreates both
+      and the others hold all data of this volume                       delete its claim, then the pod
     the same, and the others may not                                    wait, and report the missing data
 
 One volume is given up at a time, so that the others copy the log to its successor before the next one goes.
 
-What a forced deletion rests on. Nothing stops a broker on a node that is cut off: companions on Kubernetes have no fence.
-- The controllers elected another master seconds after the cut; the deletion follows at least 30 s later and adds no second master.
-- Under AllInSync and Quorum a master alone on its node acknowledges nothing, because `minInSyncReplicas` is 2. With another member on its
-  side of the cut it may acknowledge writes, and under Async it may do so alone. Those writes are lost, with or without the deletion.
-- An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does not check that the node
-  is off. A driver that lets two nodes write to one volume makes the deletion unsafe.
+What a forced deletion rests on. Nothing stops a broker on a node that is cut off: companions on Kubernetes
+have no fence.
+- The controllers elected another master seconds after the cut; the deletion follows at least 30 s later and
+  adds no second master.
+- Under AllInSync and Quorum a master alone on its node acknowledges nothing, because `minInSyncReplicas`
+  is 2. With another member on its side of the cut it may acknowledge writes, and under Async it may do so
+  alone. Those writes are lost, with or without the deletion.
+- An attachable volume is detached from the lost node by Kubernetes and its storage driver; the operator does
+  not check that the node is off. A driver that lets two nodes write to one volume makes the deletion unsafe.
 
-This module never reads nodes: that permission covers all nodes, and the operator needs only the effect of their loss on pods.
+This module never reads nodes: that permission covers all nodes, and the operator needs only the effect of
+their loss on pods.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,21 +36,21 @@ from datetime import datetime, timedelta
 
 from rocketmq_operator.api.common import LostMembers, LostPolicy
 from rocketmq_operator.plan.common import names
-from rocketmq_operator.plan.common.actions import NOTHING, Delete, Plan, Step, Wait
+from rocketmq_operator.plan.common.actions import NO_STEPS, Delete, ResourcePlan, Step, Wait
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
-from rocketmq_operator.plan.pods.observed import PodSeen
+from rocketmq_operator.plan.pods.observed import ObservedPod
 
 Needed = Callable[[str], str]
 """Says of a member's name why its volume is needed; empty where the others have all of it."""
 
 
 def free_lost(
-    pods: Mapping[str, PodSeen],
+    pods: Mapping[str, ObservedPod],
     claims: Mapping[str, Live],
     asked: LostMembers,
     now: datetime,
     needed: Needed,
-) -> Plan:
+) -> ResourcePlan:
     """Return what frees members from a lost node.
 
     Args:
@@ -55,7 +61,7 @@ def free_lost(
         needed: says why a member's volume must stay.
     """
     if asked.policy is LostPolicy.KEEP:
-        return NOTHING
+        return NO_STEPS
     too_long = timedelta(seconds=asked.after_seconds)
     stuck = [pod for pod in pods.values() if pod.gone_by is not None and now - pod.gone_by > too_long]
     steps: list[Step] = [
@@ -67,15 +73,17 @@ def free_lost(
         if pod not in stuck and pod.stranded_since is not None and now - pod.stranded_since > too_long
     ]
     if not stranded:
-        return Plan(tuple(steps))
+        return ResourcePlan(tuple(steps))
     pod = stranded[0]
     if why := needed(pod.name):
-        return Plan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
-    steps += _anew(pod, claims.get(names.claim(pod.name)))
-    return Plan(tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it restarts elsewhere"))
+        return ResourcePlan(tuple(steps), Wait("VolumeKept", f"{pod.name} has lost its node, and {why}"))
+    steps += _recreate(pod, claims.get(names.claim(pod.name)))
+    return ResourcePlan(
+        tuple(steps), Wait("MemberReplaced", f"{pod.name} has lost its node: it restarts elsewhere")
+    )
 
 
-def _anew(pod: PodSeen, claim: Live | None) -> list[Step]:
+def _recreate(pod: ObservedPod, claim: Live | None) -> list[Step]:
     """Return the steps that make Kubernetes recreate a pod and its volume."""
     steps: list[Step] = []
     if claim is not None and "deletionTimestamp" not in claim["metadata"]:

@@ -1,4 +1,6 @@
-"""Say of each pod that a resource needs why it is not as asked: brokers, log replicas, controllers, name servers and proxies alike.
+"""Say of each pod that a resource needs why it is not as asked.
+
+This treats brokers, log replicas, controllers, name servers and proxies alike.
 
 The order of the table is the order of the checks; the first line that holds wins.
 
@@ -21,13 +23,13 @@ from typing import Final
 
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.objects import Live, ObjectKey
-from rocketmq_operator.plan.pods.events import EventSeen, why_not_bound, why_not_made
-from rocketmq_operator.plan.pods.observed import OVERDUE, PodSeen, of_older_revision
+from rocketmq_operator.plan.pods.events import ObservedEvent, why_not_bound, why_not_created
+from rocketmq_operator.plan.pods.observed import OVERDUE, ObservedPod, of_older_revision
 from rocketmq_operator.plan.pods.trouble import MESSAGE_LENGTH_MAX, PodTrouble
 
 MISSING_FOR: Final = timedelta(seconds=5)
 """Kubernetes is still creating a pod or a volume that is missing for less; the operator reads no Event."""
-QUESTIONS_MAX: Final = 4
+EVENT_QUERIES_MAX: Final = 4
 """Objects whose Events one look asks for: each costs a call."""
 NAMES_SHOWN_MAX: Final = 5
 WITHOUT_CAUSE: Final = frozenset({"MemberNotReady", "RollingOut"})
@@ -58,7 +60,7 @@ class MemberSet:
 
     live: Live | None
     members: Sequence[str]
-    pods: Mapping[str, PodSeen]
+    pods: Mapping[str, ObservedPod]
     claims: Mapping[str, Live]
     rolled_by_kubernetes: bool = False
     refusals: Mapping[str, str] = field(default_factory=dict)
@@ -76,20 +78,20 @@ class NeededMembers:
     Attributes:
         now: the time of the look.
         sets: the StatefulSets that there may be, with the members that the spec asks of each.
-        events: about StatefulSets and claims, as far as `questions` asked.
+        events: about StatefulSets and claims, as far as `event_queries` asked.
     """
 
     now: datetime
     sets: tuple[MemberSet, ...]
-    events: Mapping[ObjectKey, tuple[EventSeen, ...]]
+    events: Mapping[ObjectKey, tuple[ObservedEvent, ...]]
 
 
 def troubles_of(needed: NeededMembers) -> tuple[MemberTrouble, ...]:
     """Return the troubles of a resource's members, in the order of their names."""
-    return tuple(one for member_set in needed.sets for one in _of_set(needed, member_set))
+    return tuple(one for member_set in needed.sets for one in _set_troubles(needed, member_set))
 
 
-def in_words(troubles: Iterable[MemberTrouble]) -> str:
+def describe_troubles(troubles: Iterable[MemberTrouble]) -> str:
     """Say each trouble once, with all members that have it."""
     by_trouble: dict[PodTrouble, list[str]] = {}
     for one in troubles:
@@ -109,8 +111,10 @@ def with_cause(
     )
 
 
-def questions(needed: NeededMembers, since: datetime | None) -> tuple[ObjectKey, ...]:
-    """Return the objects whose Events may say why a pod or a volume is missing: none while nothing is missing for some time.
+def event_queries(needed: NeededMembers, since: datetime | None) -> tuple[ObjectKey, ...]:
+    """Return the objects whose Events may say why a pod or a volume is missing.
+
+    There are none while nothing is missing for some time.
 
     Args:
         needed: the members.
@@ -118,38 +122,40 @@ def questions(needed: NeededMembers, since: datetime | None) -> tuple[ObjectKey,
     """
     if since is None or needed.now - since < MISSING_FOR:
         return ()
-    asked: list[ObjectKey] = []
+    keys: list[ObjectKey] = []
     for one in needed.sets:
         missing = [name for name in one.members if name not in one.pods]
         if missing and _is_old(needed, one.live):
-            asked.append(ObjectKey("StatefulSet", one.name))
-        asked += [
+            keys.append(ObjectKey("StatefulSet", one.name))
+        keys += [
             ObjectKey(CLAIM, names.claim(name))
             for name in one.members
             if _is_pending(needed, one.claims.get(names.claim(name)))
         ]
-    return tuple(asked[:QUESTIONS_MAX])
+    return tuple(keys[:EVENT_QUERIES_MAX])
 
 
-def _of_set(needed: NeededMembers, one: MemberSet) -> Iterator[MemberTrouble]:
+def _set_troubles(needed: NeededMembers, one: MemberSet) -> Iterator[MemberTrouble]:
     if one.live is None:
         return
     events = needed.events.get(ObjectKey("StatefulSet", one.name), ())
     outdated = of_older_revision(one.live, one.pods.values()) if one.rolled_by_kubernetes else []
     for name in one.members:
         pod, claim = one.pods.get(name), one.claims.get(names.claim(name))
-        if (trouble := _of_claim(needed, pod, name, claim) or _of_pod(needed, one, name, events)) is not None:
+        if (
+            trouble := _claim_trouble(needed, pod, name, claim) or _pod_trouble(needed, one, name, events)
+        ) is not None:
             yield MemberTrouble(name, trouble)
         elif pod in outdated:
             yield MemberTrouble(name, PodTrouble("RollingOut", "its pod is of an older revision"))
 
 
-def _of_pod(
-    needed: NeededMembers, one: MemberSet, name: str, events: Sequence[EventSeen]
+def _pod_trouble(
+    needed: NeededMembers, one: MemberSet, name: str, events: Sequence[ObservedEvent]
 ) -> PodTrouble | None:
     pod = one.pods.get(name)
     if pod is None:
-        why = why_not_made(events, name)
+        why = why_not_created(events, name)
         return shortened("FailedCreate", why) if why else PodTrouble("MemberNotReady", "it has no pod")
     if pod.ready and not pod.deleting:
         return None
@@ -166,8 +172,13 @@ def _of_pod(
     return PodTrouble("MemberNotReady", "its pod is not ready")
 
 
-def _of_claim(needed: NeededMembers, pod: PodSeen | None, name: str, claim: Live | None) -> PodTrouble | None:
-    """Return the trouble of a member's claim; if it waits for a node that the scheduler does not find, the pod is the cause."""
+def _claim_trouble(
+    needed: NeededMembers, pod: ObservedPod | None, name: str, claim: Live | None
+) -> PodTrouble | None:
+    """Return the trouble of a member's claim.
+
+    If it waits for a node that the scheduler does not find, the pod is the cause.
+    """
     if claim is None:
         return None
     if "deletionTimestamp" in claim["metadata"]:

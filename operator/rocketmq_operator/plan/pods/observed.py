@@ -18,19 +18,21 @@ _VOLUME_ELSEWHERE: Final = (
     "persistentvolume's node affinity",
     "bound to non-existent pv",
 )
-"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. No field contains it."""
+"""Words of the scheduler, Kubernetes 1.29 to 1.34, pkg/scheduler/framework/plugins/volumebinding. No field
+contains it."""
 _CLAIM_GONE: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 """The scheduler's message for a pod whose claim was deleted, until the pod is recreated."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class ObservedPod:
     """One pod.
 
     Attributes:
         gone_by: when it should have ended, if it is being deleted; None otherwise.
         stranded_since: since when its volume prevents scheduling on any node; None if it does not.
-        hold_port: the port at which new connections wait for its end; None if its companion is of a version without this port.
+        hold_port: the port at which new connections wait for its end; None if its companion is of a version
+            without this port.
         runs: whether the process of its main container may run; False only where its status excludes it.
         answers: whether its main container passes its own readiness probe, whatever its companion says.
         trouble: why it does not become ready; None where it is ready or no cause is known.
@@ -50,11 +52,11 @@ class PodSeen:
     trouble: PodTrouble | None = None
 
 
-def pod_seen(pod: Live) -> PodSeen:
+def parse_pod(pod: Live) -> ObservedPod:
     """Read a pod of the API server."""
     metadata, status = pod["metadata"], pod.get("status", {})
     conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
-    return PodSeen(
+    return ObservedPod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         ip=status.get("podIP", ""),
@@ -85,7 +87,7 @@ def _stranded_since(conditions: Sequence[Json]) -> datetime | None:
     return None
 
 
-def of_older_revision(live: Live | None, pods: Iterable[PodSeen]) -> list[PodSeen]:
+def of_older_revision(live: Live | None, pods: Iterable[ObservedPod]) -> list[ObservedPod]:
     """Return which of a StatefulSet's pods are not of its newest revision; none while that is not known."""
     status = live.get("status", {}) if live is not None else {}
     revision = status.get("updateRevision", "")

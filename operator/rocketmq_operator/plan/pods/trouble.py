@@ -1,6 +1,7 @@
 """Say from a pod's status whether its main process runs, whether it answers its probe, and why it does not.
 
-The kubelet and the scheduler write the status. The order of the table is the order of the checks; the first line that holds wins.
+The kubelet and the scheduler write the status. The order of the table is the order of the checks; the first
+line that holds wins.
 
     status of the pod                                               reason
     PodScheduled is False                                           Unschedulable
@@ -10,12 +11,14 @@ The kubelet and the scheduler write the status. The order of the table is the or
     a container ended with an error, now or before its last start,
       or waits because it ended too often                           CrashLoop
 
-Init containers, sidecars included, come first, because the main container waits for them. A ready pod is without trouble.
+Init containers, sidecars included, come first, because the main container waits for them. A ready pod is
+without trouble.
 
-Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off times are left out, and of a
-container's last words (`last_words`) whatever differs from run to run.
+Texts are the same at each look at the same trouble: a status that has them is not written again. So back-off
+times are left out, and of a container's last words (`exit_message`) whatever differs from run to run.
 
-Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go, k8s.io/api/core/v1 PodReasonUnschedulable.
+Source: Kubernetes 1.34, pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go,
+k8s.io/api/core/v1 PodReasonUnschedulable.
 """
 
 from collections.abc import Iterator
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_operator.plan.common.objects import Json, Live
-from rocketmq_operator.plan.pods.exit_reason import last_words
+from rocketmq_operator.plan.pods.exit_reason import exit_message
 
 _NOT_PULLED: Final = frozenset(
     {
@@ -126,6 +129,8 @@ def _container_trouble(container: Json) -> PodTrouble | None:
         return PodTrouble("OOMKilled", f"container {name} needs more memory than its limit")
     if not ended.get("exitCode") and waiting.get("reason") != "CrashLoopBackOff":
         return None
-    said = last_words(ended.get("message") or "")
-    text = f"container {name} ended with exit code {ended.get('exitCode', 0)}" + (f": {said}" if said else "")
+    message = exit_message(ended.get("message") or "")
+    text = f"container {name} ended with exit code {ended.get('exitCode', 0)}" + (
+        f": {message}" if message else ""
+    )
     return PodTrouble("CrashLoop", text[:MESSAGE_LENGTH_MAX])

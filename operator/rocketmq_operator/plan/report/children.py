@@ -1,10 +1,14 @@
-"""The children of an SLOReport: a CronJob that runs `slo-pipeline report`, and a ConfigMap with the objectives.
+"""The children of an SLOReport.
 
-The job reads the collector's segments and writes its page on the same volume, below the folder that the report server shows. A
-volume of ReadWriteOnce is on one node, so its pod goes where a pod is that holds the volume; the report server's Service says
-which pods those are. With `daily`, an init container runs `slo-pipeline daily --extracts-only` first. What it keeps of closed days lies
-beside the reports, by report and by source directory: no two reports wait for each other's files, the deletion of one takes
-nothing from another, and a report that changes its directory does not reuse days of the former one. The result of a run leaves the pod as its termination message: the operator needs no right to read logs.
+These are a CronJob that runs `slo-pipeline report`, and a ConfigMap with the objectives.
+
+The job reads the collector's segments and writes its page on the same volume, below the folder that the
+report server shows. A volume of ReadWriteOnce is on one node, so its pod goes where a pod is that holds the
+volume; the report server's Service says which pods those are. With `daily`, an init container runs
+`slo-pipeline daily --extracts-only` first. What it keeps of closed days lies beside the reports, by report
+and by source directory: no two reports wait for each other's files, the deletion of one takes nothing from
+another, and a report that changes its directory does not reuse days of the former one. The result of a run
+leaves the pod as its termination message: the operator needs no right to read logs.
 
 Source: Kubernetes CronJob and "Customizing the termination message".
 """

@@ -1,10 +1,13 @@
-"""What an SLOReport on executors has more than one in the job's own pod: Spark's settings, and what executors' pods look like.
+"""What an SLOReport on executors has in addition to one in the job's own pod.
 
-The job's pod is Spark's driver. It asks the API server for its executors itself, with an account that may do that and no more, and
-they are its children: when its pod goes, they go. They run the same image, read the same volume on the same node, and write
-nothing to it.
+These are Spark's settings, and the template of executors' pods.
 
-Spark reads the settings where it always does, in `spark-defaults.conf`; only what differs from pod to pod is in the environment.
+The job's pod is Spark's driver. It asks the API server for its executors itself, with an account that may do
+that and no more, and they are its children: when its pod goes, they go. They run the same image, read the
+same volume on the same node, and write nothing to it.
+
+Spark reads the settings where it always does, in `spark-defaults.conf`; only what differs from pod to pod is
+in the environment.
 
 Source: Spark 4.2 "Running Spark on Kubernetes", client mode.
 """
@@ -49,7 +52,10 @@ def spark_files(owner: Owner, spec: SLOReportSpec, claim: str, holders: Mapping[
 
 
 def driver_environment() -> list[Json]:
-    """Return the environment of the driver's container: where the settings are, and what differs from pod to pod."""
+    """Return the environment of the driver's container.
+
+    It tells where the settings are, and what differs from pod to pod.
+    """
     own = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
     dynamic = {"spark.kubernetes.driver.pod.name": "$(POD_NAME)", "spark.driver.host": "$(POD_IP)"}
     words = " ".join(f"--conf {key}={value}" for key, value in dynamic.items())
@@ -69,14 +75,17 @@ def affinity(holders: Mapping[str, str]) -> Json:
 
 
 def threads(spec: SLOReportSpec) -> int:
-    """Return how many processors a pod of the report has, rounded up: not all of the node, whose memory it has not."""
+    """Return how many CPUs a pod of the report has, rounded up.
+
+    It does not count all of the node, whose memory the pod has not.
+    """
     cpu = quantity(parts.resources(spec.resources)["requests"]["cpu"])
     return 1 if cpu is None else max(1, int(cpu.to_integral_value(ROUND_CEILING)))
 
 
 def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
-    asked = parts.resources(spec.resources)
-    limit = asked["limits"].get("cpu")
+    requested = parts.resources(spec.resources)
+    limit = requested["limits"].get("cpu")
     memory_mebibytes = int((quantity(spec.resources.memory) or _MEMORY_DEFAULT) / _MEBIBYTE)
     heap_mebibytes = int(memory_mebibytes * _HEAP_SHARE)
     return {
@@ -96,7 +105,7 @@ def _settings(owner: Owner, spec: SLOReportSpec) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
         "spark.kubernetes.executor.podTemplateFile": f"{names.OBJECTIVES_PATH}/{TEMPLATE_FILE}",
         **({} if limit is None else {"spark.kubernetes.executor.limit.cores": limit}),
-        "spark.kubernetes.executor.request.cores": asked["requests"]["cpu"],
+        "spark.kubernetes.executor.request.cores": requested["requests"]["cpu"],
         "spark.kubernetes.namespace": owner.namespace,
         # Work is not begun on the first executor that is there: a small report would be done by it alone.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",

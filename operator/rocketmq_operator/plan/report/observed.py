@@ -1,7 +1,10 @@
-"""The observation of an SLOReport: its children, its newest run, that run's result, and the server of its page.
+"""The observation of an SLOReport.
 
-A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report --summary` wrote; where a
-pod failed without one, Kubernetes puts the end of its log there, and that is the run's own account of what went wrong.
+It has the children, the newest run, that run's result, and the server of the page.
+
+A run is a Job. What it came to is in the termination message of its pod, which `slo-pipeline report
+--summary` wrote; where a pod failed without one, Kubernetes puts the end of its log there, and that is the
+run's own account of what went wrong.
 
 A pod's message is untrusted: the operator rejects a message of unexpected shape as a whole.
 """
@@ -16,8 +19,8 @@ from typing import Any, Final
 from rocketmq_operator.api.conditions import MESSAGE_LENGTH_MAX
 from rocketmq_operator.api.slo_report import OBJECTIVES_MAX, SLOReportSpec, SLOReportStatus
 from rocketmq_operator.plan.common.objects import Children, Live, Owner
-from rocketmq_operator.plan.common.ownership import NOTHING_ASKED, LookedUp
-from rocketmq_operator.plan.common.report_servers import ServerSeen
+from rocketmq_operator.plan.common.ownership import NO_LOOKUP, NameLookup
+from rocketmq_operator.plan.common.report_servers import ReportServer
 from rocketmq_operator.plan.pods.member_trouble import MemberTrouble
 from rocketmq_operator.plan.pods.trouble import trouble_of
 
@@ -26,7 +29,7 @@ _GROUP_LENGTH_MAX: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectiveSeen:
+class ReportedObjective:
     """One objective as a run reported it; shares, None without measurements or without a budget.
 
     Attributes:
@@ -37,35 +40,35 @@ class ObjectiveSeen:
     group: str
     target_percent: float
     attained: float | None
-    left: float | None
+    budget_left: float | None
     holds: bool
     measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class SummarySeen:
+class RunSummary:
     """What a run came to; the objective with the least budget left comes first."""
 
     verdict: str
-    objectives: tuple[ObjectiveSeen, ...]
+    objectives: tuple[ReportedObjective, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeen:
+class EndedRun:
     """A run that has ended.
 
     Attributes:
         summary: None where it failed, or its pod is gone or said something else.
-        last_words: why it failed, in its own words if its pod had any.
-        heard: whether its pod was still there to be read.
+        exit_message: why it failed, in its own words if its pod had any.
+        has_pod: whether its pod was still there to be read.
     """
 
     job: str
     ended: datetime
     succeeded: bool
-    summary: SummarySeen | None = None
-    last_words: str = ""
-    heard: bool = False
+    summary: RunSummary | None = None
+    exit_message: str = ""
+    has_pod: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ class ObservedReport:
         newest: the newest run that has ended.
         running: names of Jobs that have not ended.
         troubles: why pods of these Jobs do not start, in the order of the Jobs' names.
-        looked_up: existing objects with the names of its future children.
+        name_lookup: existing objects with the names of its future children.
     """
 
     now: datetime
@@ -88,12 +91,12 @@ class ObservedReport:
     spec: SLOReportSpec
     status: SLOReportStatus
     children: Children
-    servers: tuple[ServerSeen, ...] = ()
+    servers: tuple[ReportServer, ...] = ()
     claims: frozenset[str] = frozenset()
-    newest: RunSeen | None = None
+    newest: EndedRun | None = None
     running: tuple[str, ...] = ()
     troubles: tuple[MemberTrouble, ...] = ()
-    looked_up: LookedUp = NOTHING_ASKED
+    name_lookup: NameLookup = NO_LOOKUP
 
     @property
     def claim(self) -> str:
@@ -103,7 +106,7 @@ class ObservedReport:
         return self.servers[0].claim if len(self.servers) == 1 else ""
 
     @property
-    def server(self) -> ServerSeen | None:
+    def server(self) -> ReportServer | None:
         """The report server that shows this claim."""
         return next((one for one in self.servers if one.claim == self.claim), None)
 
@@ -120,7 +123,7 @@ class ObservedReport:
         return f"{self.server.url(self.owner.namespace)}/reports/{self.owner.name}/"
 
 
-def runs_seen(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[RunSeen | None, tuple[str, ...]]:
+def parse_runs(jobs: Iterable[Live], pods: Iterable[Live]) -> tuple[EndedRun | None, tuple[str, ...]]:
     """Return the newest run that has ended, None if none has, and the names of those that run.
 
     Args:
@@ -163,21 +166,21 @@ def _by_owner(pods: Iterable[Live]) -> dict[str, list[Live]]:
     return by_owner
 
 
-def _run(job: Live, pods: list[Live]) -> RunSeen | None:
+def _run(job: Live, pods: list[Live]) -> EndedRun | None:
     """Return a run, None while it has not ended."""
     name, status = job["metadata"]["name"], job.get("status", {})
     conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
     end = _newest_end(pods)
     if "Complete" in conditions:
         at = status.get("completionTime") or conditions["Complete"]["lastTransitionTime"]
-        summary = None if end is None else summary_seen(end.get("message", ""))
-        return RunSeen(name, _time(at), succeeded=True, summary=summary, heard=end is not None)
+        summary = None if end is None else parse_summary(end.get("message", ""))
+        return EndedRun(name, _time(at), succeeded=True, summary=summary, has_pod=end is not None)
     if "Failed" in conditions:
         failed = conditions["Failed"]
-        words = _last_words(end) or f"{failed.get('reason', 'Failed')}: {failed.get('message', '')}"
+        words = _exit_message(end) or f"{failed.get('reason', 'Failed')}: {failed.get('message', '')}"
         at = _time(failed["lastTransitionTime"])
-        return RunSeen(
-            name, at, succeeded=False, last_words=words[:MESSAGE_LENGTH_MAX], heard=end is not None
+        return EndedRun(
+            name, at, succeeded=False, exit_message=words[:MESSAGE_LENGTH_MAX], has_pod=end is not None
         )
     return None
 
@@ -198,8 +201,11 @@ def _newest_end(pods: Iterable[Live]) -> Live | None:
     return max(ends, key=lambda end: _time(end["finishedAt"]), default=None)
 
 
-def _last_words(end: Live | None) -> str:
-    """Return the last line that a container left, and what Kubernetes calls its end if that says more than Error."""
+def _exit_message(end: Live | None) -> str:
+    """Return the last line that a container left.
+
+    Add what Kubernetes calls its end if that says more than Error.
+    """
     if end is None:
         return ""
     lines = [line.strip() for line in str(end.get("message", "")).splitlines() if line.strip()]
@@ -211,26 +217,26 @@ def _last_words(end: Live | None) -> str:
     )
 
 
-def summary_seen(text: str) -> SummarySeen | None:
+def parse_summary(text: str) -> RunSummary | None:
     """Read what `slo-pipeline report --summary` wrote, None where it is something else."""
     try:
         value = json.loads(text)
-        told = tuple(_objective(one) for one in value["objectives"][:OBJECTIVES_MAX])
+        objectives = tuple(_objective(one) for one in value["objectives"][:OBJECTIVES_MAX])
         verdict = str(value["verdict"])[:MESSAGE_LENGTH_MAX]
     except (ValueError, KeyError, TypeError):
         return None
-    if len({one.name for one in told}) != len(told):
+    if len({one.name for one in objectives}) != len(objectives):
         return None
-    return SummarySeen(verdict, told)
+    return RunSummary(verdict, objectives)
 
 
-def _objective(value: Any) -> ObjectiveSeen:  # noqa: ANN401 - a JSON value
-    return ObjectiveSeen(
+def _objective(value: Any) -> ReportedObjective:  # noqa: ANN401 - a JSON value
+    return ReportedObjective(
         name=str(value["name"])[:_NAME_LENGTH_MAX],
         group=str(value["group"])[:_GROUP_LENGTH_MAX],
         target_percent=_number(value["target"]),
         attained=None if value["attained"] is None else _number(value["attained"]),
-        left=None if value["left"] is None else _number(value["left"]),
+        budget_left=None if value["left"] is None else _number(value["left"]),
         holds=bool(value["holds"]),
         # Programs that predate the field told of no objective that they had not measured.
         measured=bool(value.get("measured", True)),

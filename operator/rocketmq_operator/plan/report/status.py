@@ -1,7 +1,8 @@
 """The status of an SLOReport: the time and result of its runs, and the address of its page.
 
-The status shows the newest completed run until a newer one completes, even after its Job or pod is deleted. Numbers are those of the
-newest run that made a report: a failed run reports its failure and removes no numbers.
+The status shows the newest completed run until a newer one completes, even after its Job or pod is deleted.
+Numbers are those of the newest run that made a report: a failed run reports its failure and removes no
+numbers.
 
 `Ready` means that reports are made; another condition, `ObjectivesMet`, tells whether the objectives are met.
 """
@@ -11,18 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
-from rocketmq_operator.api.conditions import Finding, found, merge
+from rocketmq_operator.api.conditions import Finding, make_finding, merge_findings
 from rocketmq_operator.api.slo_report import ObjectiveStatus, SLOReportStatus
-from rocketmq_operator.plan.common.actions import Plan
-from rocketmq_operator.plan.pods.member_trouble import in_words
-from rocketmq_operator.plan.report.observed import ObjectiveSeen, ObservedReport, RunSeen
+from rocketmq_operator.plan.common.actions import ResourcePlan
+from rocketmq_operator.plan.pods.member_trouble import describe_troubles
+from rocketmq_operator.plan.report.observed import EndedRun, ObservedReport, ReportedObjective
 
 # What the status says of a budget where too little was measured.
 UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KnownRuns:
     """What the status says of runs."""
 
     last_run: datetime | None
@@ -38,36 +39,38 @@ class Told:
         return self.last_result == "Succeeded" and self.last_report != self.last_run
 
 
-def report_status(observed: ObservedReport, plan: Plan) -> SLOReportStatus:
+def report_status(observed: ObservedReport, plan: ResourcePlan) -> SLOReportStatus:
     """Return the status of a report."""
-    told = told_of_runs(observed)
-    is_ready = _ready(plan, told)
+    runs = known_runs(observed)
+    is_ready = _ready(plan, runs)
     progress = _progressing(observed, plan, is_ready)
-    findings = [is_ready, _objectives_met(told), progress, _paused(observed)]
-    conditions = merge(observed.status.conditions, findings, generation=observed.generation, now=observed.now)
+    findings = [is_ready, _objectives_met(runs), progress, _paused(observed)]
+    conditions = merge_findings(
+        observed.status.conditions, findings, generation=observed.generation, now=observed.now
+    )
     ready = conditions[0]
-    worst = told.objectives[0] if told.objectives else None
+    worst = runs.objectives[0] if runs.objectives else None
     return SLOReportStatus(
         # The new generation only when nothing is left to write.
         observed_generation=observed.status.observed_generation if plan.steps else observed.generation,
         conditions=conditions,
         attained=worst.attained if worst else "",
         budget_left=worst.budget_left if worst else "",
-        objectives=told.objectives,
+        objectives=runs.objectives,
         address=observed.address,
-        last_run=told.last_run,
-        last_result=told.last_result,
-        last_job=told.last_job,
-        last_message=told.last_message,
-        last_report=told.last_report,
+        last_run=runs.last_run,
+        last_result=runs.last_result,
+        last_job=runs.last_job,
+        last_message=runs.last_message,
+        last_report=runs.last_report,
         reason=ready.reason if ready.status != "True" else _deviation(observed, plan),
     )
 
 
-def told_of_runs(observed: ObservedReport) -> Told:
+def known_runs(observed: ObservedReport) -> KnownRuns:
     """Return the known runs: the newest one observed, and from the status those whose objects are gone."""
     before, run = observed.status, observed.newest
-    known = Told(
+    known = KnownRuns(
         before.last_run,
         before.last_result,
         before.last_job,
@@ -78,50 +81,50 @@ def told_of_runs(observed: ObservedReport) -> Told:
     if run is None or (before.last_run is not None and run.ended < before.last_run):
         return known
     same = (run.job, run.ended) == (before.last_job, before.last_run)
-    return known if same and not run.heard else _with(known, run)
+    return known if same and not run.has_pod else _with_run(known, run)
 
 
-def _with(known: Told, run: RunSeen) -> Told:
-    told = replace(
+def _with_run(known: KnownRuns, run: EndedRun) -> KnownRuns:
+    runs = replace(
         known,
         last_run=run.ended,
         last_result="Succeeded" if run.succeeded else "Failed",
         last_job=run.job,
-        last_message=run.last_words,
+        last_message=run.exit_message,
     )
     if run.summary is None:
-        return told
+        return runs
     return replace(
-        told,
+        runs,
         last_message=run.summary.verdict,
         last_report=run.ended,
         objectives=tuple(map(_objective, run.summary.objectives)),
     )
 
 
-def is_news(observed: ObservedReport) -> bool:
+def is_newer_run(observed: ObservedReport) -> bool:
     """Tell whether the newest run is not in the status yet."""
-    told = told_of_runs(observed)
-    return (told.last_job, told.last_run) != (observed.status.last_job, observed.status.last_run)
+    runs = known_runs(observed)
+    return (runs.last_job, runs.last_run) != (observed.status.last_job, observed.status.last_run)
 
 
-def _objective(seen: ObjectiveSeen) -> ObjectiveStatus:
+def _objective(objective: ReportedObjective) -> ObjectiveStatus:
     return ObjectiveStatus(
-        name=seen.name,
-        group=seen.group,
-        target=f"{seen.target_percent:g}%"[:16],
-        attained="" if seen.attained is None else percent(seen.attained, decimals=3)[:16],
-        budget_left=_left(seen),
-        holds=seen.holds,
+        name=objective.name,
+        group=objective.group,
+        target=f"{objective.target_percent:g}%"[:16],
+        attained="" if objective.attained is None else percent(objective.attained, decimals=3)[:16],
+        budget_left=_budget_left(objective),
+        holds=objective.holds,
     )
 
 
-def _left(seen: ObjectiveSeen) -> str:
-    if seen.holds and not seen.measured:
+def _budget_left(objective: ReportedObjective) -> str:
+    if objective.holds and not objective.measured:
         return UNKNOWN
-    if seen.left is None:
-        return "kept" if seen.holds else "broken"
-    return percent(seen.left, decimals=1)[:32]
+    if objective.budget_left is None:
+        return "kept" if objective.holds else "broken"
+    return percent(objective.budget_left, decimals=1)[:32]
 
 
 def percent(share: float, *, decimals: int) -> str:
@@ -131,63 +134,63 @@ def percent(share: float, *, decimals: int) -> str:
     return text.rstrip("0").rstrip(".") + "%"
 
 
-def _ready(plan: Plan, told: Told) -> Finding:
+def _ready(plan: ResourcePlan, runs: KnownRuns) -> Finding:
     if plan.wait is not None:
-        return found("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
+        return make_finding("Ready", holds=False, reason=plan.wait.reason, message=plan.wait.message)
     if plan.steps:
-        return found("Ready", holds=None, reason="Applying", message=str(plan.steps[0]))
-    if told.last_result == "Failed":
-        return found(
-            "Ready", holds=False, reason="RunFailed", message=f"{told.last_job}: {told.last_message}"
+        return make_finding("Ready", holds=None, reason="Applying", message=str(plan.steps[0]))
+    if runs.last_result == "Failed":
+        return make_finding(
+            "Ready", holds=False, reason="RunFailed", message=f"{runs.last_job}: {runs.last_message}"
         )
-    if told.last_result is None:
-        return found("Ready", holds=True, reason="Scheduled", message="no run has ended yet")
-    return found("Ready", holds=True, reason="Reported", message=f"{told.last_job} made a report")
+    if runs.last_result is None:
+        return make_finding("Ready", holds=True, reason="Scheduled", message="no run has ended yet")
+    return make_finding("Ready", holds=True, reason="Reported", message=f"{runs.last_job} made a report")
 
 
-def _objectives_met(told: Told) -> Finding:
-    if told.without_summary:
-        text = f"{told.last_job} made a report and did not say what it came to"
-        return found("ObjectivesMet", holds=None, reason="NoSummary", message=text)
-    if told.last_report is None:
-        return found("ObjectivesMet", holds=None, reason="NotRunYet", message="no report was made yet")
-    broken = [f"{one.name} of {one.group} ({one.budget_left})" for one in told.objectives if not one.holds]
+def _objectives_met(runs: KnownRuns) -> Finding:
+    if runs.without_summary:
+        text = f"{runs.last_job} made a report and did not say what it came to"
+        return make_finding("ObjectivesMet", holds=None, reason="NoSummary", message=text)
+    if runs.last_report is None:
+        return make_finding("ObjectivesMet", holds=None, reason="NotRunYet", message="no report was made yet")
+    broken = [f"{one.name} of {one.group} ({one.budget_left})" for one in runs.objectives if not one.holds]
     if broken:
-        return found(
+        return make_finding(
             "ObjectivesMet", holds=False, reason="Overspent", message=f"overspent: {', '.join(broken)}"
         )
-    unknown = [f"{one.name} of {one.group}" for one in told.objectives if one.budget_left == UNKNOWN]
+    unknown = [f"{one.name} of {one.group}" for one in runs.objectives if one.budget_left == UNKNOWN]
     if unknown:
         text = f"too little was measured to judge {', '.join(unknown)}"
-        return found("ObjectivesMet", holds=None, reason="NotMeasured", message=text)
-    text = f"all {len(told.objectives)} objectives are met"
-    return found("ObjectivesMet", holds=True, reason="AllHold", message=text)
+        return make_finding("ObjectivesMet", holds=None, reason="NotMeasured", message=text)
+    text = f"all {len(runs.objectives)} objectives are met"
+    return make_finding("ObjectivesMet", holds=True, reason="AllHold", message=text)
 
 
-def _deviation(observed: ObservedReport, plan: Plan) -> str:
-    """Return the reason of the worst deviation from the spec while reports are made; empty without a deviation."""
+def _deviation(observed: ObservedReport, plan: ResourcePlan) -> str:
+    """Return the reason of the worst deviation from the spec; empty without one."""
     if observed.troubles:
         return observed.troubles[0].trouble.reason
     return plan.notes[0].reason if plan.notes else ""
 
 
-def _progressing(observed: ObservedReport, plan: Plan, ready: Finding) -> Finding:
+def _progressing(observed: ObservedReport, plan: ResourcePlan, ready: Finding) -> Finding:
     if plan.wait is not None:
-        return found("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
+        return make_finding("Progressing", holds=True, reason=plan.wait.reason, message=plan.wait.message)
     if plan.steps:
-        return found("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
+        return make_finding("Progressing", holds=True, reason="Applying", message=str(plan.steps[0]))
     if reason := _deviation(observed, plan):
         notes = (note.message for note in plan.notes)
-        message = "; ".join(filter(None, (in_words(observed.troubles), *notes)))
-        return found("Progressing", holds=True, reason=reason, message=message)
+        message = "; ".join(filter(None, (describe_troubles(observed.troubles), *notes)))
+        return make_finding("Progressing", holds=True, reason=reason, message=message)
     if observed.running:
-        return found("Progressing", holds=True, reason="Running", message=", ".join(observed.running))
+        return make_finding("Progressing", holds=True, reason="Running", message=", ".join(observed.running))
     if ready.status != "True":
-        return found("Progressing", holds=True, reason=ready.reason, message=ready.message)
-    return found("Progressing", holds=False, reason="Settled", message="nothing is left to do")
+        return make_finding("Progressing", holds=True, reason=ready.reason, message=ready.message)
+    return make_finding("Progressing", holds=False, reason="Settled", message="nothing is left to do")
 
 
 def _paused(observed: ObservedReport) -> Finding:
-    asked = observed.spec.suspend
-    text = "spec.suspend is true: no report is made by itself" if asked else ""
-    return found("Paused", holds=asked, reason="Asked" if asked else "NotAsked", message=text)
+    suspended = observed.spec.suspend
+    text = "spec.suspend is true: no report is made by itself" if suspended else ""
+    return make_finding("Paused", holds=suspended, reason="Asked" if suspended else "NotAsked", message=text)

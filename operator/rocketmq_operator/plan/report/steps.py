@@ -1,26 +1,29 @@
-"""The plan of an SLOReport: make its children what the spec says, once it is clear which volume holds the measurements."""
+"""The plan of an SLOReport.
+
+It makes the children what the spec says, once the volume with the measurements is known.
+"""
 
 from rocketmq_operator.api.names import EXECUTORS_LABEL, REPORTS_OF_LABEL
 from rocketmq_operator.api.slo_report import Engine
-from rocketmq_operator.plan.common.actions import Plan, Wait, child_steps
-from rocketmq_operator.plan.common.claimed_names import report_claim
-from rocketmq_operator.plan.common.ownership import taken
+from rocketmq_operator.plan.common.actions import ResourcePlan, Wait, child_steps
+from rocketmq_operator.plan.common.claimed_names import names_of_report
+from rocketmq_operator.plan.common.ownership import why_name_is_taken
 from rocketmq_operator.plan.report.children import report_children
 from rocketmq_operator.plan.report.observed import ObservedReport
 
 
-def report_plan(observed: ObservedReport) -> Plan:
+def report_plan(observed: ObservedReport) -> ResourcePlan:
     """Return the plan for a report."""
-    if (wait := _taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
-        return Plan((), wait)
+    if (wait := _name_taken(observed) or _no_source(observed) or _no_account(observed)) is not None:
+        return ResourcePlan((), wait)
     holders = dict(observed.server.selector) if observed.server is not None else {}
     wanted = report_children(observed.owner, observed.spec, observed.claim, holders, observed.account)
     return child_steps(observed.owner, wanted, observed.children)
 
 
-def _taken(observed: ObservedReport) -> Wait | None:
-    claim = report_claim(observed.owner.name)
-    return taken(observed.owner, claim, observed.children, observed.looked_up)
+def _name_taken(observed: ObservedReport) -> Wait | None:
+    claim = names_of_report(observed.owner.name)
+    return why_name_is_taken(observed.owner, claim, observed.children, observed.name_lookup)
 
 
 def _no_source(observed: ObservedReport) -> Wait | None:
@@ -40,6 +43,6 @@ def _no_account(observed: ObservedReport) -> Wait | None:
         return None
     return Wait(
         "NoAccount",
-        f"engine is {Engine.KUBERNETES}, serviceAccountName is not given, and no Service of the namespace has the label "
-        f"{EXECUTORS_LABEL}: install the chart with measure.report.executors=true",
+        f"engine is {Engine.KUBERNETES}, serviceAccountName is not given, and no Service of the namespace "
+        f"has the label {EXECUTORS_LABEL}: install the chart with measure.report.executors=true",
     )

@@ -113,6 +113,7 @@ def land(file: Path, directory: Path) -> Landed:
     Raises:
         OpenMetricsError: the text breaks a rule; nothing is written.
         SegmentError: the directory cannot be written, or another import runs there.
+        SegmentUnusableError: a segment that an earlier run wrote of this text cannot be read.
         OSError: the file cannot be read.
     """
     landed = Landed()

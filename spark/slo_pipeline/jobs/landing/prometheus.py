@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from slo_pipeline.schemas.names import SAMPLES_TABLE
 from slo_pipeline.schemas.segments import SAMPLES
+from slo_pipeline.sources.layout import check
 from slo_pipeline.sources.prometheus_raw import Slice, asked
 from slo_pipeline.sources.prometheus_wire import Store, fetch
 from slo_pipeline.sources.selectors import text_of
@@ -32,6 +33,7 @@ def land(args: argparse.Namespace) -> str:
     Raises:
         PrometheusError: an option is missing or wrong, or the store refused.
         SegmentError: the directory cannot be written, or another import runs there.
+        SegmentUnusableError: the segment of a slice that is there already cannot be read.
     """
     options = {
         "url": args.source,
@@ -52,7 +54,9 @@ def _land_slice(store: Store, one: Slice, directory: Path) -> int | None:
     selector = hashlib.sha256(text_of(one.matchers).encode()).hexdigest()[:DIGEST_CHARACTERS]
     name = f"{selector}-{one.stretch.start_ms}-{one.stretch.end_ms}"
     day = day_of(one.stretch.start_ms * US_PER_MS)
-    if next((directory / SAMPLES_TABLE / f"day={day.isoformat()}").glob(f"{WRITER}@{name}-*.parquet"), None):
+    landed = [*(directory / SAMPLES_TABLE / f"day={day.isoformat()}").glob(f"{WRITER}@{name}-*.parquet")]
+    if landed:
+        check(landed, SAMPLES)
         return None
     table = pa.Table.from_batches(fetch(store, one.matchers, one.stretch), schema=SAMPLES)
     if table.num_rows:

@@ -6,6 +6,7 @@ Shape: sends as points on a logarithmic scale, acknowledged ones as dots, others
 Never: a failed send is not drawn at a latency it does not have.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from typing import Final
 
@@ -127,10 +128,12 @@ def results(failover: Failover) -> list[tuple[str, int]]:
 def visible_steps(failover: Failover) -> list[Step]:
     """Return the SyncStateSet's steps in the plot, the first one moved to its left border."""
     low_us, high_us = bounds(failover)
-    before = [step for step in failover.steps if step.us <= low_us]
-    inside = [step for step in failover.steps if low_us < step.us <= high_us]
-    first = [Step(low_us, before[-1].members, before[-1].size)] if before else []
-    return first + inside
+    # The steps are those of the group's whole period, in order.
+    begin = bisect_right(failover.steps, low_us, key=lambda step: step.us)
+    end = bisect_right(failover.steps, high_us, key=lambda step: step.us)
+    before = failover.steps[max(0, begin - 1) : begin]
+    first = [Step(low_us, step.members, step.size) for step in before]
+    return [*first, *failover.steps[begin:end]]
 
 
 def in_sync(failover: Failover, name: str) -> Markup:

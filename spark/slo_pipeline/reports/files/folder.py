@@ -17,12 +17,15 @@ from slo_pipeline.reports.files import lists
 from slo_pipeline.reports.page import incidents, states
 from slo_pipeline.reports.page.document import render, render_failover
 from slo_pipeline.reports.page.states import verdict
+from slo_pipeline.reports.values import silences
 from slo_pipeline.reports.values.model import Failover, Report
 
 PAGE: Final = "index.html"
 SUMMARY: Final = "report.json"
 FAILOVERS: Final = "failovers"
 LISTS: Final = "lists"
+# Groups without sends for hours that the summary names.
+SILENT_MAX: Final = 100
 
 
 def write_pages(report: Report, out: Path) -> Path:
@@ -70,6 +73,7 @@ def summary(report: Report, lists_written: Sequence[str] = ()) -> dict[str, Any]
         "measured": states.measured(report),
         "budget_left": None if least_left is None else round(least_left, 9),
         "budget_of": "" if least is None else f"{least.slo} of {least.group}",
+        "silent": [silences.line(report, *one) for one in silences.silent_groups(report)[:SILENT_MAX]],
         "lists": list(lists_written),
         "title": report.title,
         "start_us": report.start_us,

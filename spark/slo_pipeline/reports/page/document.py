@@ -145,6 +145,7 @@ def _first_screen(report: Report, cards: int) -> Markup:
                 class_="verdict",
             ),
             _lead(report),
+            missing.silent(report),
             objectives.summary(report),
             parts.tiles(_tiles(report)),
             _last(report, cards),

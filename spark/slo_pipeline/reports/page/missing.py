@@ -10,7 +10,7 @@ from typing import Final
 
 from slo_pipeline.reports.drawing.markup import Markup, join, tag
 from slo_pipeline.reports.page import parts
-from slo_pipeline.reports.values import words
+from slo_pipeline.reports.values import silences, words
 from slo_pipeline.reports.values.model import Apart, Group, Report
 
 # What each of the two tables may add to the report's page; the rest is in files.
@@ -22,6 +22,9 @@ ABSENT: Final = {
     "samples": "Nothing was scraped: neither replication nor the coverage of scrapes is known.",
 }
 MISSING: Final = "missing"
+# Of one group's times without a send, and of the groups with one on the first screen; the table has the others.
+SILENCES_LISTED_MAX: Final = 5
+SILENT_NAMED_MAX: Final = 3
 
 
 def section(report: Report) -> Markup:
@@ -32,6 +35,18 @@ def section(report: Report) -> Markup:
     if not found:
         found = [tag("p", "Nothing is missing, and no row was set apart.", class_="note")]
     return parts.section("missing", "What is missing or set apart", *found)
+
+
+def silent(report: Report) -> Markup | None:
+    """Name the groups without sends for hours or days, for the first screen; None if every group was measured all the time."""
+    found = silences.silent_groups(report)
+    if not found:
+        return None
+    named = [tag("li", silences.line(report, group, times), ".") for group, times in found[:SILENT_NAMED_MAX]]
+    left = len(found) - len(named)
+    more = tag("li", f"{words.count(left, 'more group')} were not measured all the time.") if left else None
+    link = tag("p", tag("a", "What is missing", href="#missing"), class_="note")
+    return tag("div", tag("ul", *named, more), link, class_="note")
 
 
 def _groups(report: Report) -> Markup | None:
@@ -48,21 +63,32 @@ def groups_table(report: Report) -> parts.Long:
     lacking = [
         group
         for group in report.groups
-        if not group.is_measured or (has_durability and not group.durability) or (has_lag and not group.lag)
+        if not group.is_measured
+        or silences.silences(report, group)
+        or (has_durability and not group.durability)
+        or (has_lag and not group.lag)
     ]
     rows = (
         (
             parts.named(group.name),
             _writes(group),
+            _silences(report, group),
             "there" if group.durability else MISSING,
             "there" if group.lag else MISSING,
             words.NONE if group.last_us is None else words.iso(group.last_us),
         )
         for group in lacking
     )
-    heads = ("Group", "Sends", "Read back", "Replication lag", "Newest send or event (UTC)")
+    heads = ("Group", "Sends", "No send (UTC)", "Read back", "Replication lag", "Newest send or event (UTC)")
     heading = "Groups that lack a measurement"
     return parts.Long("missing", heading, heads, rows, len(lacking), bytes_max=GROUPS_BYTES_MAX)
+
+
+def _silences(report: Report, group: Group) -> str:
+    times = [silences.said(one) for one in silences.silences(report, group)]
+    left = len(times) - SILENCES_LISTED_MAX
+    more = [f"and {left} more"] if left > 0 else []
+    return "; ".join(times[:SILENCES_LISTED_MAX] + more) or words.NONE
 
 
 def _writes(group: Group) -> str:

@@ -23,8 +23,9 @@ DEFINITIONS = {
     definition["spec"]["names"]["kind"]: definition for definition in custom_resource_definitions()
 }
 ALLOWED = {
-    "type", "format", "description", "default", "properties", "required", "items", "additionalProperties", "enum",
-    "x-kubernetes-int-or-string", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+    "type", "format", "description", "default", "properties", "required", "items", "additionalProperties",
+    "enum", "x-kubernetes-int-or-string", "pattern", "minimum", "maximum", "minLength", "maxLength",
+    "minItems", "maxItems", "minProperties", "maxProperties",
     VALIDATIONS_KEY, "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
 }  # fmt: skip
 

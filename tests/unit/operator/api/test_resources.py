@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
-from rocketmq_operator.api.cluster import Controllers, RocketMQClusterSpec
+from rocketmq_operator.api.cluster import ControllersSpec, RocketMQClusterSpec
 from rocketmq_operator.api.common import Resources
 from rocketmq_operator.api.crds import custom_resource_definitions
 from rocketmq_operator.api.slo_report import SLOReportSpec
@@ -43,7 +43,7 @@ def test_a_key_that_is_not_given_has_the_default_of_its_field() -> None:
     assert _group({"memory": "1Gi"}) == Resources(cpu="1", memory="1Gi")
     spec = RocketMQClusterSpec.model_validate({"controllers": {"storage": {"storageClassName": "fast"}}})
     assert (spec.controllers.storage.size, spec.controllers.storage.storage_class_name) == ("10Gi", "fast")
-    assert spec.controllers.resources == Controllers().resources
+    assert spec.controllers.resources == ControllersSpec().resources
 
 
 def test_the_definitions_fill_in_the_same_keys() -> None:

@@ -14,7 +14,7 @@ from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
 from rocketmq_operator.api.proxy import OWNED_PROXY_KEYS
 from rocketmq_operator.api.slo_report import SLOReportSpec
 from rocketmq_operator.api.topic import TopicSpec
-from rocketmq_operator.handlers.observe import InvalidSpecError, validated
+from rocketmq_operator.handlers.observing.clusters_and_groups import InvalidSpecError, parse_spec
 from testkit.worlds.crd_cases import ACCEPTED_CHANGES, REFUSALS, Refusal, base_spec, merged
 
 MODELS = {
@@ -130,7 +130,7 @@ def test_the_operator_names_field_and_value_of_an_older_spec(
     change: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        validated(BrokerGroupSpec, {"spec": base_spec("BrokerGroup") | change})
+        parse_spec(BrokerGroupSpec, {"spec": base_spec("BrokerGroup") | change})
     assert [word for word in words if word not in str(refused.value)] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from controller_core.channel import Connection, Server, serve
 from controller_core.remoting.codes import RequestCode, ResponseCode
 from controller_core.remoting.command import RemotingCommand
-from rocketmq_operator.clients.api import RefusedError, UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError
 from rocketmq_operator.clients.brokers import BrokersClient
 from testkit.processes.ports import free_port
 
@@ -55,7 +55,10 @@ async def peer() -> AsyncIterator[_Peer]:
 
 
 async def test_a_topic_is_read_as_the_broker_wrote_it(peer: _Peer) -> None:
-    peer.body = b'{"attributes":{"message.type":"FIFO"},"order":false,"perm":6,"readQueueNums":4,"topicName":"prices"}'
+    peer.body = (
+        b'{"attributes":{"message.type":"FIFO"},"order":false,"perm":6,"readQueueNums":4,'
+        b'"topicName":"prices"}'
+    )
     config = await BrokersClient().read(peer.address, "Topic", "prices")
     assert config is not None
     assert (config["perm"], config["attributes"]) == (6, {"message.type": "FIFO"})
@@ -123,7 +126,7 @@ async def test_what_is_forgotten_is_named_and_a_groups_offsets_go_with_it(peer: 
 
 async def test_a_refusal_is_told_in_the_brokers_words(peer: _Peer) -> None:
     peer.code = ResponseCode.SYSTEM_ERROR
-    with pytest.raises(RefusedError, match="in its words"):
+    with pytest.raises(RequestRefusedError, match="in its words"):
         await BrokersClient().write(peer.address, "Topic", CONFIG)
 
 
@@ -132,11 +135,11 @@ async def test_a_refusal_is_told_in_the_brokers_words(peer: _Peer) -> None:
 )
 async def test_an_answer_that_is_none_is_told_as_one(peer: _Peer, body: bytes) -> None:
     peer.body = body
-    with pytest.raises(UnavailableError, match=peer.address):
+    with pytest.raises(PeerUnavailableError, match=peer.address):
         await BrokersClient().read(peer.address, "ConsumerGroup", "readers")
 
 
 async def test_nobody_there_is_told_with_the_address() -> None:
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(UnavailableError, match=address):
+    with pytest.raises(PeerUnavailableError, match=address):
         await BrokersClient().read(address, "Topic", "prices")

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients.api import NotYetError, RefusedError, UnavailableError
+from rocketmq_operator.clients import json_answers
+from rocketmq_operator.clients.api import PeerUnavailableError, RequestRefusedError, RetryLaterError
 from rocketmq_operator.clients.controllers import ControllersClient
 
 
@@ -24,6 +25,8 @@ class _Node:
         self.header_seen = ""
         self.events = ""
         self.role = "follower"
+        self.answer: str | None = None
+        self.redirects_to = ""
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -47,6 +50,10 @@ class _Node:
                     status=307, headers={"Location": f"http://{self.leader}{request.path_qs}"}
                 )
             return web.json_response({"error": "no"}, status=self.status)
+        if self.redirects_to:
+            raise web.HTTPFound(f"http://{self.redirects_to}{request.path_qs}")
+        if self.answer is not None:
+            return web.Response(text=self.answer)
         if request.path == "/v1/events":
             return web.Response(text=self.events)
         if request.path == "/v1/failovers":
@@ -107,7 +114,7 @@ async def test_one_without_a_quorum_is_passed_over(
 
 async def test_silence_of_all_is_said(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
     await nodes[0].stop()
-    with pytest.raises(UnavailableError, match=nodes[0].host):
+    with pytest.raises(PeerUnavailableError, match=nodes[0].host):
         await ControllersClient(session, [nodes[0].host]).group("main", "orders")
 
 
@@ -124,7 +131,7 @@ async def test_a_refusal_is_not_tried_elsewhere(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].status = 409
-    with pytest.raises(RefusedError, match="409"):
+    with pytest.raises(RequestRefusedError, match="409"):
         await ControllersClient(session, [nodes[0].host, nodes[1].host]).designate("main", "orders", 2)
     assert nodes[1].asked == []
 
@@ -133,7 +140,7 @@ async def test_two_that_send_a_change_to_each_other_are_left(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].leader, nodes[1].leader = nodes[1].host, nodes[0].host
-    with pytest.raises(UnavailableError, match="circle"):
+    with pytest.raises(PeerUnavailableError, match="circle"):
         await ControllersClient(session, [nodes[0].host]).designate("main", "orders", 2)
 
 
@@ -164,7 +171,7 @@ async def test_an_answer_that_is_none_is_the_peers_fault(
     nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
 ) -> None:
     nodes[0].events = "<html>\n"
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
 
 
@@ -186,8 +193,81 @@ async def test_what_may_pass_by_itself_is_told_from_a_refusal(
 ) -> None:
     client = ControllersClient(session, [nodes[0].host])
     nodes[0].status = 503
-    with pytest.raises(NotYetError):
+    with pytest.raises(RetryLaterError):
         await client.change_members("promote", "n3")
     nodes[0].status = 409
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestRefusedError):
         await client.change_members("promote", "n3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"sequence": 1}\n' + "[" * 60_000,
+        '{"sequence": 1}\n' + "9" * 5_000,
+        '{"sequence": [1]}',
+        '{"sequence": null}',
+        "[]",
+        "null",
+        "\ud7ff",
+    ],
+)
+async def test_a_line_that_is_not_an_event_only_ends_the_stream(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, line: str
+) -> None:
+    nodes[0].events = line + "\n"
+    with pytest.raises(PeerUnavailableError):
+        _ = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+
+
+async def test_a_long_event_does_not_end_the_stream(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].events = f'{{"sequence": 1, "address": "{"z" * 900_000}"}}\n'
+    found = [event async for event in ControllersClient(session, [nodes[0].host]).events()]
+    assert [event["sequence"] for event in found] == [1]
+
+
+@pytest.mark.parametrize("answer", ["[" * 60_000, "9" * 5_000, "<html>", '"x"', ""])
+async def test_an_answer_that_is_not_an_object_is_passed_over(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, answer: str
+) -> None:
+    nodes[0].answer = answer
+    client = ControllersClient(session, [nodes[0].host])
+    with pytest.raises(PeerUnavailableError):
+        await client.group("c", "orders")
+    with pytest.raises(PeerUnavailableError):
+        await client.failovers("c", "orders")
+    with pytest.raises(PeerUnavailableError):
+        await client.members(0)
+    assert await client.nodes() == [None]
+
+
+async def test_an_answer_without_end_is_given_up(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_answers.read_json, "__defaults__", (1_000,))
+    nodes[0].answer = f'{{"name": "{"x" * 2_000}"}}'
+    with pytest.raises(PeerUnavailableError, match="more than 1000 bytes"):
+        await ControllersClient(session, [nodes[0].host]).group("c", "orders")
+
+
+async def test_a_read_follows_no_redirect(nodes: tuple[_Node, _Node], session: aiohttp.ClientSession) -> None:
+    nodes[0].redirects_to = nodes[1].host
+    client = ControllersClient(session, [nodes[0].host])
+    with pytest.raises(PeerUnavailableError, match="status 302"):
+        await client.group("c", "orders")
+    with pytest.raises(PeerUnavailableError, match="status 302"):
+        _ = [event async for event in client.events()]
+    assert nodes[1].asked == []
+
+
+async def test_a_leader_without_a_term_is_not_preferred(
+    nodes: tuple[_Node, _Node], session: aiohttp.ClientSession
+) -> None:
+    nodes[0].answer = '{"role": "leader", "term": "x"}'
+    nodes[1].role = "leader"
+    client = ControllersClient(session, [node.host for node in nodes])
+    await client.nodes()
+    await client.group("c", "orders")
+    assert nodes[1].asked[-1].startswith("GET /v1/groups/c/orders")

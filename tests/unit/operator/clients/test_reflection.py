@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
 from rocketmq_operator.clients.reflection import (
     BACKOFF_MAX_S,
     MISSING_POLL_S,
     RELIST_S,
     SECRET_S,
     SILENT_MAX_S,
+    ReadOnlyError,
     Reflection,
     Reflections,
     StaleError,
-    WriteError,
 )
-from rocketmq_operator.clients.stream import GoneError, KindMissingError
+from rocketmq_operator.clients.stream import KindMissingError, VersionGoneError
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -163,7 +163,7 @@ async def test_a_version_that_is_gone_is_listed_anew_and_what_was_missed_is_seen
     server.pods["orders-0"] = _pod("orders-0", 1)
     async with _Running(server) as kept:
         server.pods = {"orders-1": _pod("orders-1", 9)}
-        server.end_watch(GoneError("410 Gone"))
+        server.end_watch(VersionGoneError("410 Gone"))
         await _until(lambda: server.lists == 2)
         assert _names(kept) == ["orders-1"], "a deletion without an event"
         assert kept.get("shop", "orders-0") is None
@@ -180,8 +180,8 @@ async def test_while_the_api_server_is_gone_nothing_is_answered_and_it_is_asked_
     server: _Server,
 ) -> None:
     async with _Running(server) as kept:
-        server.failures = [UnavailableError("gone")] * 100
-        server.end_watch(UnavailableError("the connection broke"))
+        server.failures = [PeerUnavailableError("gone")] * 100
+        server.end_watch(PeerUnavailableError("the connection broke"))
         await _until(lambda: server.now_s > OUTAGE_S)
         assert not kept.fresh
         assert server.lists < 1 + OUTAGE_S / (BACKOFF_MAX_S / 2) + 8
@@ -193,7 +193,7 @@ async def test_while_the_api_server_is_gone_nothing_is_answered_and_it_is_asked_
 async def test_an_api_server_that_asks_for_time_is_given_it(server: _Server) -> None:
     async with _Running(server) as kept:
         server.failures = [BusyError("429 Too Many Requests", 17.0)]
-        server.end_watch(UnavailableError("the connection broke"))
+        server.end_watch(PeerUnavailableError("the connection broke"))
         await _until(lambda: server.lists == 3 and kept.fresh)
         assert server.slept[1] == 17.0
 
@@ -241,7 +241,7 @@ async def test_nothing_can_be_written_by_what_is_kept(server: _Server) -> None:
         kept.replace({"kind": "Lease"}),
         kept.delete("Pod", "shop", "orders-0", "uid-1"),
     ):
-        with pytest.raises(WriteError):
+        with pytest.raises(ReadOnlyError):
             await write
     assert kube.writes == []
     task.cancel()
@@ -317,7 +317,7 @@ async def test_a_change_during_a_gap_of_the_watch_is_told_once(server: _Server, 
         server.pods |= {"changed": _pod("changed", 3), "new": _pod("new", 4), "heard": _pod("heard", 2)}
         del server.pods["gone"]
         for _ in range(2):
-            server.end_watch(GoneError("410"))
+            server.end_watch(VersionGoneError("410"))
         await _until(lambda: server.lists == 3 and len(server.watches) == 3)
         assert running.told[0] == ("heard", True), "by the watch, and not again by the list"
         assert sorted(running.told[1:]) == [("changed", True), ("gone", False), ("new", True)]
@@ -354,6 +354,6 @@ def test_of_foreign_kinds_only_objects_with_our_label_are_followed(
 async def test_a_watch_that_is_refused_after_each_list_is_begun_more_and_more_rarely(server: _Server) -> None:
     async with _Running(server):
         for _ in range(12):
-            server.end_watch(GoneError("410"))
+            server.end_watch(VersionGoneError("410"))
         await _until(lambda: server.lists == 13)
         assert server.slept[-1] >= BACKOFF_MAX_S / 2

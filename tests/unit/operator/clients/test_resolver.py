@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from rocketmq_operator.clients import resolver as module
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.clients.controllers import ControllersClient
 from rocketmq_operator.clients.resolver import ServiceResolver
 from rocketmq_operator.plan.common import names
@@ -49,7 +49,7 @@ class Kube:
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Answer, if somebody is there."""
         if self.away:
-            raise UnavailableError("away")
+            raise PeerUnavailableError("away")
         if self.frozen:
             await asyncio.Event().wait()
         return await self._world.kube.get(kind, namespace, name)
@@ -74,7 +74,7 @@ async def test_the_api_server_is_asked_only_for_what_is_not_kept() -> None:
     world, kube, others, resolver = await _settled()
     before = await resolver.resolve(HOST, 9880)
     kube.away = True
-    resolver.look_first_at(world.kube)
+    resolver.prefer(world.kube)
     assert await resolver.resolve(HOST, 9880) == before
     world.kube.remove("Service", "shop", "main-controller-1")
     kube.away = False
@@ -87,7 +87,7 @@ async def test_what_is_kept_may_be_old_and_then_the_api_server_is_asked() -> Non
     world, _, _, resolver = await _settled()
     old = Kube(world)
     old.away = True
-    resolver.look_first_at(old)  # type: ignore[arg-type] # the one call that it makes
+    resolver.prefer(old)  # type: ignore[arg-type] # the one call that it makes
     (found,) = await resolver.resolve(HOST, 9880)
     assert found["host"] == world.get("Service", "main-controller-1")["spec"]["clusterIP"]
 

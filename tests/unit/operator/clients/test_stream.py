@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from kubernetes import client
 
-from rocketmq_operator.clients.api import BusyError, UnavailableError
-from rocketmq_operator.clients.stream import EVENT_BYTES_MAX, GoneError, HttpStream
+from rocketmq_operator.clients.api import BusyError, PeerUnavailableError
+from rocketmq_operator.clients.stream import EVENT_BYTES_MAX, HttpStream, VersionGoneError
 
 Json = dict[str, Any]
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -90,7 +90,7 @@ async def test_a_version_that_is_gone_is_told_as_such_by_status_and_by_event() -
 
     for answer in (gone, _lines({"type": "ERROR", "object": {"code": 410, "message": "too old"}})):
         async with _asked(answer) as stream:
-            with pytest.raises(GoneError, match="410 too old"):
+            with pytest.raises(VersionGoneError, match="410 too old"):
                 await _watched(stream)
 
 
@@ -117,5 +117,5 @@ async def test_what_is_no_event_is_an_answer_that_failed(text: str) -> None:
         return web.Response(text=text)
 
     async with _asked(rubbish) as stream:
-        with pytest.raises(UnavailableError, match="the watch broke"):
+        with pytest.raises(PeerUnavailableError, match="the watch broke"):
             await _watched(stream)

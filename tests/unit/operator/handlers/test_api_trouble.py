@@ -13,23 +13,23 @@ from typing import Any, Final
 
 import pytest
 
-from rocketmq_operator.clients.api import BusyError, KubeConflictError, UnavailableError
+from rocketmq_operator.clients.api import BusyError, KubeConflictError, PeerUnavailableError
 from rocketmq_operator.clients.reflection import KINDS, Reflections, StaleError
 from rocketmq_operator.handlers.kinds import RESYNC_S
-from rocketmq_operator.handlers.observe import World
-from rocketmq_operator.handlers.quiet import nothing_to_do, quiet
+from rocketmq_operator.handlers.observing.clusters_and_groups import Environment
+from rocketmq_operator.handlers.quiet import plan_without_work, quiet_delay_s
 from rocketmq_operator.handlers.reconcile import reconcile
-from rocketmq_operator.handlers.run import DEAF_S, is_deaf
-from rocketmq_operator.handlers.work import BACKOFF_MAX_S, Resource, Work
+from rocketmq_operator.handlers.run import WATCH_DEAD_S, are_watches_dead
+from rocketmq_operator.handlers.scheduler import BACKOFF_MAX_S, PassScheduler, ResourceName
 from testkit.memory.controllers import NAMESPACE
 from testkit.memory.kubernetes import MemoryKube
-from testkit.sim.virtual_loop import virtual_loop
+from testkit.sim.loop.virtual_loop import virtual_loop
 from testkit.worlds.operator import GROUP, OperatorWorld
 
 Json = dict[str, Any]
 OUTAGE_S: Final = 600.0
-ORDERS: Final = Resource("BrokerGroup", NAMESPACE, GROUP)
-MAIN: Final = Resource("RocketMQCluster", NAMESPACE, "main")
+ORDERS: Final = ResourceName("BrokerGroup", NAMESPACE, GROUP)
+MAIN: Final = ResourceName("RocketMQCluster", NAMESPACE, "main")
 
 
 def _told(story: Coroutine[Any, Any, None]) -> None:
@@ -81,16 +81,16 @@ class _Operator:
         self.kube.__dict__.update({**self.world.kube.__dict__, "trouble": lambda: None, "calls": 0})
         self.world.kube = self.kube
         self.world.controllers._kube = self.kube
-        self.work = Work(self._pass, lambda: True, quiet=self._quiet)
+        self.work = PassScheduler(self._pass, lambda: True, quiet=self._quiet)
         self._began = self.world.controllers.now
 
-    async def _pass(self, resource: Resource) -> float | None:
+    async def _pass(self, resource: ResourceName) -> float | None:
         self._tick()
-        return await reconcile(self.world.shell(), *resource)
+        return await reconcile(self.world.pass_context(), *resource)
 
-    async def _quiet(self, resource: Resource) -> float | None:
+    async def _quiet(self, resource: ResourceName) -> float | None:
         self._tick()
-        return await quiet(self.world.shell().world, *resource)
+        return await quiet_delay_s(self.world.pass_context().environment, *resource)
 
     def _tick(self) -> None:
         self.world.controllers.now = self._began + timedelta(seconds=asyncio.get_running_loop().time())
@@ -105,7 +105,7 @@ class _Operator:
 def test_an_api_server_that_is_gone_for_ten_minutes_is_asked_ever_less_and_then_all_is_made() -> None:
     async def story() -> None:
         operator = _Operator()
-        operator.kube.trouble = lambda: UnavailableError("connection refused")
+        operator.kube.trouble = lambda: PeerUnavailableError("connection refused")
         await operator.run(OUTAGE_S)
         assert operator.kube.writes == []
         # A pass asks a handful of things side by side, and is over at the first that fails.
@@ -131,7 +131,7 @@ def test_an_outage_in_the_midst_of_a_change_restarts_nobody_twice() -> None:
             # After the second write of the change, and for ten minutes.
             if len(operator.kube.writes) < writes + 2 or loop.time() > 60.0 + OUTAGE_S:
                 return None
-            return UnavailableError("connection reset")
+            return PeerUnavailableError("connection reset")
 
         operator.kube.trouble = gone
         await operator.run(OUTAGE_S)
@@ -181,20 +181,20 @@ def test_a_write_that_somebody_else_was_faster_with_is_decided_anew() -> None:
     _told(story())
 
 
-async def _settled() -> tuple[OperatorWorld, World, MemoryKube]:
+async def _settled() -> tuple[OperatorWorld, Environment, MemoryKube]:
     """Return a settled world, its cached state, and the API server's copy that holds the cache."""
     world = OperatorWorld({"logReplicas": 1, "replicas": 3})
     await world.settle()
     await world.settle()
     kept = world.fork().kube
-    return world, replace(world.shell().world, kube=kept), kept
+    return world, replace(world.pass_context().environment, kube=kept), kept
 
 
 async def test_a_settled_group_costs_the_api_server_nothing() -> None:
     world, kept, _ = await _settled()
     writes = list(world.kube.writes)
-    assert await quiet(kept, *ORDERS) == RESYNC_S
-    assert await quiet(kept, *MAIN) == RESYNC_S
+    assert await quiet_delay_s(kept, *ORDERS) == RESYNC_S
+    assert await quiet_delay_s(kept, *MAIN) == RESYNC_S
     assert world.kube.writes == writes
 
 
@@ -228,7 +228,9 @@ async def test_all_that_a_settled_group_is_judged_by_is_kept_in_reflections() ->
             await asyncio.sleep(0)
     # A pass that reads objects outside the cache would never be quiet: it would cost a dozen calls.
     for resource in (ORDERS, MAIN):
-        assert await quiet(replace(world.shell().world, kube=kept), *resource) == RESYNC_S
+        assert (
+            await quiet_delay_s(replace(world.pass_context().environment, kube=kept), *resource) == RESYNC_S
+        )
     running.cancel()
 
 
@@ -252,14 +254,14 @@ async def test_all_that_a_settled_group_is_judged_by_is_kept_in_reflections() ->
 async def test_what_is_no_longer_as_it_was_is_looked_at(change: Callable[[OperatorWorld], None]) -> None:
     world, kept, _ = await _settled()
     change(world)
-    assert await nothing_to_do(replace(kept, kube=world.kube), *ORDERS) is None
+    assert await plan_without_work(replace(kept, kube=world.kube), *ORDERS) is None
 
 
 async def test_what_is_on_its_way_between_two_heartbeats_is_no_reason_to_look() -> None:
     world, kept, _ = await _settled()
     for lag_bytes in (0, 518, 16 << 20):
         world.controllers.lags["orders-1"] = lag_bytes
-        assert await quiet(kept, *ORDERS) == RESYNC_S
+        assert await quiet_delay_s(kept, *ORDERS) == RESYNC_S
 
 
 async def test_what_is_kept_and_old_deletes_nothing() -> None:
@@ -274,14 +276,18 @@ async def test_what_is_kept_and_old_deletes_nothing() -> None:
         }
     )
     before = (dict(world.kube.births), list(world.kube.writes))
-    assert await quiet(kept, *ORDERS) is None, "it shows something to do"
-    assert await reconcile(world.shell(), *ORDERS) == RESYNC_S
+    assert await quiet_delay_s(kept, *ORDERS) is None, "it shows something to do"
+    assert await reconcile(world.pass_context(), *ORDERS) == RESYNC_S
     assert (world.kube.births, world.kube.writes) == before, "and there is nothing"
 
 
 def test_a_dead_watch_is_one_that_is_silent_while_the_api_server_answers() -> None:
-    long_s = DEAF_S + 1
-    assert is_deaf(silence_s=long_s, heard_for_s=long_s)
-    assert not is_deaf(silence_s=long_s, heard_for_s=0.0), "the API server is gone: a restart does not help"
-    assert not is_deaf(silence_s=long_s, heard_for_s=20.0), "it has just come back, and watches come after"
-    assert not is_deaf(silence_s=10.0, heard_for_s=long_s)
+    long_s = WATCH_DEAD_S + 1
+    assert are_watches_dead(silence_s=long_s, heard_for_s=long_s)
+    assert not are_watches_dead(silence_s=long_s, heard_for_s=0.0), (
+        "the API server is gone: a restart does not help"
+    )
+    assert not are_watches_dead(silence_s=long_s, heard_for_s=20.0), (
+        "it has just come back, and watches come after"
+    )
+    assert not are_watches_dead(silence_s=10.0, heard_for_s=long_s)

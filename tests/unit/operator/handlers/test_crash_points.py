@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from testkit.memory.controllers import NAMESPACE
 from testkit.memory.kubernetes import CrashError
 from testkit.worlds.operator import OperatorWorld
@@ -149,7 +149,7 @@ async def test_a_group_that_is_deleted_in_the_midst_of_a_pass_is_not_made_again_
     for number in range(1, len(whole.kube.writes) + 1):
         world = before.fork()
         world.kube.on_wrote = _deletes_after(world, number)
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(PeerUnavailableError):
             await world.settle()  # a status cannot be written any more
         assert (await _passes(world))[1] is None
         assert _left(world) <= {"PersistentVolumeClaim"}, f"deleted after write {number}"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.handlers.observe import observe_group
+from rocketmq_operator.clients.api import PeerUnavailableError
+from rocketmq_operator.handlers.observing.clusters_and_groups import observe_group
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.common.observation import ObservationError
 from rocketmq_operator.plan.group.observed import ObservedGroup
-from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 from testkit.memory.kubernetes import MemoryKube
 from testkit.worlds.operator import OperatorWorld
 
@@ -44,7 +44,7 @@ async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
     await world.settle()
     leader = _Leader()
     takeover = Takeover(world.kube, leader.may_act, leader.wake, standby_s=0.05, hold=leader.hold)
-    observed = await observe_group(world.shell().world, "shop", "orders")
+    observed = await observe_group(world.pass_context().environment, "shop", "orders")
     assert observed is not None
     takeover.note_group(observed)
     world.kube.writes.clear()
@@ -52,7 +52,7 @@ async def _world() -> tuple[OperatorWorld, Takeover, _Leader]:
 
 
 async def _look(world: OperatorWorld) -> ObservedGroup:
-    observed = await observe_group(world.shell().world, "shop", "orders")
+    observed = await observe_group(world.pass_context().environment, "shop", "orders")
     assert observed is not None
     return observed
 
@@ -139,7 +139,7 @@ async def test_an_event_older_than_the_last_look_moves_nothing() -> None:
 
 async def test_a_look_that_is_older_than_an_event_does_not_move_an_address_back() -> None:
     world, takeover, _ = await _world()
-    old_look = await observe_group(world.shell().world, "shop", "orders")
+    old_look = await observe_group(world.pass_context().environment, "shop", "orders")
     assert old_look is not None
     await _fail_over(takeover, _event(world, "orders-1", 2))
     takeover.note_group(old_look)
@@ -207,7 +207,7 @@ async def test_an_operator_that_stands_by_follows_the_newest_of_two_elections() 
 async def test_a_paused_group_keeps_its_addresses() -> None:
     world, takeover, _ = await _world()
     world.write_group({"logReplicas": 1, "paused": True})
-    observed = await observe_group(world.shell().world, "shop", "orders")
+    observed = await observe_group(world.pass_context().environment, "shop", "orders")
     assert observed is not None
     takeover.note_group(observed)
     assert await _fail_over(takeover, _event(world, "orders-1", 2)) == 0
@@ -215,7 +215,7 @@ async def test_a_paused_group_keeps_its_addresses() -> None:
 
 async def test_no_address_moves_to_a_master_that_a_watch_saw_go() -> None:
     world, takeover, _ = await _world()
-    takeover.note_pod("shop", "orders", pod_seen(world.get("Pod", "orders-1")), gone=True)
+    takeover.note_pod("shop", "orders", parse_pod(world.get("Pod", "orders-1")), gone=True)
     await _fail_over(takeover, _event(world, "orders-1", 2))
     assert world.server_of("orders-0") == "orders-0"
 
@@ -283,8 +283,8 @@ async def test_only_the_operator_that_acts_leads_those_who_dial_to_the_companion
     assert not takeover.moving
 
 
-def _ending(world: OperatorWorld, name: str) -> PodSeen:
-    return replace(pod_seen(world.get("Pod", name)), deleting=True)
+def _ending(world: OperatorWorld, name: str) -> ObservedPod:
+    return replace(parse_pod(world.get("Pod", name)), deleting=True)
 
 
 async def test_the_pass_after_a_takeover_finds_nothing_to_correct() -> None:
@@ -316,7 +316,7 @@ async def test_a_write_that_fails_is_tried_again_at_once(monkeypatch: pytest.Mon
     async def failing(self: MemoryKube, body: Json) -> Json:
         tries.append(body["metadata"]["name"])
         if len(tries) == 1:
-            raise UnavailableError("cut")
+            raise PeerUnavailableError("cut")
         return await whole(self, body)
 
     monkeypatch.setattr(MemoryKube, "apply", failing)
@@ -330,15 +330,15 @@ class _Streams:
     def __init__(self, events: list[Json], seen: asyncio.Event) -> None:
         self.tries = 0
         self._events = events
-        self._seen = seen
+        self._observations = seen
 
     async def events(self) -> AsyncIterator[Json]:
         self.tries += 1
         if self.tries == 1:
-            raise UnavailableError("gone")
+            raise PeerUnavailableError("gone")
         for event in self._events:
             yield event
-        self._seen.set()
+        self._observations.set()
         await asyncio.Event().wait()
 
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocketmq_operator.clients.api import KubeConflictError, UnavailableError
-from rocketmq_operator.handlers.leadership import HEARD_MAX_S, Leadership
+from rocketmq_operator.clients.api import KubeConflictError, PeerUnavailableError
+from rocketmq_operator.handlers.leadership import HEARD_MAX_S, LeaseHolder
 from rocketmq_operator.plan.leadership.lease import DURATION_S, RENEW_DEADLINE_S
 from testkit.memory.kubernetes import Json, MemoryKube
 
@@ -21,7 +21,7 @@ class _Leases(MemoryKube):
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         if self.cut_off:
-            raise UnavailableError("cut off")
+            raise PeerUnavailableError("cut off")
         return await super().get(kind, namespace, name)
 
     async def create(self, body: Json) -> Json:
@@ -49,9 +49,9 @@ def clock() -> _Clock:
     return _Clock()
 
 
-def _pair(clock: _Clock) -> tuple[_Leases, Leadership, Leadership]:
+def _pair(clock: _Clock) -> tuple[_Leases, LeaseHolder, LeaseHolder]:
     kube = _Leases()
-    one, two = (Leadership(kube, "system", name, lambda: NOW, clock.read) for name in ("one", "two"))
+    one, two = (LeaseHolder(kube, "system", name, lambda: NOW, clock.read) for name in ("one", "two"))
     return kube, one, two
 
 
@@ -90,7 +90,7 @@ async def test_a_holder_that_is_cut_off_stops_by_itself(clock: _Clock) -> None:
     await one.once()
     kube.cut_off = True
     clock.now_s = RENEW_DEADLINE_S
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await one.once()
     assert not one.may_act()
 
@@ -110,7 +110,7 @@ async def test_of_two_who_take_it_at_once_one_acts(clock: _Clock) -> None:
     await one.release()
     before = await kube.get("Lease", "system", "rocketmq-operator")
     await two.once()
-    stale = Leadership(_Stale(kube, before), "system", "three", lambda: NOW, clock.read)
+    stale = LeaseHolder(_Stale(kube, before), "system", "three", lambda: NOW, clock.read)
     await stale.once()
     assert (two.may_act(), stale.may_act()) == (True, False)
 
@@ -153,7 +153,7 @@ async def test_a_renewal_that_is_still_on_its_way_does_not_keep_the_lease_from_b
     kube, one, two = _pair(clock)
     await one.once()
     await two.once()
-    twin = Leadership(kube, "system", "one", lambda: NOW, clock.read)
+    twin = LeaseHolder(kube, "system", "one", lambda: NOW, clock.read)
     read, late = kube.get, [twin.once]
 
     async def get(kind: str, namespace: str, name: str) -> Json | None:

@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients import bystanders
-from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.clients.bystanders import CanariesClient
+from rocketmq_operator.clients import canaries_and_companions
+from rocketmq_operator.clients.api import PeerUnavailableError
+from rocketmq_operator.clients.canaries_and_companions import CanariesClient
 from rocketmq_operator.handlers import measuring
-from rocketmq_operator.handlers.quiet import nothing_to_do
+from rocketmq_operator.handlers.quiet import plan_without_work
 from testkit.processes.http_served import http_served
 from testkit.processes.ports import free_port
 from testkit.worlds.operator import OperatorWorld
@@ -94,9 +94,9 @@ async def test_a_group_is_looked_at_only_when_a_canary_can_tell_what_its_records
     assert _measured(world) == (None, None)
     resource = ("BrokerGroup", "shop", "orders")
     world.canaries.told[HOST] = _answer(failed, since=_text(failed + timedelta(hours=1)))
-    assert await nothing_to_do(world.shell().world, *resource) is not None, "it came later"
+    assert await plan_without_work(world.pass_context().environment, *resource) is not None, "it came later"
     world.canaries.told[HOST] = _answer(failed)
-    assert await nothing_to_do(world.shell().world, *resource) is None
+    assert await plan_without_work(world.pass_context().environment, *resource) is None
 
 
 def _report_server(name: str, cluster: str = "main") -> Json:
@@ -294,7 +294,7 @@ async def test_the_client_returns_what_a_canary_says(canary: _Canary, client: Ca
         ("[1]", "not a JSON object"),
         ("<html>", "does not answer"),
         ("[" * 100_000, "does not answer"),
-        (f'"{"x" * bystanders.ANSWER_BYTES_MAX}"', "bytes"),
+        (f'"{"x" * canaries_and_companions.ANSWER_BYTES_MAX}"', "bytes"),
     ],
     ids=["no object", "no JSON", "too deep", "too long"],
 )
@@ -302,13 +302,13 @@ async def test_what_is_no_answer_is_the_canarys_fault(
     canary: _Canary, client: CanariesClient, text: str, words: str
 ) -> None:
     canary.answer = web.Response(text=text)
-    with pytest.raises(UnavailableError, match=words):
+    with pytest.raises(PeerUnavailableError, match=words):
         await client.gaps(canary.host)
 
 
 async def test_the_client_goes_nowhere_else(canary: _Canary, client: CanariesClient) -> None:
     canary.answer = web.Response(status=307, headers={"Location": f"http://{canary.host}/elsewhere"})
-    with pytest.raises(UnavailableError, match="307"):
+    with pytest.raises(PeerUnavailableError, match="307"):
         await client.gaps(canary.host)
     assert canary.paths == ["/v1/gaps"]
 
@@ -316,14 +316,14 @@ async def test_the_client_goes_nowhere_else(canary: _Canary, client: CanariesCli
 async def test_the_client_does_not_wait_long(
     canary: _Canary, client: CanariesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (bystanders.ANSWER_TIMEOUT.total or 9.0) < measuring.ASK_S_MAX, (
+    assert (canaries_and_companions.ANSWER_TIMEOUT.total or 9.0) < measuring.ASK_S_MAX, (
         "one that is silent must not hide another"
     )
-    monkeypatch.setattr(bystanders, "ANSWER_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
-    with pytest.raises(UnavailableError, match="Timeout"):
+    monkeypatch.setattr(canaries_and_companions, "ANSWER_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    with pytest.raises(PeerUnavailableError, match="Timeout"):
         await client.gaps(canary.host)
 
 
 async def test_a_canary_that_is_gone_is_unavailable(client: CanariesClient) -> None:
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await client.gaps(f"127.0.0.1:{free_port()}")

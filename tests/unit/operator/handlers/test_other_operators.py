@@ -7,10 +7,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rocketmq_operator.clients.api import Kube, RefusedError, UnavailableError
-from rocketmq_operator.handlers.metrics import HealthServer, Metrics
+from rocketmq_operator.clients.api import KubeApi, PeerUnavailableError, RequestRefusedError
+from rocketmq_operator.handlers.metrics import HealthServer, OperatorMetrics
 from rocketmq_operator.handlers.other_operators import OtherOperators
-from rocketmq_operator.plan.leadership.other_operators import earlier_operator, operators_inside
+from rocketmq_operator.plan.leadership.other_operators import (
+    earlier_operator,
+    operators_in_watched_namespaces,
+)
 from testkit.memory.kubernetes import MemoryKube
 
 Json = dict[str, Any]
@@ -49,7 +52,7 @@ class _Kube(MemoryKube):
         return self.found
 
 
-def _second(kube: Kube) -> OtherOperators:
+def _second(kube: KubeApi) -> OtherOperators:
     return OtherOperators(kube, "two", whole_cluster=True)
 
 
@@ -72,7 +75,7 @@ def test_an_operator_that_no_deployment_made_is_the_last() -> None:
 def test_an_operator_of_some_namespaces_or_without_pods_is_not_in_the_way() -> None:
     found = [_operator("one", 1, "shop"), _operator("three", 1, replicas=0), _operator("two", 2)]
     assert earlier_operator(found, "two") == ""
-    assert operators_inside(found, "two") == ("one/rocketmq-ha-operator",)
+    assert operators_in_watched_namespaces(found, "two") == ("one/rocketmq-ha-operator",)
 
 
 async def test_nothing_is_done_before_others_were_looked_for() -> None:
@@ -112,14 +115,14 @@ async def test_what_was_found_holds_while_the_api_server_is_silent() -> None:
     kube = _Kube(_operator("one", 1), _operator("two", 2))
     others = _second(kube)
     await others.once()
-    kube.trouble = UnavailableError("gone")
+    kube.trouble = PeerUnavailableError("gone")
     await others.once()
     assert not others.may_act()
 
 
 async def test_an_operator_that_may_not_look_acts() -> None:
     kube = _Kube()
-    kube.trouble = RefusedError("forbidden")
+    kube.trouble = RequestRefusedError("forbidden")
     others = _second(kube)
     await others.once()
     assert others.may_act()
@@ -136,7 +139,7 @@ async def test_an_operator_of_some_namespaces_does_not_look() -> None:
 async def test_readiness_says_why_an_operator_does_nothing() -> None:
     others = _second(_Kube(_operator("one", 1)))
     await others.once()
-    server = HealthServer(Metrics(lambda: False), lambda: True, problem=lambda: others.problem)
+    server = HealthServer(OperatorMetrics(lambda: False), lambda: True, problem=lambda: others.problem)
     port = await server.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as session:

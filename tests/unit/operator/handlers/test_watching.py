@@ -12,11 +12,11 @@ import pytest
 
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
 from rocketmq_operator.clients.reflection import KINDS, Reflection
-from rocketmq_operator.handlers.changes import Changes, Watched
-from rocketmq_operator.handlers.metrics import HealthServer, Metrics
-from rocketmq_operator.handlers.observe import observe_group
+from rocketmq_operator.handlers.changes import ChangeReceivers, ChangeRouter
+from rocketmq_operator.handlers.metrics import HealthServer, OperatorMetrics
+from rocketmq_operator.handlers.observing.clusters_and_groups import observe_group
+from rocketmq_operator.handlers.scheduler import PassScheduler, ResourceName
 from rocketmq_operator.handlers.takeover import HELD_AFTER_DELETION_S, Takeover
-from rocketmq_operator.handlers.work import Resource, Work
 from testkit.memory.kubernetes import MemoryKube
 from testkit.worlds.operator import OperatorWorld
 
@@ -24,16 +24,16 @@ Json = dict[str, Any]
 IN_THE_FUTURE = "2026-11-20T10:00:00Z"
 
 
-class _Work(Work):
+class _Work(PassScheduler):
     """Remembers wake-ups."""
 
     def __init__(self) -> None:
-        self.woken: list[Resource] = []
+        self.woken: list[ResourceName] = []
         self.told: list[bool] = []
 
-    def wake(self, resource: Resource, *, told: bool = True) -> None:
+    def wake(self, resource: ResourceName, *, changed: bool = True) -> None:
         self.woken.append(resource)
-        self.told.append(told)
+        self.told.append(changed)
 
 
 class _Clusters:
@@ -42,17 +42,17 @@ class _Clusters:
     def __init__(self) -> None:
         self.names: set[str] = set()
 
-    def there(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+    def cluster_exists(self, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         self.names.add(f"{namespace}/{name}")
 
-    def gone(self, namespace: str, name: str) -> None:
+    def cluster_gone(self, namespace: str, name: str) -> None:
         self.names.discard(f"{namespace}/{name}")
 
 
-def _watched() -> tuple[Watched, _Work, _Clusters]:
+def _watched() -> tuple[ChangeReceivers, _Work, _Clusters]:
     work, clusters = _Work(), _Clusters()
     takeover = Takeover(MemoryKube(), lambda: True, lambda *_: None)
-    return Watched(work, takeover, clusters), work, clusters
+    return ChangeReceivers(work, takeover, clusters), work, clusters
 
 
 def _body(
@@ -75,42 +75,42 @@ def _body(
 
 def test_a_new_spec_wakes_and_our_own_status_does_not() -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     for generation in (1, 1, 2):
-        changes.note("BrokerGroup", _body("orders", generation), gone=False)
-    assert work.woken == [Resource("BrokerGroup", "shop", "orders")] * 2
+        changes.route("BrokerGroup", _body("orders", generation), gone=False)
+    assert work.woken == [ResourceName("BrokerGroup", "shop", "orders")] * 2
 
 
 def test_a_switchover_that_is_asked_for_wakes_once() -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     for asked in ({}, {SWITCHOVER_ANNOTATION: "7"}, {SWITCHOVER_ANNOTATION: "7", "other": "x"}):
-        changes.note("BrokerGroup", _body("orders", 1, annotations=asked), gone=False)
+        changes.route("BrokerGroup", _body("orders", 1, annotations=asked), gone=False)
     assert len(work.woken) == 2
 
 
 def test_a_group_that_is_deleted_and_made_again_is_looked_at() -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     for gone in (False, True, False):
-        changes.note("BrokerGroup", _body("orders", 1), gone=gone)
+        changes.route("BrokerGroup", _body("orders", 1), gone=gone)
     assert len(work.woken) == 3
 
 
 def test_a_group_that_was_made_again_unseen_is_looked_at() -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     for uid in ("uid-1", "uid-2"):
-        changes.note("BrokerGroup", _body("orders", 1, uid=uid), gone=False)
+        changes.route("BrokerGroup", _body("orders", 1, uid=uid), gone=False)
     assert len(work.woken) == 2
 
 
 def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
     watched, _, clusters = _watched()
-    changes = Changes(watched)
-    changes.note("RocketMQCluster", _body("main", 1), gone=False)
+    changes = ChangeRouter(watched)
+    changes.route("RocketMQCluster", _body("main", 1), gone=False)
     assert clusters.names == {"shop/main"}
-    changes.note("RocketMQCluster", _body("main", 1), gone=True)
+    changes.route("RocketMQCluster", _body("main", 1), gone=True)
     assert clusters.names == set()
 
 
@@ -126,16 +126,16 @@ def test_a_clusters_controllers_are_followed_while_it_is_there() -> None:
 )
 def test_a_child_wakes_its_owner_if_that_exists(labels: dict[str, str], woken: tuple[str, str, str]) -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     body = _body("some-0", 1, labels)
-    changes.note("Pod", body, gone=False)
+    changes.route("Pod", body, gone=False)
     assert work.woken == [], "the list of pods may come before that of their owners"
-    changes.note(woken[0], _body(woken[2], 1), gone=False)
+    changes.route(woken[0], _body(woken[2], 1), gone=False)
     work.woken.clear()
     work.told.clear()
-    changes.note("Pod", body, gone=False)
-    assert (work.woken, work.told) == ([Resource(*woken)], [False])
-    changes.note("Failover", body, gone=False)
+    changes.route("Pod", body, gone=False)
+    assert (work.woken, work.told) == ([ResourceName(*woken)], [False])
+    changes.route("Failover", body, gone=False)
     assert len(work.woken) == 1, "a record is written by the operator itself"
 
 
@@ -145,13 +145,13 @@ def test_the_children_and_the_runs_that_the_operator_makes_are_followed() -> Non
 
 def test_a_report_is_looked_at_when_a_run_of_it_changes() -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
-    changes.note("SLOReport", _body("weekly", 1), gone=False)
+    changes = ChangeRouter(watched)
+    changes.route("SLOReport", _body("weekly", 1), gone=False)
     work.woken.clear()
     for gone in (False, True):
-        changes.note("Job", _body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}), gone=gone)
-        changes.note("Job", _body("backup-1", 1), gone=gone)
-    assert work.woken == [Resource("SLOReport", "shop", "weekly")] * 2
+        changes.route("Job", _body("weekly-1", 1, {"rocketmq-ha.dev/slo-report": "weekly"}), gone=gone)
+        changes.route("Job", _body("backup-1", 1), gone=gone)
+    assert work.woken == [ResourceName("SLOReport", "shop", "weekly")] * 2
 
 
 class _Watch:
@@ -178,7 +178,7 @@ class _Watch:
 async def test_a_pods_event_is_with_the_takeover_before_the_watch_reads_on() -> None:
     world = OperatorWorld({"logReplicas": 1})
     await world.settle()
-    observed = await observe_group(world.shell().world, "shop", "orders")
+    observed = await observe_group(world.pass_context().environment, "shop", "orders")
     assert observed is not None
     held: list[tuple[str, float]] = []
     work = _Work()
@@ -198,9 +198,9 @@ async def test_a_pods_event_is_with_the_takeover_before_the_watch_reads_on() -> 
         assert takeover.moving, "the address already leads to the companion"
 
     watch = _Watch(pod, ("MODIFIED", ending), check)
-    changes = Changes(Watched(work, takeover, _Clusters()))
+    changes = ChangeRouter(ChangeReceivers(work, takeover, _Clusters()))
     following = asyncio.create_task(
-        Reflection(watch, "Pod", "shop", asyncio.get_running_loop().time, changes.note).run()
+        Reflection(watch, "Pod", "shop", asyncio.get_running_loop().time, changes.route).run()
     )
     checked = asyncio.create_task(watch.checked.wait())
     await asyncio.wait([following, checked], return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +212,7 @@ async def test_a_pods_event_is_with_the_takeover_before_the_watch_reads_on() -> 
 async def test_a_deletion_that_began_during_a_gap_of_the_watch_holds_the_group() -> None:
     world = OperatorWorld({"logReplicas": 1})
     await world.settle()
-    observed = await observe_group(world.shell().world, "shop", "orders")
+    observed = await observe_group(world.pass_context().environment, "shop", "orders")
     assert observed is not None
     held = asyncio.Event()
     takeover = Takeover(world.kube, lambda: False, lambda *_: None, hold=lambda *_: held.set())
@@ -221,10 +221,10 @@ async def test_a_deletion_that_began_during_a_gap_of_the_watch_holds_the_group()
     ending = pod | {
         "metadata": pod["metadata"] | {"deletionTimestamp": IN_THE_FUTURE, "resourceVersion": "9"}
     }
-    changes = Changes(Watched(_Work(), takeover, _Clusters()))
+    changes = ChangeRouter(ChangeReceivers(_Work(), takeover, _Clusters()))
     first_list = _Watch(ending, ("BOOKMARK", ending), lambda: None)
     following = asyncio.create_task(
-        Reflection(first_list, "Pod", "shop", asyncio.get_running_loop().time, changes.note).run()
+        Reflection(first_list, "Pod", "shop", asyncio.get_running_loop().time, changes.route).run()
     )
     async with asyncio.timeout(30):
         await held.wait()
@@ -234,16 +234,16 @@ async def test_a_deletion_that_began_during_a_gap_of_the_watch_holds_the_group()
 @pytest.mark.parametrize("kind", ["RocketMQCluster", "BrokerGroup", "SLOReport", "Topic", "ConsumerGroup"])
 def test_each_kind_of_ours_is_followed_and_looked_at_when_its_spec_changes(kind: str) -> None:
     watched, work, _ = _watched()
-    changes = Changes(watched)
+    changes = ChangeRouter(watched)
     for generation in (1, 1, 2):
-        changes.note(kind, _body("prices", generation), gone=False)
-    assert work.woken == [Resource(kind, "shop", "prices")] * 2
+        changes.route(kind, _body("prices", generation), gone=False)
+    assert work.woken == [ResourceName(kind, "shop", "prices")] * 2
     assert kind in KINDS
 
 
 async def test_health_and_metrics_are_served() -> None:
     ready, alive = False, True
-    metrics = Metrics(lambda: True)
+    metrics = OperatorMetrics(lambda: True)
     metrics.steps.labels(step="Apply").inc()
     missing: list[str] = []
     server = HealthServer(metrics, lambda: ready, lambda: alive, lambda: missing)

@@ -12,9 +12,14 @@ import pytest
 import yaml
 
 from rocketmq_operator.plan.migration import checks as migration_checks
-from rocketmq_operator.plan.migration.observed import Course, Spot, Wish, spot_of
+from rocketmq_operator.plan.migration.observed import (
+    MigrationRequest,
+    OldBrokerKind,
+    StoreLocation,
+    locate_store,
+)
 from rocketmq_operator.plugin import cli, migrate_command
-from rocketmq_operator.plugin.asking import RequestError
+from rocketmq_operator.plugin.queries import RequestError
 from testkit.worlds.migration import GROUP, NAMESPACE, MigrationKube, MigrationWorld, stateful_set
 
 Json = dict[str, Any]
@@ -33,8 +38,8 @@ def _options(words: str, path: Path) -> argparse.Namespace:
     return cli.parser().parse_args([*named, *shlex.split(words)])
 
 
-async def _wish(world: MigrationWorld, words: str, path: Path) -> Wish:
-    return await migrate_command.wish_of(world.kube, NAMESPACE, _options(words, path))
+async def _wish(world: MigrationWorld, words: str, path: Path) -> MigrationRequest:
+    return await migrate_command.read_request(world.kube, NAMESPACE, _options(words, path))
 
 
 async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path: Path) -> None:
@@ -43,11 +48,11 @@ async def test_sets_stand_for_all_of_their_pods_and_pods_for_themselves(tmp_path
     for words in (BOTH, "--master pod/old-master-0 --slave pod/old-slave-0 --slave pod/old-slave-1"):
         wish = await _wish(world, words, path)
         assert wish.pods == ("old-master-0", "old-slave-0", "old-slave-1")
-    assert (wish.broker_name, wish.course) == (GROUP, Course.MASTER_SLAVE)
+    assert (wish.broker_name, wish.old_kind) == (GROUP, OldBrokerKind.MASTER_SLAVE)
     assert wish.name_servers == ("names:9876", "others:9876")
     assert wish.manifest["metadata"] == {"name": GROUP, "namespace": NAMESPACE}
     wish = await _wish(world, "--path dledger --member statefulset/old-slave --broker-name RaftNode00", path)
-    assert (wish.course, wish.broker_name) == (Course.DLEDGER, "RaftNode00")
+    assert (wish.old_kind, wish.broker_name) == (OldBrokerKind.DLEDGER, "RaftNode00")
 
 
 def _shown() -> list[str]:
@@ -184,21 +189,24 @@ async def test_the_rights_that_it_takes_are_those_that_the_reference_lists(
 @pytest.mark.parametrize(
     ("mounts", "expected"),
     [
-        ([{"mountPath": "/data"}], Spot("data-old-0", "home/store", "home/store/commitlog")),
-        ([{"mountPath": "/data/home"}], Spot("data-old-0", "store", "store/commitlog")),
-        ([{"mountPath": "/data/home/store"}], Spot("data-old-0", "", "commitlog")),
-        ([{"mountPath": "/data/home/store/", "subPath": "a/b"}], Spot("data-old-0", "a/b", "a/b/commitlog")),
+        ([{"mountPath": "/data"}], StoreLocation("data-old-0", "home/store", "home/store/commitlog")),
+        ([{"mountPath": "/data/home"}], StoreLocation("data-old-0", "store", "store/commitlog")),
+        ([{"mountPath": "/data/home/store"}], StoreLocation("data-old-0", "", "commitlog")),
+        (
+            [{"mountPath": "/data/home/store/", "subPath": "a/b"}],
+            StoreLocation("data-old-0", "a/b", "a/b/commitlog"),
+        ),
         (
             [{"mountPath": "/data/home/store", "subPath": "s"}, {"mountPath": "/data", "subPath": "d"}],
-            Spot("data-old-0", "s", "s/commitlog"),
+            StoreLocation("data-old-0", "s", "s/commitlog"),
         ),
         ([{"mountPath": "/data/home/sto"}], "/data/home/store of old-0 lies on no volume of a claim"),
     ],
 )
-def test_a_store_is_found_on_its_volume(mounts: list[Json], expected: Spot | str) -> None:
+def test_a_store_is_found_on_its_volume(mounts: list[Json], expected: StoreLocation | str) -> None:
     live = stateful_set("old", 1)
     live["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "data", **one} for one in mounts
     ]
-    found = spot_of(live, "old-0", "/data/home/store", "/data/home/store/commitlog")
+    found = locate_store(live, "old-0", "/data/home/store", "/data/home/store/commitlog")
     assert found == expected or (isinstance(found, str) and str(expected) in found)

@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
-from rocketmq_operator.plugin import cli, pictures
+from rocketmq_operator.plugin import cli, rendering
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.asking import RequestError, all_views, failovers_of, switch_over, view_of
-from rocketmq_operator.plugin.words import age, columns, counted
+from rocketmq_operator.plugin.formatting import age, align_columns, with_count
+from rocketmq_operator.plugin.queries import (
+    RequestError,
+    failovers_of,
+    list_groups,
+    observe_group,
+    switch_over,
+)
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
 
@@ -54,17 +60,17 @@ def test_an_age_is_its_largest_unit(seconds: int, text: str) -> None:
 
 
 def test_columns_stand_below_each_other() -> None:
-    assert columns([["a", "bbb", "c"], ["aaaa", "b", "cc"]]) == ["a      bbb   c", "aaaa   b     cc"]
+    assert align_columns([["a", "bbb", "c"], ["aaaa", "b", "cc"]]) == ["a      bbb   c", "aaaa   b     cc"]
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 steps"), (1, "1 step"), (1_200, "1,200 steps")])
 def test_one_is_one(number: int, text: str) -> None:
-    assert counted(number, "step") == text
+    assert with_count(number, "step") == text
 
 
 async def test_the_picture_of_a_group_names_every_member_with_its_role_and_place() -> None:
     world = await _settled()
-    lines = pictures.status_lines(await view_of(world.kube, NAMESPACE, GROUP))
+    lines = rendering.status_lines(await observe_group(world.kube, NAMESPACE, GROUP))
     epoch = world.status()["master"]["epoch"]
     assert lines[0] == f"orders  Ready  epoch {epoch}  AllInSync, 3 of 3 in sync"
     assert [line.split()[:3] for line in lines[1:4]] == [
@@ -82,21 +88,21 @@ async def test_a_group_that_waits_says_for_what() -> None:
     world.kube.unready.add("orders-1")
     world.kube.settle()
     await world.one_pass()
-    text = "\n".join(pictures.status_lines(await view_of(world.kube, NAMESPACE, GROUP)))
+    text = "\n".join(rendering.status_lines(await observe_group(world.kube, NAMESPACE, GROUP)))
     assert "pod not ready" in text
     assert "  waits  " in text
 
 
 async def test_a_group_that_is_well_needs_no_explanation() -> None:
     world = await _settled()
-    lines = pictures.explain_lines(await view_of(world.kube, NAMESPACE, GROUP))
+    lines = rendering.explain_lines(await observe_group(world.kube, NAMESPACE, GROUP))
     assert lines[1] == "  nothing is wrong with it"
 
 
 async def test_what_is_wrong_is_told_with_what_to_do() -> None:
     world = OperatorWorld({"cluster": "elsewhere"})
     await world.one_pass()
-    text = "\n".join(pictures.explain_lines(await view_of(world.kube, NAMESPACE, GROUP)))
+    text = "\n".join(rendering.explain_lines(await observe_group(world.kube, NAMESPACE, GROUP)))
     assert "Ready is False (NoCluster)" in text
     assert ADVICE["NoCluster"] in text
     assert "event" in text
@@ -109,7 +115,7 @@ async def test_failovers_are_listed_the_newest_first() -> None:
             assert await switch_over(world.kube, NAMESPACE, GROUP, "", timeout_s=60.0)
             world.advance(60)
     await world.settle()
-    header, *rows = pictures.failover_lines(await failovers_of(world.kube, NAMESPACE, GROUP), NOW)
+    header, *rows = rendering.failover_lines(await failovers_of(world.kube, NAMESPACE, GROUP), NOW)
     assert header.split() == ["NAME", "CAUSE", "FROM", "TO", "GAP", "LOST", "TOOK", "AGE"]
     epochs = [int(row.split()[0].removeprefix("orders-")) for row in rows]
     assert epochs == sorted(epochs, reverse=True)
@@ -149,18 +155,18 @@ def test_every_command_refuses_a_name_that_does_not_exist(
     monkeypatch.setattr(world.kube, "close", lambda: None, raising=False)
     world.kube.objects["Namespace", "", NAMESPACE] = {"kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert cli.main([command, "NOSUCH", "-n", NAMESPACE]) == 1
-    complaint = f"rmqha: {missing} NOSUCH does not exist in namespace {NAMESPACE}\n"
+    complaint = f"kubectl rmqha: {missing} NOSUCH does not exist in namespace {NAMESPACE}\n"
     assert capsys.readouterr() == ("", complaint)
 
 
 def test_nothing_is_said_in_words() -> None:
-    assert pictures.failover_lines([], NOW) == ["there are no failovers"]
-    assert pictures.list_lines([]) == ["no broker groups found"]
+    assert rendering.failover_lines([], NOW) == ["there are no failovers"]
+    assert rendering.list_lines([]) == ["no broker groups found"]
 
 
 async def test_every_group_of_a_namespace_has_its_line() -> None:
     world = await _settled()
-    (line,) = pictures.list_lines(await all_views(world.kube, NAMESPACE))
+    (line,) = rendering.list_lines(await list_groups(world.kube, NAMESPACE))
     assert line.startswith("orders  Ready")
 
 
@@ -206,7 +212,7 @@ async def test_what_cannot_be_done_is_refused_before_it_is_asked_for(to: str, co
 async def test_a_group_that_is_paused_or_unknown_is_refused_by_name() -> None:
     world = await _settled()
     with pytest.raises(RequestError, match="BrokerGroup stock does not exist in namespace shop"):
-        await view_of(world.kube, NAMESPACE, "stock")
+        await observe_group(world.kube, NAMESPACE, "stock")
     world.write_group({"replicas": 2, "logReplicas": 1, "paused": True})
     with pytest.raises(RequestError, match=r"spec\.paused"):
         await switch_over(world.kube, NAMESPACE, GROUP, "", timeout_s=0.05)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plugin import reports
-from rocketmq_operator.plugin.asking import RequestError
+from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.reports import NAMESPACE, REPORT, ReportWorld
 
 Json = dict[str, Any]

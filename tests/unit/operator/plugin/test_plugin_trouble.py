@@ -108,10 +108,10 @@ def _complaint(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -
     assert cli.main(arguments) == code
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("rmqha: ")
+    assert printed.err.startswith("kubectl rmqha: ")
     assert printed.err.count("\n") == 1
     assert printed.err.endswith("\n")
-    return printed.err.strip().removeprefix("rmqha: ")
+    return printed.err.strip().removeprefix("kubectl rmqha: ")
 
 
 def test_an_empty_namespace_is_no_trouble(server: _Server, capsys: pytest.CaptureFixture[str]) -> None:

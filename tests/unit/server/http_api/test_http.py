@@ -66,6 +66,7 @@ async def test_groups_and_failovers_show_what_brokers_did(one: OneNode) -> None:
         ("GET", "/v1/events?after=-1", 400, "after"),
         ("GET", "/v1/events?follow=perhaps", 400, "follow"),
         ("GET", "/v1/failovers?limit=x", 400, "limit"),
+        ("GET", f"/v1/failovers?limit={'9' * 4_500}", 400, "limit"),
         ("POST", "/v1/groups/c1/none/elect", 400, "brokerId"),
         ("POST", "/v1/leader/transfer", 400, "to"),
     ],
@@ -161,3 +162,22 @@ async def test_a_replacement_that_is_no_lists_of_names_is_refused(
 ) -> None:
     status, value = await _request(one, "POST", "/v1/members", {"replace": meant})
     assert (status, value["field"]) == (400, field)
+
+
+async def test_a_body_that_is_nested_too_deep_is_no_json(one: OneNode) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://{one.http}/v1/members", data="[" * 16_000) as response,
+    ):
+        assert response.status == 400
+        assert (await response.json())["field"] == "body"
+
+
+@pytest.mark.parametrize("given", [{"httpToken": TOKEN}])
+async def test_a_token_that_is_not_utf_8_is_a_wrong_token(one: OneNode) -> None:
+    host, port = one.http.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/snapshot HTTP/1.0\r\nAuthorization: Bearer \xff\xfe\r\n")
+    writer.write(b"Content-Length: 0\r\n\r\n")
+    assert (await reader.readline()).split()[1] == b"401"
+    writer.close()

@@ -138,6 +138,47 @@ async def test_the_longest_log_is_elected_once_all_are_heard_and_the_first_to_as
         await newest.die()
 
 
+def lists(broker: FakeBroker, *starts: tuple[int, int]) -> None:
+    """Let a broker answer 1007 with these epochs."""
+    broker.epoch_starts, broker.epochs_refusal = starts, ""
+
+
+async def test_a_later_epoch_without_messages_does_not_outrank_a_longer_log(tmp_path: Path) -> None:
+    """The example in `groups.member_logs`, over the wire: heartbeats tell 2 and 3, the longer log is that of 2."""
+    async with fresh(tmp_path) as node:
+        longer, empty = await old_broker(node, 1, 2, 150), await old_broker(node, 2, 3, 100)
+        lists(longer, (1, 0), (2, 100))
+        lists(empty, (1, 0), (3, 100))
+        await taken_up(longer)
+        await taken_up(empty)
+        for broker in (longer, empty):
+            await broker.elect()
+        notice = await empty.wait_notice(4)
+        assert (notice.header.master_broker_id, notice.header.master_epoch) == (1, 4 + IDLE_EPOCHS_MAX)
+        await longer.die()
+        await empty.die()
+
+
+async def test_a_member_that_refuses_to_tell_its_epochs_is_compared_by_its_heartbeat(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fresh(tmp_path) as node:
+        other, refuses = await old_broker(node, 1, 2, 150), await old_broker(node, 2, 3, 100)
+        lists(other, (1, 0), (2, 100))
+        await taken_up(other)
+        await taken_up(refuses)
+        for broker in (other, refuses):
+            await broker.elect()
+        assert (await other.wait_notice(4)).header.master_broker_id == 2
+        fields = [
+            vars(one)["rmqha_fields"] for one in caplog.records if "does not tell its epochs" in one.message
+        ]
+        assert fields[0]["id"] == 2
+        assert "its epochs are a secret" in fields[0]["error"]
+        await other.die()
+        await refuses.die()
+
+
 async def test_nobody_is_elected_while_a_member_is_not_heard_and_a_person_may_designate_one(
     tmp_path: Path,
 ) -> None:

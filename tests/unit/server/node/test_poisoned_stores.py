@@ -16,7 +16,9 @@ from testkit.raft.poisoned_stores import POISON_INDEX, write_poisoned_store
 
 NODES = 3
 WRITTEN_BY_OLDER_RELEASE = {
-    "log-0000000001-00000000000000000002.wal": "f0484024c4f65ec33ffcdaa079c15a230e745736950ab61f3a85c6e47c277caf",
+    "log-0000000001-00000000000000000002.wal": (
+        "f0484024c4f65ec33ffcdaa079c15a230e745736950ab61f3a85c6e47c277caf"
+    ),
     "snapshot-00000000000000000001.snap": "e7763be902e0ba33f69d90dc3a4382c70a54eb6d7a7fb315b8fc731bdc0764b9",
 }
 """SHA-256 of the files that the last release without bounds wrote for this script of claims."""

@@ -62,7 +62,8 @@ def test_the_refusal_of_a_lost_store_says_what_to_do() -> None:
     reply = judge(replace_greeting({"incarnation": "new"}), OWN, PEERS, waiting=False)
     old, new = store_fingerprint("store2"), store_fingerprint("new")
     assert reply.reason == (
-        f"node 2 is a member with store {old} and comes with store {new}: remove the member, then add it again"
+        f"node 2 is a member with store {old} and comes with store {new}: "
+        "remove the member, then add it again"
     )
 
 

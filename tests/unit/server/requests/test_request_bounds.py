@@ -27,6 +27,7 @@ from controller_core.remoting.text_bounds import (
 )
 from controller_core.server.masters.heartbeats import captured
 from controller_core.server.node.types import ENTRY_BYTES_MAX
+from controller_core.server.requests import unknown_members
 from testkit.products.one_controller import OneNode
 from testkit.raft.groups import GroupsDriver, stamp
 
@@ -144,6 +145,32 @@ async def test_a_claim_of_the_highest_id_leaves_ids_and_one_recorded_above_it_ma
     assert [await claim(broker_id) for broker_id in (1, BROKER_ID_MAX, BROKER_ID_MAX + 1)] == [0, 0, 0]
     await one.node.propose(encode(_claim(2**62)))  # as a leader of the release before
     assert await claim(2**62) == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("broker_id", [-1, 0, BROKER_ID_MAX + 1, 2**63 - 1])
+async def test_a_registration_of_an_impossible_id_is_refused_without_a_log_entry_however_often_it_comes(
+    one: OneNode, dialled: Connection, broker_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unknown_members, "TAKE_UP_AFTER_MS", 0)
+    before = one.node.commit_index
+    for _ in range(5):
+        answer = await _ask(dialled, 1003, REQUESTS[1003] | {"brokerId": str(broker_id)})
+        assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        assert f"BrokerId: {broker_id} of broker-set: b1 cannot be taken up" in (answer.remark or "")
+    assert one.node.commit_index == before
+
+
+async def test_a_full_group_takes_up_no_further_member(
+    one: OneNode, dialled: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unknown_members, "TAKE_UP_AFTER_MS", 0)
+    claims = [encode(_claim(broker_id)) for broker_id in range(1, GROUP_MEMBERS_MAX + 1)]
+    await asyncio.gather(*(one.node.propose(claim) for claim in claims))
+    before = one.node.commit_index
+    answer = await _ask(dialled, 1003, REQUESTS[1003] | {"brokerId": str(GROUP_MEMBERS_MAX + 1)})
+    assert answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert f"at most {GROUP_MEMBERS_MAX} are allowed" in (answer.remark or "")
+    assert one.node.commit_index == before
 
 
 def test_of_a_group_that_outgrew_its_bound_the_sync_state_set_is_captured_first() -> None:

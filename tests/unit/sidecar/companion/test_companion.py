@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,12 +13,11 @@ import pytest
 from controller_core.remoting.bodies import (
     HAConnectionRuntimeInfo,
 )
-from ha_sidecar import cli
 from ha_sidecar.common import http_server as http
-from ha_sidecar.common.options import ConfigError
 from ha_sidecar.companion import config as companion_config
 from ha_sidecar.companion import hold_port as hold_port
 from ha_sidecar.companion.companion import Companion
+from ha_sidecar.companion.debt_store import DEBT_FILE
 from testkit.fakes.answering_broker import AnsweringBroker
 from testkit.processes.ports import free_port
 
@@ -73,6 +73,12 @@ class Beside:
         """Ask for a handover."""
         async with self._session.post(f"{self._base}/v1/handover") as response:
             return response.status, await response.json()
+
+    async def settle(self) -> dict[str, Any]:
+        """Have it put back what it owes."""
+        async with self._session.post(f"{self._base}/v1/settle") as response:
+            found: dict[str, Any] = await response.json()
+            return found
 
     async def leave(self) -> str:
         """Ask how to end; return the answer as it is written."""
@@ -293,6 +299,21 @@ async def test_a_handover_is_asked_for_over_http_and_answered_when_done(answerin
         assert (status, answer["handed_over"]) == (200, False)
 
 
+async def test_a_companion_that_watches_no_revives_does_not_know_of_a_debt(answering_group: Any) -> None:
+    async with beside(answering_group, await answering_group.add()) as made:
+        assert await made.settle() == {"pop_revives_owed": None}
+
+
+async def test_a_companion_settles_on_request_and_says_whether_it_still_owes(
+    answering_group: Any, tmp_path: Path
+) -> None:
+    master = await answering_group.add()
+    page = ("127.0.0.1", free_port())
+    async with beside(answering_group, master, broker_metrics=page, state=tmp_path / "state") as made:
+        assert await made.settle() == {"pop_revives_owed": False}
+    assert not (tmp_path / "state" / DEBT_FILE).exists()
+
+
 async def test_a_handover_that_gives_up_is_an_error_over_http(answering_group: Any) -> None:
     async with beside(answering_group, await answering_group.add(), deadline_s=1) as made:
         status, answer = await made.hand_over()
@@ -326,36 +347,6 @@ async def test_nobody_from_elsewhere_may_hand_over() -> None:
 
 
 # Settings.
-
-
-def test_settings_of_companion_and_handover() -> None:
-    texts = {
-        "cluster": "c",
-        "group": "g",
-        "broker": "h:1",
-        "controllers": "a:1;b:2",
-        "name_servers": "n:3",
-        "deadline_s": "9",
-    }
-    made = companion_config.from_texts(texts, serves=False)
-    assert (made.broker, made.name_servers, made.deadline_s) == (("h", 1), (("n", 3),), 9)
-    for changed, problem in (
-        ({}, "missing: http"),
-        ({"http": "h:2", "poll_interval_ms": "10"}, "poll-interval-ms"),
-        ({"http": "h:2", "deadline_s": "0"}, "deadline-s"),
-        ({"http": "h:2", "hold_port": "10910"}, "hold-port 10910: only with hold-ms"),
-        ({"http": "h:2", "hold_ms": "500", "hold_port": "65536"}, "hold-port 65536: 0 to 65535"),
-        ({"http": "h:2", "controllers": ""}, "missing: controllers"),
-        ({"http": "h:2", "group": ""}, "missing: group"),
-    ):
-        with pytest.raises(ConfigError, match=problem):
-            companion_config.from_texts({**texts, **changed}, serves=True)
-
-
-def test_the_commands_refuse_missing_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["companion", "--cluster", "c"]) == 2
-    assert cli.main(["handover", "--cluster", "c"]) == 2
-    assert "missing: group" in capsys.readouterr().err
 
 
 async def test_a_companion_that_is_stopped_in_the_midst_of_a_failover_ends_when_no_client_is_held_any_more(

@@ -1,8 +1,10 @@
 """Checkpoints that a broker refused to revive are sent to the revive log of the current master, once."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from ha_sidecar.common.events import EventLog
 from ha_sidecar.companion import revive_watch
 from ha_sidecar.companion.config import CompanionConfig
+from ha_sidecar.companion.debt_store import DEBT_FILE, debt_store
 from ha_sidecar.companion.revive_watch import ReviveWatch
 from ha_sidecar.decisions.broker_facts import BrokerFacts, GroupFacts
 from testkit.fakes.revive_broker import ReviveBroker
 
+PATIENCE_S = 60.0
+"""No settling of these tests reaches it: each ends when nothing is owed, or gives up at a limit of its own."""
 MASTER = BrokerFacts(1, "", True, 1, 0, 0, 0, ())
 
 
@@ -28,7 +33,7 @@ def acknowledgement(first: int) -> tuple[str, dict[str, Any]]:
 class Watched:
     """A broker with ten checkpoints in revive queue 1, three of them revived; another broker; the watch."""
 
-    def __init__(self, broker: ReviveBroker, other: ReviveBroker) -> None:
+    def __init__(self, broker: ReviveBroker, other: ReviveBroker, directory: Path) -> None:
         self.broker, self.other = broker, other
         for each in (broker, other):
             each.log[1] = [checkpoint(first) for first in range(10)]
@@ -36,8 +41,35 @@ class Watched:
         self.facts: BrokerFacts | None = MASTER
         self.master = broker
         self.events = EventLog("c", "g")
-        config = CompanionConfig(cluster="c", group="g", broker=broker.address, controllers=(("h", 1),))
-        self.watch = ReviveWatch(config, broker.page, self.events, lambda: self.facts, self._group)
+        self.directory = directory
+        self.watch = self.started()
+        self.debt_file = directory / DEBT_FILE
+
+    def started(self) -> ReviveWatch:
+        """Return the watch of a companion process that has just started."""
+        config = CompanionConfig(
+            cluster="c",
+            group="g",
+            broker=self.broker.address,
+            controllers=(("h", 1),),
+            state=self.directory,
+        )
+        return ReviveWatch(
+            config, self.broker.page, self.events, lambda: self.facts, self._group, debt_store(config)
+        )
+
+    def restart(self) -> None:
+        """End the companion's process and start the next."""
+        self.watch.close()
+        self.watch = self.started()
+
+    async def owe(self, through: int) -> None:
+        """Have the watch note a debt that the broker does not take yet."""
+        await self.refuse(through)
+        self.broker.takes_max = len(self.broker.sent)
+        await self.watch.look()
+        await self.watch.look()
+        assert self.watch.is_owed
 
     def _group(self) -> GroupFacts:
         host, port = self.master.address
@@ -56,15 +88,17 @@ def firsts(broker: ReviveBroker) -> list[int]:
 
 
 @pytest.fixture
-async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+async def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Watched]:
     monkeypatch.setattr(revive_watch, "SETTLE_LOOK_S", 0.001)
-    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.5)
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", PATIENCE_S)
     async with contextlib.AsyncExitStack() as running:
         brokers = ReviveBroker(), ReviveBroker()
         for broker in brokers:
             running.push_async_callback(broker.stop)
             await broker.start()
-        yield Watched(*brokers)
+        made = Watched(*brokers, tmp_path / "state")
+        running.callback(lambda: made.watch.close())
+        yield made
 
 
 async def test_checkpoints_after_the_last_safe_offset_are_sent_without_the_acknowledged_ones(
@@ -95,9 +129,24 @@ async def test_nothing_is_sent_while_the_broker_refuses_nothing(watched: Watched
 async def test_a_master_that_refuses_again_gets_the_rest_later_and_nothing_twice(watched: Watched) -> None:
     await watched.refuse(through=8)
     watched.broker.takes_max = 2
-    await watched.watch.settle()
+    settling = asyncio.ensure_future(watched.watch.settle())
+    await watched.broker.refused_send.wait()
     assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4], True)
     watched.broker.takes_max = None
+    await settling
+    assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6, 7, 8], False)
+
+
+async def test_a_settling_that_gives_up_during_a_send_does_not_send_that_checkpoint_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await watched.refuse(through=8)
+    watched.broker.answers.clear()
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", 0.05)
+    await watched.watch.settle()
+    assert watched.watch.is_owed
+    watched.broker.answers.set()
+    monkeypatch.setattr(revive_watch, "SETTLE_WITHIN_S", PATIENCE_S)
     await watched.watch.settle()
     assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6, 7, 8], False)
 
@@ -139,3 +188,94 @@ async def test_a_page_that_cannot_be_read_is_logged_once_and_sends_nothing(
     await watched.watch.settle()
     assert watched.broker.sent == []
     assert len([record for record in caplog.records if "cannot be checked" in record.message]) == 1
+
+
+async def test_a_restarted_companion_puts_back_what_its_predecessor_owed(watched: Watched) -> None:
+    await watched.owe(through=6)
+    watched.restart()
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert (firsts(watched.broker), watched.watch.is_owed) == ([3, 4, 5, 6], False)
+    assert not watched.debt_file.exists()
+    watched.restart()
+    await watched.watch.settle()
+    assert len(watched.broker.sent) == 4, "settled once"
+
+
+async def test_refusals_while_the_companion_restarts_are_owed_too(watched: Watched) -> None:
+    await watched.owe(through=5)
+    watched.watch.close()
+    watched.broker.committed[1] = 8
+    watched.broker.refused["T", "G"] += 1
+    watched.watch = watched.started()
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [3, 4, 5, 6, 7, 8]
+    assert watched.watch.refused == 2
+
+
+async def test_a_restart_keeps_what_was_put_back_in_part(watched: Watched) -> None:
+    await watched.refuse(through=8)
+    watched.broker.takes_max = 2
+    await watched.watch.look()
+    await watched.watch.look()
+    watched.restart()
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [3, 4, 5, 6, 7, 8]
+
+
+async def test_a_broker_that_comes_back_as_a_slave_has_its_debt_settled_at_the_new_master(
+    watched: Watched,
+) -> None:
+    await watched.owe(through=5)
+    watched.restart()
+    watched.facts, watched.master = replace(MASTER, is_master=False), watched.other
+    watched.broker.committed[1] = 9
+    await watched.watch.settle()
+    assert firsts(watched.other) == [3, 4, 5], (
+        "its later offsets come from the new master, which revived them"
+    )
+
+
+async def test_a_damaged_file_costs_one_line_and_the_old_debt(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watched.owe(through=5)
+    watched.debt_file.write_bytes(watched.debt_file.read_bytes()[:-9])
+    watched.restart()
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert watched.broker.sent == []
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert str(watched.debt_file) in line
+    await watched.refuse(through=8)
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [6, 7, 8], "refusals after the restart are owed as ever"
+
+
+async def test_a_folder_that_cannot_be_written_costs_one_line_and_the_debt_stays_in_memory(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.directory.write_text("a file in its place")
+    await watched.owe(through=5)
+    watched.broker.takes_max = None
+    await watched.watch.settle()
+    assert firsts(watched.broker) == [3, 4, 5]
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "POP checkpoints owed before the restart are unknown",
+        "owed POP checkpoints are kept in memory only",
+    ]
+
+
+async def test_a_second_process_waits_until_the_first_one_ends(watched: Watched) -> None:
+    await watched.owe(through=5)
+    second = watched.started()
+    watched.broker.takes_max = None
+    await second.look()
+    assert watched.broker.sent == []
+    watched.watch.close()
+    await second.settle()
+    second.close()
+    assert firsts(watched.broker) == [3, 4, 5]

@@ -71,9 +71,7 @@ def test_a_broker_that_was_started_anew_counts_from_zero_and_its_debt_stays() ->
     assert debt.refused == 7
 
 
-def test_refusals_that_bring_a_new_start_s_counter_above_the_old_one_are_seen_by_another_counter_that_fell() -> (
-    None
-):
+def test_a_restart_whose_refusals_exceed_the_old_counter_shows_in_another_counter_that_fell() -> None:
     debt = ReviveDebt()
     debt.look({0: 1}, {CONSUMER: 1, OTHER: 5})
     assert not debt.look({0: 2}, {CONSUMER: 1})

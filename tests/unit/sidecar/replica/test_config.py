@@ -58,6 +58,11 @@ def test_a_settings_file_has_the_keys_of_the_command_line(tmp_path: Path) -> Non
     path = tmp_path / "replica.conf"
     path.write_text("# a comment\n\nmapped-file-bytes = 4096\ngroup=g\n")
     assert read_file(path, config.KEYS) == {"mapped_file_bytes": "4096", "group": "g"}
+    path.write_text("group = a\\u0041\u2028b\\\n", encoding="utf-8")
+    assert read_file(path, config.KEYS) == {"group": "a\\u0041\u2028b\\"}, "without escapes"
+    path.write_bytes(b"group=\xff\n")
+    with pytest.raises(ConfigError, match="expected UTF-8"):
+        read_file(path, config.KEYS)
     path.write_text("gruop=g\n")
     with pytest.raises(ConfigError, match=":1: 'gruop=g'"):
         read_file(path, config.KEYS)

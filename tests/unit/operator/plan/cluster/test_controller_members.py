@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.cluster.controllers_observed import (
-    controllers_seen,
-    leading,
+from rocketmq_operator.plan.cluster.observed_controllers import (
+    leader_ordinal,
+    parse_controllers,
 )
 from testkit.worlds.operator import OperatorWorld
 
@@ -365,6 +365,6 @@ def test_of_two_that_say_they_lead_the_one_of_the_newer_term_does() -> None:
     def node(role: str, term: int) -> Json:
         return {"role": role, "term": term, "leader_address": "", "voters": [], "incarnation": ""}
 
-    assert leading([node("leader", 3), None, node("leader", 4), node("follower", 5)]) == 2
-    assert leading([node("follower", 5), None]) is None
-    assert controllers_seen([None, None], None) is None
+    assert leader_ordinal([node("leader", 3), None, node("leader", 4), node("follower", 5)]) == 2
+    assert leader_ordinal([node("follower", 5), None]) is None
+    assert parse_controllers([None, None], None) is None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_core.server.peers.greeting_rules import store_fingerprint
-from rocketmq_operator.plan.cluster.controllers_observed import ControllerSeen, Role
+from rocketmq_operator.plan.cluster.observed_controllers import ControllerRole, ObservedController
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from rocketmq_operator.plan.cluster.controllers_observed import ControllerSeen, 
 def test_a_store_is_lost_when_another_and_empty_one_is_in_its_place(
     own: str, has_log: bool | None, lost: bool
 ) -> None:
-    seen = ControllerSeen(1, Role.VOTER, member_store="joined", own_store=own, has_log=has_log)
+    seen = ObservedController(1, ControllerRole.VOTER, member_store="joined", own_store=own, has_log=has_log)
     assert seen.lost_its_store is lost
 
 
@@ -34,8 +34,12 @@ def test_a_store_is_told_from_another_whichever_release_the_controllers_have(
     joined, another = "1f6c0e1d55b7a902", "8f14e45fceea167a"
 
     def lost(own: str) -> bool:
-        return ControllerSeen(
-            1, Role.LEARNER, member_store=member_shown(joined), own_store=own_shown(own), has_log=False
+        return ObservedController(
+            1,
+            ControllerRole.LEARNER,
+            member_store=member_shown(joined),
+            own_store=own_shown(own),
+            has_log=False,
         ).lost_its_store
 
     assert not lost(joined), "a learner that waits for its log has not lost it"

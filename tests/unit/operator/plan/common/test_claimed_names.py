@@ -8,8 +8,8 @@ import pytest
 
 from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
-from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim, report_claim
-from rocketmq_operator.plan.common.ownership import Claim
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group, names_of_report
+from rocketmq_operator.plan.common.ownership import ClaimedNames
 
 Json = dict[str, Any]
 GROUP: Json = {"cluster": "main", "storage": {"size": "1Gi"}, "replicas": 3, "logReplicas": 3}
@@ -27,10 +27,10 @@ SUFFIXES = [
     "proxy",
     "objectives",
 ]
-CLAIMS: dict[str, Callable[[str], Claim]] = {
-    "group": lambda name: group_claim(name, BrokerGroupSpec.model_validate(GROUP)),
-    "cluster": lambda name: cluster_claim(name, RocketMQClusterSpec.model_validate(CLUSTER)),
-    "report": report_claim,
+CLAIMS: dict[str, Callable[[str], ClaimedNames]] = {
+    "group": lambda name: names_of_group(name, BrokerGroupSpec.model_validate(GROUP)),
+    "cluster": lambda name: names_of_cluster(name, RocketMQClusterSpec.model_validate(CLUSTER)),
+    "report": names_of_report,
 }
 SHARED = {
     ("group", "group"): {"log", "0", "1", "log-0"},

@@ -11,7 +11,7 @@ from rocketmq_operator.api.broker_group import BrokerGroupSpec
 from rocketmq_operator.api.cluster import RocketMQClusterSpec
 from rocketmq_operator.handlers.kinds import RESYNC_S
 from rocketmq_operator.handlers.reconcile import reconcile
-from rocketmq_operator.plan.common.claimed_names import cluster_claim, group_claim
+from rocketmq_operator.plan.common.claimed_names import names_of_cluster, names_of_group
 from rocketmq_operator.plan.common.objects import ObjectKey
 from testkit.memory.kubernetes import MemoryKube
 from testkit.memory.membership import NAMESPACE
@@ -54,8 +54,10 @@ def _writes(kube: MemoryKube) -> list[str]:
     return [write for write in kube.writes if not write.startswith("status ") and " Event " not in write]
 
 
-GROUP_KEYS = sorted(group_claim(GROUP, _spec()).keys)
-CLUSTER_KEYS = sorted(cluster_claim("main", _cluster_spec()).keys - {ObjectKey("Pod", "main-nameserver-0")})
+GROUP_KEYS = sorted(names_of_group(GROUP, _spec()).keys)
+CLUSTER_KEYS = sorted(
+    names_of_cluster("main", _cluster_spec()).keys - {ObjectKey("Pod", "main-nameserver-0")}
+)
 
 
 @pytest.mark.parametrize("key", GROUP_KEYS, ids=lambda key: "-".join(key))
@@ -63,11 +65,11 @@ async def test_a_foreign_object_of_any_name_of_a_group_is_left_as_it_is_and_noth
     key: ObjectKey,
 ) -> None:
     world = OperatorWorld(FULL)
-    await reconcile(world.shell(), "RocketMQCluster", NAMESPACE, "main")
+    await reconcile(world.pass_context(), "RocketMQCluster", NAMESPACE, "main")
     world.kube.put(_foreign(key))
     before = _kept(world, key)
     world.kube.writes.clear()
-    assert await reconcile(world.shell(), "BrokerGroup", NAMESPACE, GROUP) == RESYNC_S
+    assert await reconcile(world.pass_context(), "BrokerGroup", NAMESPACE, GROUP) == RESYNC_S
     assert world.condition("Ready") == ("False", "NameTaken")
     assert f"{key.kind} {key.name}" in _message(world, "BrokerGroup", GROUP)
     assert _kept(world, key) == before
@@ -84,7 +86,7 @@ async def test_a_foreign_object_of_any_name_of_a_cluster_is_left_as_it_is_and_no
     world = OperatorWorld(FULL, PROXIES)
     world.kube.put(_foreign(key))
     before = _kept(world, key)
-    assert await reconcile(world.shell(), "RocketMQCluster", NAMESPACE, "main") == RESYNC_S
+    assert await reconcile(world.pass_context(), "RocketMQCluster", NAMESPACE, "main") == RESYNC_S
     assert world.condition("Ready", "RocketMQCluster", "main") == ("False", "NameTaken")
     assert f"{key.kind} {key.name}" in _message(world, "RocketMQCluster", "main")
     assert _kept(world, key) == before
@@ -143,7 +145,7 @@ async def test_what_is_claimed_is_what_is_made() -> None:
     await world.settle()  # proxies come after brokers
     apart = {"BrokerGroup", "RocketMQCluster", "Event", "Failover"}
     made = {ObjectKey(kind, name) for kind, _, name in world.kube.objects if kind not in apart}
-    claimed = group_claim(GROUP, _spec()).keys | cluster_claim("main", _cluster_spec()).keys
+    claimed = names_of_group(GROUP, _spec()).keys | names_of_cluster("main", _cluster_spec()).keys
     assert made == claimed
 
 
@@ -255,7 +257,7 @@ async def test_a_volume_that_another_groups_log_replica_left_is_not_taken() -> N
     await world.settle()
     world.kube.remove("BrokerGroup", NAMESPACE, GROUP)
     _write_group(world, "orders-log")
-    await reconcile(world.shell(), "BrokerGroup", NAMESPACE, "orders-log")
+    await reconcile(world.pass_context(), "BrokerGroup", NAMESPACE, "orders-log")
     assert world.condition("Ready", name="orders-log") == ("False", "NameTaken")
     assert "its labels name BrokerGroup orders of cluster main" in _message(
         world, "BrokerGroup", "orders-log"
@@ -276,9 +278,9 @@ PAIRS = [("orders", "orders-log"), ("orders-log", "orders"), ("orders", "orders-
 
 async def _passes(world: OperatorWorld, names: tuple[str, ...]) -> None:
     for _ in range(6):
-        await reconcile(world.shell(), "RocketMQCluster", NAMESPACE, "main")
+        await reconcile(world.pass_context(), "RocketMQCluster", NAMESPACE, "main")
         for name in names:
-            await reconcile(world.shell(), "BrokerGroup", NAMESPACE, name)
+            await reconcile(world.pass_context(), "BrokerGroup", NAMESPACE, name)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +317,7 @@ async def test_a_group_with_the_name_of_something_of_a_cluster_gets_none_of_it(n
     world.get("RocketMQCluster", "main")["metadata"]["creationTimestamp"] = EARLY
     _write_group(world, name, LATE)
     for _ in range(2):
-        await reconcile(world.shell(), "BrokerGroup", NAMESPACE, name)
+        await reconcile(world.pass_context(), "BrokerGroup", NAMESPACE, name)
         await world.settle()
     assert world.condition("Ready", name=name) == ("False", "NameTaken")
     births = dict(world.kube.births)
@@ -331,7 +333,7 @@ async def test_a_cluster_gets_no_name_of_a_group_that_is_older() -> None:
     _write_group(world, "main-controller", EARLY)
     world.write_cluster({})
     world.get("RocketMQCluster", "main")["metadata"]["creationTimestamp"] = LATE
-    await reconcile(world.shell(), "RocketMQCluster", NAMESPACE, "main")
+    await reconcile(world.pass_context(), "RocketMQCluster", NAMESPACE, "main")
     assert world.condition("Ready", "RocketMQCluster", "main") == ("False", "NameTaken")
     assert not world.has("StatefulSet", "main-controller")
 

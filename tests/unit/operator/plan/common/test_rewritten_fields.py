@@ -6,14 +6,14 @@ Other differences are written.
 from typing import Any
 
 from rocketmq_operator.api.names import FIELD_MANAGER
-from rocketmq_operator.plan.common.actions import marked
-from rocketmq_operator.plan.common.rewritten import rewritten
+from rocketmq_operator.plan.common.actions import with_digest
+from rocketmq_operator.plan.common.rewritten_fields import describe_rewritten_field
 from testkit.memory.managed_fields import fields_of
 from testkit.memory.membership import NAMESPACE
 from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
-WANTED = marked(
+WANTED = with_digest(
     {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -85,27 +85,32 @@ def test_a_value_that_a_person_wrote_is_written_over() -> None:
     grace = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 30}}}}
     spec = WANTED["spec"]["template"]["spec"]
     left = {"spec": {"template": {"spec": {"containers": spec["containers"]}}}}
-    assert rewritten(live({"terminationGracePeriodSeconds": 30}, others=grace, owned=left), WANTED) == ""
+    assert (
+        describe_rewritten_field(
+            live({"terminationGracePeriodSeconds": 30}, others=grace, owned=left), WANTED
+        )
+        == ""
+    )
 
 
 def test_an_object_of_a_former_digest_is_written() -> None:
-    changed = marked(WANTED | {"spec": WANTED["spec"] | {"replicas": 3}})
-    assert rewritten(live({"terminationGracePeriodSeconds": 30}), changed) == ""
+    changed = with_digest(WANTED | {"spec": WANTED["spec"] | {"replicas": 3}})
+    assert describe_rewritten_field(live({"terminationGracePeriodSeconds": 30}), changed) == ""
 
 
 def test_a_field_of_an_entry_of_a_list_is_named_by_the_entry() -> None:
     container = WANTED["spec"]["template"]["spec"]["containers"][0]
     changed = [container | {"image": "mirror/rocketmq:5"}]
-    assert rewritten(live({"containers": changed}), WANTED) == (
-        'StatefulSet orders: spec.template.spec.containers[broker].image is "mirror/rocketmq:5", not "rocketmq:5": '
-        "a mutating admission webhook changes it"
+    assert describe_rewritten_field(live({"containers": changed}), WANTED) == (
+        'StatefulSet orders: spec.template.spec.containers[broker].image is "mirror/rocketmq:5", '
+        'not "rocketmq:5": a mutating admission webhook changes it'
     )
 
 
 def test_a_list_that_is_owned_as_a_whole_is_told_of() -> None:
     container = WANTED["spec"]["template"]["spec"]["containers"][0]
     changed = [container | {"command": ["sh", "start", "--traced"]}]
-    assert "containers[broker].command is [sh, start, --traced], not [sh, start]" in rewritten(
+    assert "containers[broker].command is [sh, start, --traced], not [sh, start]" in describe_rewritten_field(
         live({"containers": changed}), WANTED
     )
 
@@ -113,16 +118,17 @@ def test_a_list_that_is_owned_as_a_whole_is_told_of() -> None:
 def test_a_container_that_somebody_added_is_told_of_with_its_manager() -> None:
     added = [*WANTED["spec"]["template"]["spec"]["containers"], {"name": "mesh", "image": "mesh:1"}]
     mesh = {"spec": {"template": {"spec": {"containers": [{"name": "mesh", "image": "mesh:1"}]}}}}
-    assert rewritten(live({"containers": added}, others=mesh), WANTED) == (
-        "StatefulSet orders: spec.template.spec.containers is [broker, mesh], not [broker]: kubectl-edit changes it"
+    assert describe_rewritten_field(live({"containers": added}, others=mesh), WANTED) == (
+        "StatefulSet orders: spec.template.spec.containers is [broker, mesh], not [broker]: "
+        "kubectl-edit changes it"
     )
 
 
 def test_a_container_that_somebody_removed_is_written_again() -> None:
-    assert rewritten(live({"containers": []}), WANTED) == ""
+    assert describe_rewritten_field(live({"containers": []}), WANTED) == ""
 
 
 def test_an_object_that_does_not_say_who_owns_its_fields_is_written() -> None:
     bare = live({"terminationGracePeriodSeconds": 30})
     del bare["metadata"]["managedFields"]
-    assert rewritten(bare, WANTED) == ""
+    assert describe_rewritten_field(bare, WANTED) == ""

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.asking import view_of
-from rocketmq_operator.plugin.pictures import explain_lines
+from rocketmq_operator.plugin.queries import observe_group
+from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.kubernetes import is_ready
 from testkit.memory.membership import NAMESPACE
 from testkit.memory.pod_faults import PodFault
@@ -208,7 +208,7 @@ async def test_a_correction_that_breaks_a_member_again_goes_no_further_and_is_co
         "those that serve are left alone"
     )
     assert world.condition("Progressing") == ("True", "MemberNotReady")
-    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
     assert (
         "orders-1 is not ready (ImageNotPulled: image docker.io/apache/rocketmq:5.5.0 of container broker)"
         in explained

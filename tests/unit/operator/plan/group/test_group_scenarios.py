@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.clients.api import RefusedError
+from rocketmq_operator.clients.api import RequestRefusedError
 from testkit.memory.kubernetes import MemoryKube
 from testkit.worlds.operator import OperatorWorld
 
@@ -351,7 +351,7 @@ async def test_a_volume_that_may_not_grow_is_told_and_stops_nothing_else(
 
     async def refusing(self: MemoryKube, body: Json) -> Json:
         if body["kind"] == "PersistentVolumeClaim":
-            raise RefusedError("403 only dynamically provisioned pvc can be resized")
+            raise RequestRefusedError("403 only dynamically provisioned pvc can be resized")
         return await whole(self, body)
 
     monkeypatch.setattr(MemoryKube, "apply", refusing)

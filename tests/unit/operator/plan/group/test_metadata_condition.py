@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rocketmq_operator.clients.api import UnavailableError
-from rocketmq_operator.clients.bystanders import CompanionsClient
+from rocketmq_operator.clients.api import PeerUnavailableError
+from rocketmq_operator.clients.canaries_and_companions import CompanionsClient
 from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.group.status import NAMES_SHOWN_MAX
 from testkit.processes.http_served import http_served
@@ -90,5 +90,5 @@ async def served() -> AsyncIterator[str]:
 async def test_a_companion_is_asked_over_http(served: str) -> None:
     async with aiohttp.ClientSession() as session:
         assert await CompanionsClient(session).status(served) == {"metadata_missing": {"topics.json": ["a"]}}
-        with pytest.raises(UnavailableError, match=r"the companion 127\.0\.0\.1:1 does not answer"):
+        with pytest.raises(PeerUnavailableError, match=r"the companion 127\.0\.0\.1:1 does not answer"):
             await CompanionsClient(session).status("127.0.0.1:1")

@@ -142,6 +142,21 @@ async def test_a_companion_takes_the_file_that_is_written_for_it(tmp_path: Path)
     assert config.deadline_s < grace_s / 2, "the broker must still have time to stop"
 
 
+async def test_a_companion_keeps_its_own_state_on_the_volume_beside_the_broker_s_store(
+    tmp_path: Path,
+) -> None:
+    world = await _settled()
+    path = tmp_path / "companion.conf"
+    path.write_text(world.get("ConfigMap", "orders")["data"]["companion.conf"])
+    state = companion_config.from_texts(read_file(path, companion_config.KEYS), serves=True).state
+    assert state is not None
+    companion, _ = _pod(world, "orders")["initContainers"]
+    (mount,) = [one for one in companion["volumeMounts"] if one["name"] == names.DATA_VOLUME]
+    assert state.parent == Path(mount["mountPath"])
+    assert not mount.get("readOnly")
+    assert state.name != "store", "the seed decides by that folder whether a broker's store is empty"
+
+
 async def test_a_broker_with_a_successor_leaves_its_group_before_it_stops() -> None:
     command = await _leave_command()
     assert f"127.0.0.1/{names.COMPANION_HTTP_PORT}" in command

@@ -7,10 +7,10 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
-from rocketmq_operator.plan.group.observed import failover_seen
-from rocketmq_operator.plan.group.takeover import HOLD, replaced_lately
-from rocketmq_operator.plugin import pictures
-from rocketmq_operator.plugin.asking import view_of
+from rocketmq_operator.plan.group.observed import parse_failover
+from rocketmq_operator.plan.group.takeover import HOLD, recently_replaced
+from rocketmq_operator.plugin import rendering
+from rocketmq_operator.plugin.queries import observe_group
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
 
@@ -62,11 +62,11 @@ async def test_the_plugin_shows_a_reelection_as_one() -> None:
     world = await _failed_over()
     _elected_again(world)
     await world.settle()
-    view = await view_of(world.kube, NAMESPACE, GROUP)
+    view = await observe_group(world.kube, NAMESPACE, GROUP)
     assert view.failover is not None
     assert view.failover["metadata"]["name"] == "orders-2"
     records = await world.kube.find("Failover", NAMESPACE, {})
-    lines = pictures.failover_lines(records, NOW)
+    lines = rendering.failover_lines(records, NOW)
     assert "orders-1 again" in next(line for line in lines if line.startswith("orders-3"))
     assert "again" not in next(line for line in lines if line.startswith("orders-2"))
 
@@ -74,8 +74,8 @@ async def test_the_plugin_shows_a_reelection_as_one() -> None:
 async def test_the_address_of_a_master_that_was_elected_again_is_nobody_elses() -> None:
     world = await _failed_over()
     _elected_again(world)
-    failover = failover_seen(world.controllers.records[-1])
-    assert replaced_lately([failover], failover.proposed + HOLD / 2) == frozenset()
+    failover = parse_failover(world.controllers.records[-1])
+    assert recently_replaced([failover], failover.proposed + HOLD / 2) == frozenset()
 
 
 async def test_a_record_keeps_its_names_when_a_group_that_is_made_again_takes_it_over() -> None:

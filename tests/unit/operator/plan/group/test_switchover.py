@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rocketmq_operator.api.names import SWITCHOVER_ANNOTATION
-from rocketmq_operator.handlers.observe import observe_group
-from rocketmq_operator.plan.group.switchover import Asked, read_asked, switchover
+from rocketmq_operator.handlers.observing.clusters_and_groups import observe_group
+from rocketmq_operator.plan.group.switchover import SwitchoverRequest, parse_switchover_request, switchover
 from testkit.memory.controllers import NAMESPACE
 from testkit.worlds.operator import GROUP, OperatorWorld
 
@@ -35,16 +35,18 @@ def _epoch(world: OperatorWorld) -> int:
     return epoch
 
 
-@pytest.mark.parametrize("asked", [Asked(0), Asked(7), Asked(7, "orders-1")])
-def test_what_is_asked_for_is_written_and_read_alike(asked: Asked) -> None:
-    assert read_asked(str(asked)) == asked
+@pytest.mark.parametrize(
+    "asked", [SwitchoverRequest(0), SwitchoverRequest(7), SwitchoverRequest(7, "orders-1")]
+)
+def test_what_is_asked_for_is_written_and_read_alike(asked: SwitchoverRequest) -> None:
+    assert parse_switchover_request(str(asked)) == asked
 
 
 @pytest.mark.parametrize(
     "value", ["", "now", "-1", "7:", ":orders-1", "7:Orders", "7:orders-1:x", "7 ", "1" * 10]
 )
 def test_anything_else_is_not_guessed_at(value: str) -> None:
-    assert read_asked(value) is None
+    assert parse_switchover_request(value) is None
 
 
 async def test_the_old_master_is_restarted_and_another_broker_becomes_master_once() -> None:
@@ -73,7 +75,7 @@ async def test_one_of_several_brokers_is_designated_and_the_old_master_goes_on()
 
 async def test_a_master_that_is_ending_is_not_ended_twice() -> None:
     world = await _settled()
-    observed = await observe_group(world.shell().world, NAMESPACE, GROUP)
+    observed = await observe_group(world.pass_context().environment, NAMESPACE, GROUP)
     assert observed is not None
     asked = replace(observed, annotations={SWITCHOVER_ANNOTATION: str(_epoch(world))})
     assert [str(step) for step in switchover(asked).steps] == [

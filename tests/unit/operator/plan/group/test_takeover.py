@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rocketmq_operator.plan.common.objects import Owner
-from rocketmq_operator.plan.group.observed import FailoverSeen
+from rocketmq_operator.plan.group.observed import ReportedFailover
 from rocketmq_operator.plan.group.takeover import (
     HOLD,
-    Place,
+    MemberEndpoint,
     endpoint_slice,
-    replaced_lately,
+    recently_replaced,
     served_by,
     slice_is_current,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER = Owner("rocketmq-ha.dev/v1alpha1", "BrokerGroup", "orders", "shop", "uid-1")
-NO_POD = Place("", "", ready=False, deleting=False, alive=None)
+NO_POD = MemberEndpoint("", "", ready=False, deleting=False, alive=None)
 
 # Each word describes one broker, orders-0 first: up, starting (not ready), gone (no
 # pod), leaving, deaf (not heard).
@@ -40,8 +40,8 @@ CASES = [
 ]
 
 
-def _place(ordinal: int, word: str) -> Place:
-    return Place(
+def _place(ordinal: int, word: str) -> MemberEndpoint:
+    return MemberEndpoint(
         name=f"orders-{ordinal}",
         ip="" if word == "gone" else f"10.0.0.{ordinal}",
         ready=word in {"up", "deaf", "leaving"},
@@ -62,8 +62,8 @@ def test_an_address_is_served_by(
     assert found == {f"orders-{ordinal}": f"orders-{server}" for ordinal, server in enumerate(served.split())}
 
 
-def _failover(age: timedelta) -> FailoverSeen:
-    return FailoverSeen(
+def _failover(age: timedelta) -> ReportedFailover:
+    return ReportedFailover(
         cluster="main",
         group="orders",
         cause="ConnectionClosed",
@@ -80,13 +80,13 @@ def _failover(age: timedelta) -> FailoverSeen:
 
 
 def test_a_replaced_master_waits_until_clients_have_asked_for_routes() -> None:
-    assert replaced_lately([_failover(HOLD - timedelta(seconds=1))], NOW) == {"10.96.0.1:10911"}
-    assert replaced_lately([_failover(HOLD)], NOW) == frozenset()
+    assert recently_replaced([_failover(HOLD - timedelta(seconds=1))], NOW) == {"10.96.0.1:10911"}
+    assert recently_replaced([_failover(HOLD)], NOW) == frozenset()
     assert HOLD.total_seconds() > 30
 
 
 def test_a_slice_names_the_server_and_its_pod() -> None:
-    server = Place("orders-1", "10.0.0.1", ready=True, deleting=False, alive=True)
+    server = MemberEndpoint("orders-1", "10.0.0.1", ready=True, deleting=False, alive=True)
     body = endpoint_slice(OWNER, "main", "orders-0", server)
     assert body["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}]
     assert body["metadata"]["labels"]["kubernetes.io/service-name"] == "orders-0"
@@ -96,10 +96,16 @@ def test_a_slice_names_the_server_and_its_pod() -> None:
 
 def test_a_slice_is_written_again_only_when_it_leads_elsewhere() -> None:
     own = endpoint_slice(
-        OWNER, "main", "orders-0", Place("orders-0", "10.0.0.1", ready=True, deleting=False, alive=True)
+        OWNER,
+        "main",
+        "orders-0",
+        MemberEndpoint("orders-0", "10.0.0.1", ready=True, deleting=False, alive=True),
     )
     other = endpoint_slice(
-        OWNER, "main", "orders-0", Place("orders-1", "10.0.0.2", ready=True, deleting=False, alive=True)
+        OWNER,
+        "main",
+        "orders-0",
+        MemberEndpoint("orders-1", "10.0.0.2", ready=True, deleting=False, alive=True),
     )
     nowhere = endpoint_slice(OWNER, "main", "orders-0", NO_POD)
     assert slice_is_current(own, own)
@@ -110,7 +116,7 @@ def test_a_slice_is_written_again_only_when_it_leads_elsewhere() -> None:
         OWNER,
         "main",
         "orders-0",
-        Place("orders-0", "10.0.0.1", ready=True, deleting=False, alive=True),
+        MemberEndpoint("orders-0", "10.0.0.1", ready=True, deleting=False, alive=True),
         ports={"remoting": 10911, "fast": 10909, "grpc": 8081},
     )
     assert not slice_is_current(own, more)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plan.common.observation import ObservationError
-from rocketmq_operator.plan.group.observed import FailoverSeen
+from rocketmq_operator.plan.group.observed import ReportedFailover
 from rocketmq_operator.plan.group.write_gaps import (
     MARGIN,
     SETTLE_MAX,
-    CanarySeen,
-    GapSeen,
-    canary_seen,
-    measured,
+    CanaryGaps,
+    ObservedGap,
+    measured_status,
+    parse_canary_gaps,
 )
 from slo_pipeline.canary.gaps import WriteGaps
 
@@ -26,12 +26,14 @@ def at(seconds: float) -> datetime:
     return T0 + timedelta(seconds=seconds)
 
 
-def change(epoch: int, seconds: float, *, taken: float | None = 0.2, had_master: bool = True) -> FailoverSeen:
+def change(
+    epoch: int, seconds: float, *, taken: float | None = 0.2, had_master: bool = True
+) -> ReportedFailover:
     """Return a failover that is suspected then, committed 10 ms later, and taken so many seconds later."""
     times = {"suspected": at(seconds), "proposed": at(seconds), "committed": at(seconds + 0.01)}
     if taken is not None:
         times["role_taken"] = at(seconds + taken)
-    return FailoverSeen(
+    return ReportedFailover(
         cluster="main",
         group="orders",
         cause="ConnectionClosed",
@@ -49,21 +51,21 @@ def change(epoch: int, seconds: float, *, taken: float | None = 0.2, had_master:
 
 def seen(
     *gaps: tuple[float, float | None], lost: tuple[float, ...] = (), since: float = -600, until: float = 600
-) -> CanarySeen:
-    return CanarySeen(
+) -> CanaryGaps:
+    return CanaryGaps(
         since=at(since),
         until=at(until),
         shortest=timedelta(milliseconds=100),
-        gaps=tuple(GapSeen(at(start), None if end is None else at(end)) for start, end in gaps),
+        gaps=tuple(ObservedGap(at(start), None if end is None else at(end)) for start, end in gaps),
         lost=tuple(at(one) for one in lost),
     )
 
 
 def told(
-    canary: CanarySeen, *others: FailoverSeen, one: FailoverSeen | None = None
+    canary: CanaryGaps, *others: ReportedFailover, one: ReportedFailover | None = None
 ) -> tuple[str | None, int | None]:
     meant = change(5, 0) if one is None else one
-    status = measured([meant, *others], meant, canary)
+    status = measured_status([meant, *others], meant, canary)
     return status.write_gap, status.lost_messages
 
 
@@ -158,12 +160,12 @@ def _answer(**changes: object) -> Json:
 
 
 def test_a_canarys_answer_is_read() -> None:
-    canary = canary_seen(_answer(), "orders")
-    assert canary == CanarySeen(
+    canary = parse_canary_gaps(_answer(), "orders")
+    assert canary == CanaryGaps(
         since=at(-3600),
         until=at(0),
         shortest=timedelta(milliseconds=100),
-        gaps=(GapSeen(at(-1799.75), at(-1799)), GapSeen(at(-60), None)),
+        gaps=(ObservedGap(at(-1799.75), at(-1799)), ObservedGap(at(-60), None)),
         lost=(at(-1799.750001),),
     )
 
@@ -176,13 +178,13 @@ def test_what_a_canary_writes_is_what_the_operator_reads() -> None:
     t0_ns = round(T0.timestamp()) * 10**9
     told = gaps.told(5 * 10**9, 3 * 10**9).as_json("orders", lambda monotonic_ns: t0_ns + monotonic_ns)
     expected = seen((1, 3), (3, None), lost=(1,), since=1, until=3)
-    assert canary_seen(json.loads(json.dumps(told)), "orders") == expected
+    assert parse_canary_gaps(json.loads(json.dumps(told)), "orders") == expected
     nothing = WriteGaps(interval_ns=1).told(1, None).as_json("orders", lambda monotonic_ns: monotonic_ns)
-    assert canary_seen(nothing, "orders") is None
+    assert parse_canary_gaps(nothing, "orders") is None
 
 
 def test_a_canary_without_an_acknowledgement_has_seen_nothing() -> None:
-    assert canary_seen(_answer(since=None, until=None, gaps=[], lost=[]), "orders") is None
+    assert parse_canary_gaps(_answer(since=None, until=None, gaps=[], lost=[]), "orders") is None
 
 
 @pytest.mark.parametrize(
@@ -204,4 +206,4 @@ def test_a_canary_without_an_acknowledgement_has_seen_nothing() -> None:
 )
 def test_an_answer_of_another_shape_is_the_canarys_fault(changes: Json) -> None:
     with pytest.raises(ObservationError):
-        canary_seen(_answer(**changes), "orders")
+        parse_canary_gaps(_answer(**changes), "orders")

@@ -8,12 +8,12 @@ import pytest
 from rocketmq_operator.plan.leadership.lease import (
     DURATION_S,
     RENEW_DEADLINE_S,
-    Move,
-    Sight,
+    LeaseAction,
+    LeaseSighting,
+    lease_action,
     lease_body,
-    look,
     may_act,
-    move,
+    sighting_of,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,26 +29,26 @@ def _lease(holder: str, version: str = "7") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "lease", "age_s", "expected"),
     [
-        ("nobody had it", None, 0.0, Move.TAKE),
-        ("its holder let it go", _lease(""), 0.0, Move.TAKE),
-        ("it is ours", _lease("me"), 0.0, Move.RENEW),
-        ("it is ours and old", _lease("me"), 100.0, Move.RENEW),
-        ("it is fresh", _lease("you"), DURATION_S - 0.1, Move.WATCH),
-        ("it is old", _lease("you"), DURATION_S, Move.TAKE),
+        ("nobody had it", None, 0.0, LeaseAction.TAKE),
+        ("its holder let it go", _lease(""), 0.0, LeaseAction.TAKE),
+        ("it is ours", _lease("me"), 0.0, LeaseAction.RENEW),
+        ("it is ours and old", _lease("me"), 100.0, LeaseAction.RENEW),
+        ("it is fresh", _lease("you"), DURATION_S - 0.1, LeaseAction.WATCH),
+        ("it is old", _lease("you"), DURATION_S, LeaseAction.TAKE),
     ],
 )
 def test_what_is_done_with_a_lease(
-    name: str, lease: dict[str, Any] | None, age_s: float, expected: Move
+    name: str, lease: dict[str, Any] | None, age_s: float, expected: LeaseAction
 ) -> None:
-    assert move(lease, "me", Sight("7", 0.0), age_s) is expected
+    assert lease_action(lease, "me", LeaseSighting("7", 0.0), age_s) is expected
 
 
 def test_a_renewed_lease_is_fresh_again() -> None:
-    first = look(_lease("you", "7"), None, 0.0)
-    same = look(_lease("you", "7"), first, 14.0)
-    renewed = look(_lease("you", "8"), same, 14.0)
-    assert move(_lease("you", "7"), "me", same, 15.0) is Move.TAKE
-    assert move(_lease("you", "8"), "me", renewed, 15.0) is Move.WATCH
+    first = sighting_of(_lease("you", "7"), None, 0.0)
+    same = sighting_of(_lease("you", "7"), first, 14.0)
+    renewed = sighting_of(_lease("you", "8"), same, 14.0)
+    assert lease_action(_lease("you", "7"), "me", same, 15.0) is LeaseAction.TAKE
+    assert lease_action(_lease("you", "8"), "me", renewed, 15.0) is LeaseAction.WATCH
 
 
 def test_a_holder_is_quiet_before_another_may_act() -> None:
@@ -71,7 +71,7 @@ def test_a_renewal_is_no_transition() -> None:
 
 def test_a_lease_that_came_with_a_release_stays_recognisable_as_its() -> None:
     lease: dict[str, Any] = {"metadata": {"resourceVersion": "7", "labels": {"app": "demo"}}}
-    assert move(lease, "me", Sight("7", 0.0), 0.0) is Move.TAKE
+    assert lease_action(lease, "me", LeaseSighting("7", 0.0), 0.0) is LeaseAction.TAKE
     body = lease_body(lease, "system", "me", NOW)
     assert body["metadata"]["labels"] == {"app": "demo"}
     assert body["spec"]["holderIdentity"] == "me"

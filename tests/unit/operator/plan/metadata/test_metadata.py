@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_operator.api.names import BROKERS_FINALIZER
-from rocketmq_operator.clients.api import UnavailableError
+from rocketmq_operator.clients.api import PeerUnavailableError
 from rocketmq_operator.handlers.kinds import METADATA_RESYNC_S, RESYNC_S
 from testkit.memory.kubernetes import CrashError
 from testkit.worlds.metadata import NAMESPACE, ORDERS, PAY, SPARE, TOPIC, MetadataWorld, made_topic
@@ -275,6 +275,6 @@ async def test_a_master_that_goes_silent_between_look_and_write_is_a_pass_to_be_
         await write(address, kind, config)
 
     world.brokers.write = silent  # type: ignore[method-assign]  # what a test stands behind
-    with pytest.raises(UnavailableError):
+    with pytest.raises(PeerUnavailableError):
         await world.one_pass()
     assert world.status() == {}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plan.migration import checks as migration_checks
-from rocketmq_operator.plan.migration.observed import Course
+from rocketmq_operator.plan.migration.observed import OldBrokerKind
 from rocketmq_operator.plan.migration.steps import MigrationPlan
-from rocketmq_operator.plugin.asking import RequestError
-from rocketmq_operator.plugin.migrating import Manner, Migration
+from rocketmq_operator.plugin.migration import MigrationOptions, MigrationRun
+from rocketmq_operator.plugin.queries import RequestError
 from testkit.memory.kubernetes import CrashError
 from testkit.worlds.migration import GROUP, MESSAGES, NAMESPACE, MigrationWorld, stateful_set
 
@@ -26,7 +26,7 @@ def _no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _migrate(world: MigrationWorld, **manner: Any) -> MigrationPlan:
     said: list[str] = []
     given: Json = {"say": said.append, "poll_s": 0.0, "timeout_s": 0.3} | manner
-    return await Migration(world.kube, world.wish(), Manner(**given)).run()
+    return await MigrationRun(world.kube, world.request(), MigrationOptions(**given)).run()
 
 
 def _has_moved(world: MigrationWorld) -> None:
@@ -45,7 +45,7 @@ def _has_moved(world: MigrationWorld) -> None:
         assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete", "as it was before"
         assert volume["metadata"]["annotations"] == {}
         assert kube.claim(f"data-{pod}") is None
-        assert world.old_store(pod).log == (LOG if world.course is Course.MASTER_SLAVE else [])
+        assert world.old_store(pod).log == (LOG if world.old_kind is OldBrokerKind.MASTER_SLAVE else [])
     assert "rocketmq-ha.dev/migrated" in group["metadata"]["annotations"]
 
 
@@ -70,7 +70,7 @@ async def test_what_is_migrated_is_left_as_it_is() -> None:
 
 
 async def test_dledger_leaves_topics_and_groups_only() -> None:
-    world = MigrationWorld(2, Course.DLEDGER)
+    world = MigrationWorld(2, OldBrokerKind.DLEDGER)
     plan = await _migrate(world)
     assert [name for name, _, _ in plan.steps] == [step for step in STEPS if step != "compare"]
     _has_moved(world)
@@ -78,7 +78,7 @@ async def test_dledger_leaves_topics_and_groups_only() -> None:
 
 
 async def test_dledger_waits_until_all_is_read_and_says_for_what() -> None:
-    world = MigrationWorld(2, Course.DLEDGER)
+    world = MigrationWorld(2, OldBrokerKind.DLEDGER)
     world.old_store("old-master-0").unread = 12
     with pytest.raises(RequestError, match="billing has not read 12 messages of Payments"):
         await _migrate(world)
@@ -364,7 +364,7 @@ async def _crashed(before: MigrationWorld, **manner: Any) -> int:
 async def test_a_migration_that_is_killed_after_any_write_is_completed_by_the_next(
     slaves: int, course: str
 ) -> None:
-    assert await _crashed(MigrationWorld(slaves, Course(course))) > 20
+    assert await _crashed(MigrationWorld(slaves, OldBrokerKind(course))) > 20
 
 
 async def test_one_with_an_unequal_slave_is_completed_too() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_operator.plan.pods.exit_reason import WORDS_LENGTH_MAX, last_words
+from rocketmq_operator.plan.pods.exit_reason import EXIT_MESSAGE_LENGTH_MAX, exit_message
 from testkit.worlds.operator import pod_templates
 
 JAVA = """2026-11-25 03:10:{0:02d} INFO main - start
@@ -26,22 +26,23 @@ Caused by: java.net.UnknownHostException: nowhere@{0:08x}
             "port 9876 is in use",
         ),
         (
-            '{"message": "stopped", "exception": "Traceback\\n  File \\"a.py\\"\\nOSError: [Errno 28] No space left"}\n',
+            '{"message": "stopped", '
+            '"exception": "Traceback\\n  File \\"a.py\\"\\nOSError: [Errno 28] No space left"}\n',
             "stopped: OSError: [Errno 28] No space left",
         ),
         ("[0.123s][error][gc] Failed to reserve memory\nEnd.\n", "[error][gc] Failed to reserve memory"),
         ("2026-11-25T03:10:07.123Z ERROR \x1b[31mcannot bind\x1b[0m\r\n", "ERROR cannot bind"),
-        ("x" * 4000, "x" * WORDS_LENGTH_MAX),
+        ("x" * 4000, "x" * EXIT_MESSAGE_LENGTH_MAX),
         ('{"cut off', '{"cut off'),
         ("[1]\n{}\n", "{}"),
     ],
 )
 def test_the_line_that_names_the_error(log: str, words: str) -> None:
-    assert last_words(log) == words
+    assert exit_message(log) == words
 
 
 def test_each_restart_gives_the_same_words() -> None:
-    assert len({last_words(JAVA.format(second)) for second in range(9)}) == 1
+    assert len({exit_message(JAVA.format(second)) for second in range(9)}) == 1
 
 
 def test_every_container_leaves_its_last_words_in_the_status() -> None:

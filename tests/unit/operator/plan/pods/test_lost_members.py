@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.api.common import LostMembers
-from rocketmq_operator.plan.common.actions import NOTHING, Delete
+from rocketmq_operator.plan.common.actions import NO_STEPS, Delete
 from rocketmq_operator.plan.common.objects import ObjectKey
 from rocketmq_operator.plan.pods.lost_members import free_lost
-from rocketmq_operator.plan.pods.observed import PodSeen, pod_seen
+from rocketmq_operator.plan.pods.observed import ObservedPod, parse_pod
 from testkit.worlds.operator import OperatorWorld
 
 Json = dict[str, Any]
@@ -24,11 +24,11 @@ THREE: Json = {"logReplicas": 1, "lostMembers": REPLACE}
 AN_HOUR_S = 3_600.0
 
 
-def _pod(*, gone_s: float | None = None, stranded_s: float | None = None) -> PodSeen:
+def _pod(*, gone_s: float | None = None, stranded_s: float | None = None) -> ObservedPod:
     def ago(seconds: float | None) -> datetime | None:
         return None if seconds is None else NOW - timedelta(seconds=seconds)
 
-    return PodSeen(
+    return ObservedPod(
         name="orders-1",
         uid="uid-1",
         ip="",
@@ -40,7 +40,7 @@ def _pod(*, gone_s: float | None = None, stranded_s: float | None = None) -> Pod
     )
 
 
-def _freed(pod: PodSeen, asked: Json, needed: str = "") -> tuple[list[str], str]:
+def _freed(pod: ObservedPod, asked: Json, needed: str = "") -> tuple[list[str], str]:
     claim = {"metadata": {"name": "data-orders-1", "uid": "uid-9"}}
     plan = free_lost(
         {pod.name: pod},
@@ -60,15 +60,15 @@ def test_a_pod_that_should_have_ended_long_ago_is_removed_by_force() -> None:
 
 
 @pytest.mark.parametrize("pod", [_pod(gone_s=AFTER_S), _pod(stranded_s=AFTER_S), _pod()])
-def test_nothing_is_done_before_the_time_is_over(pod: PodSeen) -> None:
+def test_nothing_is_done_before_the_time_is_over(pod: ObservedPod) -> None:
     assert _freed(pod, REPLACE) == ([], "")
 
 
 @pytest.mark.parametrize("pod", [_pod(gone_s=AN_HOUR_S), _pod(stranded_s=AN_HOUR_S)])
-def test_a_member_waits_for_its_node_for_ever_if_nobody_says_otherwise(pod: PodSeen) -> None:
+def test_a_member_waits_for_its_node_for_ever_if_nobody_says_otherwise(pod: ObservedPod) -> None:
     assert (
         free_lost({pod.name: pod}, {}, LostMembers.model_validate({"afterSeconds": 30}), NOW, lambda _: "")
-        == NOTHING
+        == NO_STEPS
     )
 
 
@@ -91,7 +91,8 @@ def test_a_volume_that_is_needed_stays_and_the_wait_says_why() -> None:
     [
         "0/3 nodes are available: 2 node(s) had volume node affinity conflict.",
         "0/3 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.",
-        "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+        "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to "
+        "non-existent pv(s).",
     ],
 )
 def test_a_pod_is_stranded_where_the_scheduler_says_that_its_volume_is_elsewhere(words: str) -> None:
@@ -102,14 +103,14 @@ def test_a_pod_that_waits_for_memory_is_not_stranded() -> None:
     assert _seen("0/3 nodes are available: 3 Insufficient memory.").stranded_since is None
 
 
-def _seen(words: str) -> PodSeen:
+def _seen(words: str) -> ObservedPod:
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "message": words,
         "lastTransitionTime": LOST_AT,
     }
-    return pod_seen({"metadata": {"name": "orders-1"}, "status": {"conditions": [condition]}})
+    return parse_pod({"metadata": {"name": "orders-1"}, "status": {"conditions": [condition]}})
 
 
 async def _world(spec: Json) -> OperatorWorld:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from rocketmq_operator.clients.api import RefusedError
+from rocketmq_operator.clients.api import RequestRefusedError
 from rocketmq_operator.clients.reflection import EVENTS_S, Reflections
 from rocketmq_operator.clients.stream import Stream
-from rocketmq_operator.handlers.quiet import nothing_to_do
+from rocketmq_operator.handlers.quiet import plan_without_work
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.asking import view_of
-from rocketmq_operator.plugin.pictures import explain_lines
+from rocketmq_operator.plugin.queries import observe_group
+from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
 from testkit.memory.pod_faults import PodFault
 from testkit.worlds.members import (
@@ -184,7 +184,7 @@ async def test_the_cause_stands_where_nobody_can_write_and_explain_says_what_to_
     assert (ready["status"], ready["reason"]) == ("False", "NoMaster")
     assert "orders-0, orders-1: CrashLoop: container broker ended" in ready["message"]
     assert world.status()["reason"] == "CrashLoop"
-    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
     assert "cannot open /data: no space left" in explained
     assert ADVICE["CrashLoop"] in explained
 
@@ -194,7 +194,7 @@ async def test_a_cluster_that_keeps_a_group_waiting_is_explained_with_the_group(
     for number in range(3):
         world.kube.break_pods(NAMESPACE, [f"main-controller-{number}"], PodFault.IMAGE)
     await passes(world)
-    explained = "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    explained = "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
     assert "RocketMQCluster main" in explained
     assert "ImageNotPulled" in explained
     assert ADVICE["ImageNotPulled"] in explained
@@ -247,14 +247,17 @@ async def test_a_member_in_trouble_costs_no_pass_while_nothing_changes() -> None
         forbid(world, kind)
     await passes(world)
     for resource in (GROUP, CLUSTER):
-        assert await nothing_to_do(world.shell().world, resource[0], NAMESPACE, resource[1]) is not None
+        assert (
+            await plan_without_work(world.pass_context().environment, resource[0], NAMESPACE, resource[1])
+            is not None
+        )
 
 
 async def test_without_the_right_to_read_events_all_else_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await settled()
 
     async def refused(*_: str) -> list[Json]:
-        raise RefusedError("Event: 403 Forbidden")
+        raise RequestRefusedError("Event: 403 Forbidden")
 
     monkeypatch.setattr(world.kube, "events", refused)
     forbid(world, KINDS["broker"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.plan.pods.observed import pod_seen
+from rocketmq_operator.plan.pods.observed import parse_pod
 from rocketmq_operator.plan.pods.trouble import PodTrouble
 
 Json = dict[str, Any]
@@ -76,12 +76,12 @@ NOT_STARTED: dict[str, tuple[Json, PodTrouble | None]] = {
 
 @pytest.mark.parametrize(("status", "trouble"), NOT_STARTED.values(), ids=NOT_STARTED.keys())
 def test_a_pod_whose_process_does_not_run(status: Json, trouble: PodTrouble | None) -> None:
-    seen = pod_seen(status)
+    seen = parse_pod(status)
     assert (seen.runs, seen.answers, seen.trouble) == (False, False, trouble)
 
 
 def test_a_process_that_crashed_and_runs_again_is_still_in_trouble() -> None:
-    seen = pod_seen(pod("Running", {"state": RUNS, "lastState": FAILED}, Ready="False"))
+    seen = parse_pod(pod("Running", {"state": RUNS, "lastState": FAILED}, Ready="False"))
     assert (seen.runs, seen.trouble) == (
         True,
         PodTrouble("CrashLoop", "container broker ended with exit code 3"),
@@ -89,7 +89,7 @@ def test_a_process_that_crashed_and_runs_again_is_still_in_trouble() -> None:
 
 
 def test_a_broker_that_answers_while_its_companion_waits_is_not_in_trouble() -> None:
-    seen = pod_seen(pod("Running", {"state": RUNS, "lastState": FAILED, "ready": True}, Ready="False"))
+    seen = parse_pod(pod("Running", {"state": RUNS, "lastState": FAILED, "ready": True}, Ready="False"))
     assert (seen.runs, seen.answers, seen.trouble) == (True, True, None)
 
 
@@ -100,4 +100,4 @@ def test_a_pod_that_is_ready_has_no_trouble_whatever_was_before() -> None:
         init={"state": waiting("CrashLoopBackOff"), "lastState": OOM},
         Ready="True",
     )
-    assert pod_seen(status).trouble is None
+    assert parse_pod(status).trouble is None

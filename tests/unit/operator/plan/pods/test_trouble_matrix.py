@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.asking import view_of
-from rocketmq_operator.plugin.pictures import explain_lines
+from rocketmq_operator.plugin.queries import view_of
+from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
 from testkit.memory.pod_faults import PodFault
 from testkit.worlds.members import (

@@ -21,8 +21,7 @@ async def test_with_daily_what_reports_read_of_closed_days_is_taken_out_first_an
     pod = (await _made({"daily": True, "engine": "kubernetes", "serviceAccountName": "mine"})).pod()
     (daily,), (made,) = pod["initContainers"], pod["containers"]
     asked = {
-        name: cli._parser(name)[0].parse_args(one["args"])
-        for name, one in (("daily", daily), ("report", made))
+        name: cli.parser(name).parse_args(one["args"]) for name, one in (("daily", daily), ("report", made))
     }
     assert asked["daily"].extracts_only, "extracts contain no objectives, and Spark does not start"
     assert (asked["daily"].input, asked["daily"].tables) == (asked["report"].input, asked["report"].tables)
@@ -48,9 +47,9 @@ async def test_what_is_kept_of_days_is_a_reports_own_and_of_one_directory() -> N
 
 async def test_days_that_cannot_be_kept_are_a_runs_last_words() -> None:
     world = await _made({"daily": True})
-    world.put_failure("weekly-1", "slo-pipeline daily: /data/segments: no such directory\n", prepares=True)
+    world.put_failure("weekly-1", "slo-pipeline: /data/segments: no such directory\n", prepares=True)
     await world.one_pass()
-    assert world.status["lastMessage"] == "slo-pipeline daily: /data/segments: no such directory"
+    assert world.status["lastMessage"] == "slo-pipeline: /data/segments: no such directory"
     world.advance(60)
     said = json.dumps({"verdict": "Inside the error budget", "objectives": [], "more": 0})
     world.put_success("weekly-2", said, prepared="closed")

@@ -26,7 +26,8 @@ DEFAULT_SLOS = yaml.safe_load(DEFAULT_FILE.read_text())["slos"]
 def _said(**changes: object) -> str:
     """Return what a run says that met one of its two objectives."""
     told = [
-        {"name": "writes", "group": "orders", "target": 99.95, "attained": 0.99912345, "left": -0.753, "holds": False},
+        {"name": "writes", "group": "orders", "target": 99.95, "attained": 0.99912345, "left": -0.753,
+         "holds": False},
         {"name": "durability", "group": "pay", "target": 100.0, "attained": 1.0, "left": None, "holds": True},
     ]  # fmt: skip
     return json.dumps({"verdict": "Outside the error budget", "objectives": told, "more": 0} | changes)
@@ -78,8 +79,7 @@ async def test_slo_pipeline_takes_the_words_and_the_file_that_are_written_for_it
 ) -> None:
     world = await _made({"objectives": objectives, "window": "2w"})
     (container,) = world.pod()["containers"]
-    parser, _ = cli._parser("report")
-    options = parser.parse_args(container["args"])
+    options = cli.parser("report").parse_args(container["args"])
     assert (str(options.input), str(options.out)) == ("/data/segments", "/data/reports/weekly")
     assert (options.window_days, options.master) == (14, "local[2]")
     data = world.get("ConfigMap", "weekly-objectives").get("data", {})
@@ -255,14 +255,12 @@ async def test_a_run_that_fails_says_why_and_takes_no_number_away() -> None:
     world.put_success("weekly-1", _said())
     await world.one_pass()
     world.advance(60)
-    world.put_failure(
-        "weekly-2", "WARN something\nslo-pipeline report: /data/segments: holds no probe_ops/\n\n"
-    )
+    world.put_failure("weekly-2", "WARN something\nslo-pipeline: /data/segments: holds no probe_ops/\n\n")
     await world.one_pass()
     assert world.condition("Ready") == (
         "False",
         "RunFailed",
-        "weekly-2: slo-pipeline report: /data/segments: holds no probe_ops/",
+        "weekly-2: slo-pipeline: /data/segments: holds no probe_ops/",
     )
     assert (world.status["reason"], world.status["lastResult"]) == ("RunFailed", "Failed")
     assert (world.status["attained"], world.status["lastReport"]) == ("99.912%", "2026-11-20T12:00:00Z")
@@ -360,7 +358,8 @@ async def test_a_spec_that_breaks_a_rule_is_said_and_what_runs_is_left() -> None
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(1.0, "100%"), (0.999996, "99.999%"), (0.5, "50%"), (0.0, "0%"), (-0.00001, "-0.001%"), (-12.3, "-1230%")],
+    [(1.0, "100%"), (0.999996, "99.999%"), (0.5, "50%"), (0.0, "0%"), (-0.00001, "-0.001%"),
+     (-12.3, "-1230%")],
 )  # fmt: skip
 def test_a_share_is_cut_and_never_rounded_up(share: float, shown: str) -> None:
     assert percent(share, decimals=3) == shown
@@ -368,7 +367,8 @@ def test_a_share_is_cut_and_never_rounded_up(share: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("window", "days"),
-    [("24h", 1), ("48h", 2), ("7d", 7), ("4w", 28), ("366d", 366), ("367d", None), ("25h", None), ("0d", None)],
+    [("24h", 1), ("48h", 2), ("7d", 7), ("4w", 28), ("366d", 366), ("367d", None), ("25h", None),
+     ("0d", None)],
 )  # fmt: skip
 def test_a_window_is_whole_days(window: str, days: int | None) -> None:
     assert window_days(window) == days

@@ -1,0 +1,1 @@
+"""What a pass looks at: each resource, its names, and why its pods are missing."""

@@ -1,0 +1,301 @@
+"""Look at everything that a plan needs, once.
+
+Each observation reads the custom resource from the API server, because watch data may be old. Controllers
+that do not answer are part of the observation, not an error; an API server that does not answer is an error.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from rocketmq_operator.api.broker_group import BrokerGroupSpec, BrokerGroupStatus
+from rocketmq_operator.api.cluster import RocketMQClusterSpec, RocketMQClusterStatus
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
+from rocketmq_operator.api.names import (
+    API_VERSION,
+    CLUSTER_KIND,
+    CLUSTER_LABEL,
+    COMPONENT_LABEL,
+    FAILOVER_KIND,
+    GROUP_KIND,
+    GROUP_LABEL,
+    REPORT_SERVER,
+)
+from rocketmq_operator.api.slo_report import SLOReportSpec
+from rocketmq_operator.api.topic import TopicSpec
+from rocketmq_operator.clients.api import (
+    BrokerApi,
+    CanaryApi,
+    CompanionApi,
+    ControllerApi,
+    Json,
+    KubeApi,
+    PeerUnavailableError,
+)
+from rocketmq_operator.handlers.observing.claims import BrokerNameClaims
+from rocketmq_operator.plan.cluster.children import CONTROLLER, NAME_SERVER
+from rocketmq_operator.plan.cluster.observed import ObservedCluster
+from rocketmq_operator.plan.cluster.observed_controllers import (
+    ObservedControllers,
+    leader_ordinal,
+    parse_controllers,
+)
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import BROKER, Owner, by_key, cluster_ip
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.common.report_servers import parse_report_servers
+from rocketmq_operator.plan.group.observed import (
+    ObservedGroup,
+    ReportedFailover,
+    ReportedGroup,
+    parse_failover,
+    parse_group,
+)
+from rocketmq_operator.plan.pods.observed import parse_pod
+
+_LOG: Final = logging.getLogger(__name__)
+_VALUE_CHARS_MAX: Final = 64
+"""Shown of a value that is refused."""
+
+S = TypeVar("S", RocketMQClusterSpec, BrokerGroupSpec, SLOReportSpec, TopicSpec, ConsumerGroupSpec)
+CLUSTER_KINDS: Final = ("Service", "PodDisruptionBudget", "ConfigMap", "StatefulSet", "Deployment")
+GROUP_KINDS: Final = (
+    "Service",
+    "EndpointSlice",
+    "PodDisruptionBudget",
+    "ConfigMap",
+    "StatefulSet",
+    "PersistentVolumeClaim",
+)
+
+
+class InvalidSpecError(Exception):
+    """A custom resource breaks a rule; `reason` is one word for its condition."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        self.reason = reason
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What handlers stand on.
+
+    Attributes:
+        controllers_of: the client for a cluster's controllers, for all that there can be: namespace, name,
+            token.
+        now: the wall clock, UTC.
+        new_token: a fresh secret token.
+        canaries: the client for canaries.
+        companions: the client for companions.
+        brokers: the client for brokers and name servers.
+        claims: who claims which topic or consumer group, as it was found lately.
+    """
+
+    kube: KubeApi
+    controllers_of: Callable[[str, str, str], ControllerApi]
+    now: Callable[[], datetime]
+    new_token: Callable[[], str]
+    canaries: CanaryApi
+    companions: CompanionApi
+    brokers: BrokerApi
+    claims: BrokerNameClaims = field(default_factory=BrokerNameClaims)
+
+
+async def get_unless_deleted(environment: Environment, kind: str, namespace: str, name: str) -> Json | None:
+    """Return a resource, None if it is gone or going.
+
+    Raises:
+        PeerUnavailableError: the API server does not answer.
+    """
+    resource = await environment.kube.get(kind, namespace, name)
+    return None if resource is None or "deletionTimestamp" in resource["metadata"] else resource
+
+
+async def observe_cluster(environment: Environment, namespace: str, name: str) -> ObservedCluster | None:
+    """Return the observed state of a cluster, None if it is gone or going.
+
+    Raises:
+        InvalidSpecError: its spec breaks a rule.
+        PeerUnavailableError: the API server does not answer.
+    """
+    resource = await get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, name)
+    if resource is None:
+        return None
+    spec = cluster_spec(resource)
+    # Why by name: permission to list Secrets is permission to read all of them.
+    secret, (pods, name_server_pods, claims, *lists) = await asyncio.gather(
+        environment.kube.get("Secret", namespace, names.token_secret(name)),
+        asyncio.gather(
+            environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: CONTROLLER}),
+            environment.kube.find("Pod", namespace, {CLUSTER_LABEL: name, COMPONENT_LABEL: NAME_SERVER}),
+            environment.kube.find("PersistentVolumeClaim", namespace, {CLUSTER_LABEL: name}),
+            *(environment.kube.find(kind, namespace, {CLUSTER_LABEL: name}) for kind in CLUSTER_KINDS),
+        ),
+    )
+    found = [item for items in lists for item in items] + ([] if secret is None else [secret])
+    children = by_key(item for item in found if GROUP_LABEL not in _labels(item))
+    token = token_of(secret) or environment.new_token()
+    return ObservedCluster(
+        now=environment.now(),
+        owner=owner_of(resource, CLUSTER_KIND.kind),
+        generation=resource["metadata"].get("generation", 0),
+        spec=spec,
+        status=RocketMQClusterStatus.model_validate(resource.get("status") or {}),
+        children=children,
+        token=token,
+        controllers=await _observe_controllers(environment.controllers_of(namespace, name, token)),
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        name_server_pods={pod.name: pod for pod in map(parse_pod, name_server_pods)},
+        claims={claim["metadata"]["name"]: claim for claim in claims if GROUP_LABEL not in _labels(claim)},
+        brokers_ready=sum(
+            item.get("status", {}).get("readyReplicas", 0)
+            for item in found
+            if item["kind"] == "StatefulSet" and _labels(item).get(COMPONENT_LABEL) == BROKER
+        ),
+    )
+
+
+async def observe_group(environment: Environment, namespace: str, name: str) -> ObservedGroup | None:
+    """Return the observed state of a group, None if it is gone or going.
+
+    Raises:
+        InvalidSpecError: its spec or its cluster's breaks a rule.
+        PeerUnavailableError: the API server does not answer.
+    """
+    resource = await get_unless_deleted(environment, GROUP_KIND.kind, namespace, name)
+    if resource is None:
+        return None
+    spec = parse_spec(BrokerGroupSpec, resource)
+    status = BrokerGroupStatus.model_validate(resource.get("status") or {})
+    labels = {CLUSTER_LABEL: spec.cluster, GROUP_LABEL: name}
+    kinds = (*GROUP_KINDS, "Pod", FAILOVER_KIND.kind)
+    (cluster, secret), (*services, report_servers), (*children, pods, records) = await asyncio.gather(
+        asyncio.gather(
+            environment.kube.get(CLUSTER_KIND.kind, namespace, spec.cluster),
+            environment.kube.get("Secret", namespace, names.token_secret(spec.cluster)),
+        ),
+        # Why by component: by the cluster's label alone come the Services of all its groups too. Why by
+        # cluster, the chart's report server too: the reflections hold only objects with its label, and each
+        # observation would cost a dozen API calls.
+        asyncio.gather(
+            *(
+                environment.kube.find(
+                    "Service", namespace, {CLUSTER_LABEL: spec.cluster, COMPONENT_LABEL: component}
+                )
+                for component in (CONTROLLER, NAME_SERVER, REPORT_SERVER)
+            )
+        ),
+        asyncio.gather(*(environment.kube.find(kind, namespace, labels) for kind in kinds)),
+    )
+    cluster_ = None if cluster is None else cluster_spec(cluster)
+    controllers_answered, group, failovers = await _ask_controllers(
+        environment, namespace, name, spec.cluster, (cluster_, token_of(secret))
+    )
+    return ObservedGroup(
+        now=environment.now(),
+        owner=owner_of(resource, GROUP_KIND.kind),
+        generation=resource["metadata"].get("generation", 0),
+        spec=spec,
+        status=status,
+        cluster=cluster_,
+        cluster_addresses={one["metadata"]["name"]: cluster_ip(one) for found in services for one in found},
+        children=by_key(item for items in children for item in items),
+        pods={pod.name: pod for pod in map(parse_pod, pods)},
+        controllers_answered=controllers_answered,
+        group=group,
+        failovers=failovers,
+        records={record["metadata"]["name"]: record for record in records},
+        annotations=resource["metadata"].get("annotations", {}),
+        report_servers=parse_report_servers(report_servers),
+    )
+
+
+async def controllers_for(environment: Environment, observed: ObservedGroup) -> ControllerApi:
+    """Return the client for the controllers of a group's cluster, with the token that changes need."""
+    namespace, cluster = observed.owner.namespace, observed.spec.cluster
+    secret = await environment.kube.get("Secret", namespace, names.token_secret(cluster))
+    return environment.controllers_of(namespace, cluster, token_of(secret))
+
+
+def cluster_spec(resource: Json) -> RocketMQClusterSpec:
+    """Return a cluster's spec; raise `InvalidSpecError`."""
+    return parse_spec(RocketMQClusterSpec, resource)
+
+
+def parse_spec(model: type[S], resource: Json) -> S:
+    """Return a resource's spec; raise `InvalidSpecError`."""
+    try:
+        return model.model_validate(resource.get("spec") or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        cause = first.get("ctx", {}).get("error")
+        # The text of a rule names the value itself.
+        is_shown = cause is None and isinstance(first["input"], str | int | float)
+        value = f" (it is {str(first['input'])[:_VALUE_CHARS_MAX]!r})" if is_shown else ""
+        raise InvalidSpecError(
+            getattr(cause, "name", "InvalidSpec"),
+            f"spec.{where}: {first['msg']}{value}".replace("spec.: ", "spec: "),
+        ) from error
+
+
+def _labels(item: Json) -> Mapping[str, str]:
+    labels: Mapping[str, str] = item["metadata"].get("labels", {})
+    return labels
+
+
+def owner_of(resource: Json, kind: str) -> Owner:
+    """Return a resource as the owner of its children."""
+    metadata = resource["metadata"]
+    return Owner(API_VERSION, kind, metadata["name"], metadata["namespace"], metadata["uid"])
+
+
+def token_of(secret: Mapping[str, Any] | None) -> str:
+    """Return the token of a Secret, empty if none exists."""
+    encoded = "" if secret is None else secret.get("data", {}).get(names.TOKEN_KEY, "")
+    return base64.b64decode(encoded).decode()
+
+
+async def _observe_controllers(controllers: ControllerApi) -> ObservedControllers | None:
+    try:
+        nodes = await controllers.nodes()
+        leader = leader_ordinal(nodes)
+        return parse_controllers(nodes, None if leader is None else await controllers.members(leader))
+    except (PeerUnavailableError, KeyError, TypeError, ValueError) as error:
+        _LOG.debug("controllers: %r", error)
+        return None
+
+
+ControllersView = tuple[bool, ReportedGroup | None, tuple[ReportedFailover, ...]]
+
+
+async def _ask_controllers(
+    environment: Environment,
+    namespace: str,
+    name: str,
+    cluster: str,
+    access: tuple[RocketMQClusterSpec | None, str],
+) -> ControllersView:
+    """Return whether a controller answered, the group and its failovers."""
+    spec, token = access
+    if spec is None:
+        return False, None, ()
+    controllers = environment.controllers_of(namespace, cluster, token)
+    try:
+        group, failovers = await asyncio.gather(
+            controllers.group(cluster, name), controllers.failovers(cluster, name)
+        )
+        return True, None if group is None else parse_group(group), _failovers(failovers)
+    except (PeerUnavailableError, ObservationError):
+        return False, None, ()
+
+
+def _failovers(values: Sequence[Json]) -> tuple[ReportedFailover, ...]:
+    return tuple(sorted(map(parse_failover, values), key=lambda one: -one.new_epoch))

@@ -1,0 +1,162 @@
+"""Look at everything that the plan of a Topic or a ConsumerGroup needs, once.
+
+It queries all masters at the same time.
+
+Masters and controllers that do not answer are part of the observation: work on other broker groups continues.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+from rocketmq_operator.api.cluster import RocketMQClusterSpec
+from rocketmq_operator.api.common import DeletionPolicy
+from rocketmq_operator.api.consumer_group import ConsumerGroupSpec
+from rocketmq_operator.api.metadata import MetadataStatus
+from rocketmq_operator.api.names import (
+    BROKERS_FINALIZER,
+    CLUSTER_KIND,
+    CLUSTER_LABEL,
+    COMPONENT_LABEL,
+    GROUP_KIND,
+    TOPIC_KIND,
+)
+from rocketmq_operator.api.topic import TopicSpec
+from rocketmq_operator.clients.api import ControllerApi, Json, PeerUnavailableError
+from rocketmq_operator.handlers.observing.clusters_and_groups import (
+    Environment,
+    InvalidSpecError,
+    cluster_spec,
+    get_unless_deleted,
+    owner_of,
+    parse_spec,
+)
+from rocketmq_operator.plan.cluster.children import NAME_SERVER
+from rocketmq_operator.plan.common import names
+from rocketmq_operator.plan.common.objects import cluster_ip
+from rocketmq_operator.plan.common.observation import ObservationError
+from rocketmq_operator.plan.group.observed import parse_group
+from rocketmq_operator.plan.metadata.observed import GroupMetadata, ObservedMetadata
+from rocketmq_operator.plan.metadata.settings import MetadataSpec
+
+_NO_TOKEN: Final = ""
+"""Reads need none."""
+
+
+async def observe_metadata(
+    environment: Environment, kind: str, namespace: str, name: str
+) -> ObservedMetadata | None:
+    """Return the observed state of a Topic or a ConsumerGroup.
+
+    The result is None if it is gone, or going without waiting for us.
+
+    Raises:
+        InvalidSpecError: its spec or its cluster's breaks a rule.
+        PeerUnavailableError: the API server does not answer.
+    """
+    resource = await environment.kube.get(kind, namespace, name)
+    if resource is None:
+        return None
+    metadata = resource["metadata"]
+    has_finalizer = BROKERS_FINALIZER in metadata.get("finalizers", [])
+    deleting = metadata.get("deletionTimestamp")
+    if deleting is not None and not has_finalizer:
+        return None
+    spec = _spec(kind, resource, going=deleting is not None)
+    name_in_brokers = spec.name_in_brokers(name)
+    rival, cluster = await asyncio.gather(
+        environment.claims.older_owner(environment.kube, kind, resource, environment.now()),
+        get_unless_deleted(environment, CLUSTER_KIND.kind, namespace, spec.cluster),
+    )
+    groups: tuple[GroupMetadata, ...] = ()
+    name_servers: tuple[str, ...] = ()
+    if cluster is not None and not rival:
+        groups = await _groups(environment, namespace, (kind, name_in_brokers), spec, cluster_spec(cluster))
+        if deleting is not None:
+            name_servers = await _name_servers(environment, namespace, spec.cluster)
+    return ObservedMetadata(
+        now=environment.now(),
+        owner=owner_of(resource, kind),
+        generation=metadata.get("generation", 0),
+        spec=spec,
+        status=MetadataStatus.model_validate(resource.get("status") or {}),
+        name=name_in_brokers,
+        has_finalizer=has_finalizer,
+        deleting_since=None if deleting is None else datetime.fromisoformat(deleting),
+        older_owner=rival,
+        cluster_found=cluster is not None,
+        groups=groups,
+        name_servers=name_servers,
+    )
+
+
+def _spec(kind: str, resource: Json, *, going: bool) -> MetadataSpec:
+    model: type[TopicSpec | ConsumerGroupSpec]
+    model = TopicSpec if kind == TOPIC_KIND.kind else ConsumerGroupSpec
+    try:
+        return (
+            parse_spec(TopicSpec, resource) if model is TopicSpec else parse_spec(ConsumerGroupSpec, resource)
+        )
+    except InvalidSpecError:
+        if not going:
+            raise
+        # A spec that breaks a rule says nothing that a deletion could go by, and must not keep it waiting.
+        cluster = str(resource.get("spec", {}).get("cluster", ""))
+        return model.model_construct(cluster=cluster, deletion_policy=DeletionPolicy.RETAIN)
+
+
+async def _groups(
+    environment: Environment,
+    namespace: str,
+    what: tuple[str, str],
+    spec: MetadataSpec,
+    cluster: RocketMQClusterSpec,
+) -> tuple[GroupMetadata, ...]:
+    """Return what the master of each chosen broker group has.
+
+    `what` is the kind, and the name in the brokers.
+    """
+    found = await environment.kube.find(GROUP_KIND.kind, namespace, {})
+    paused = {
+        one["metadata"]["name"]: cluster.paused or bool(one["spec"].get("paused"))
+        for one in found
+        if one["spec"]["cluster"] == spec.cluster and "deletionTimestamp" not in one["metadata"]
+    }
+    controllers = environment.controllers_of(namespace, spec.cluster, _NO_TOKEN)
+
+    async def one(group: str) -> GroupMetadata:
+        if group not in paused:
+            return GroupMetadata(group, exists=False)
+        address, problem = await _master(controllers, spec.cluster, group)
+        config = None
+        if not problem:
+            try:
+                config = await environment.brokers.read(address, *what)
+            except PeerUnavailableError as error:
+                problem = str(error)
+        return GroupMetadata(group, paused=paused[group], address=address, problem=problem, config=config)
+
+    return tuple(await asyncio.gather(*map(one, spec.broker_groups or sorted(paused))))
+
+
+async def _master(controllers: ControllerApi, cluster: str, group: str) -> tuple[str, str]:
+    """Return the address of a group's master, or else why it is not known."""
+    try:
+        value = await controllers.group(cluster, group)
+        reported = None if value is None else parse_group(value)
+    except (PeerUnavailableError, ObservationError) as error:
+        return "", str(error)
+    if reported is None or reported.master_id is None:
+        return "", "the controllers name no master"
+    return reported.master_address, ""
+
+
+async def _name_servers(environment: Environment, namespace: str, cluster: str) -> tuple[str, ...]:
+    services = await environment.kube.find(
+        "Service", namespace, {CLUSTER_LABEL: cluster, COMPONENT_LABEL: NAME_SERVER}
+    )
+    return tuple(
+        f"{cluster_ip(one)}:{names.NAME_SERVER_PORT}"
+        for one in services
+        if names.is_member(one["metadata"]["name"], names.name_servers(cluster)) and cluster_ip(one)
+    )

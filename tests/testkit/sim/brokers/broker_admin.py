@@ -1,0 +1,80 @@
+"""A modelled broker's answers to controllers and people.
+
+They are its HA address (906), its settings (25, 26), its slaves (907), its epochs (1007).
+
+`minInSyncReplicas` is the one setting that it has. A file holds it, so it outlives the process; a controller
+stops the writes of a living master with it, and must never leave it behind.
+
+Source: RocketMQ 5.4.0 AdminBrokerProcessor.java, AutoSwitchHAService.getRuntimeInfo.
+"""
+
+from typing import Protocol
+
+from controller_core.channel.connection import Connection, refuse
+from controller_core.remoting import headers
+from controller_core.remoting.bodies import (
+    EpochEntry,
+    EpochEntryCache,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
+from controller_core.remoting.codes import RequestCode, ResponseCode
+from controller_core.remoting.command import RemotingCommand
+from controller_core.server.settings import properties
+from testkit.sim.brokers.broker_log import BrokerLog
+from testkit.sim.brokers.broker_set import MasterView
+
+SETTING = "minInSyncReplicas"
+
+
+class Administered(Protocol):
+    """What these answers need of a broker."""
+
+    address: str
+    cluster: str
+    group: str
+    broker_id: int
+    log: BrokerLog
+    in_sync_min: int
+    view: MasterView | None
+
+
+def answer(broker: Administered, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Answer one request."""
+    match request.code:
+        case RequestCode.EXCHANGE_BROKER_HA_INFO:
+            address = None if broker.view is None else broker.address
+            header = headers.ExchangeHAInfoResponseHeader(address, broker.log.end, address)
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, header.to_ext())
+        case RequestCode.GET_BROKER_CONFIG:
+            body = properties.write({SETTING: str(broker.in_sync_min)}).encode()
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=body)
+        case RequestCode.UPDATE_BROKER_CONFIG:
+            broker.in_sync_min = int(properties.parse(request.body.decode())[SETTING])
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+        case RequestCode.GET_BROKER_HA_STATUS:
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=_status(broker).encode())
+        case RequestCode.GET_BROKER_EPOCH_CACHE:
+            return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=_epochs(broker).encode())
+        case _:
+            return refuse(connection, request)
+
+
+def _epochs(broker: Administered) -> EpochEntryCache:
+    epochs = broker.log.epochs
+    entries = tuple(EpochEntry(epochs.end_offset(one.epoch), one.epoch, one.start_offset) for one in epochs)
+    broker_id = broker.broker_id if broker.view is None else 0
+    return EpochEntryCache(broker_id, broker.group, broker.cluster, entries, broker.log.end)
+
+
+def _status(broker: Administered) -> HARuntimeInfo:
+    view = broker.view
+    if view is None:
+        return HARuntimeInfo()
+    slaves = tuple(
+        HAConnectionRuntimeInfo(
+            addr=f"slave {slave}", slave_ack_offset=view.acked.get(slave, 0), in_sync=slave in view.members
+        )
+        for slave in sorted(view.linked)
+    )
+    return HARuntimeInfo(ha_connection_info=slaves, master=True, master_commit_log_max_offset=broker.log.end)

@@ -1,0 +1,1 @@
+"""Observations from outside, and the invariants that they must satisfy."""

@@ -1,0 +1,1 @@
+"""Whole controllers in simulated processes, and their answers."""

@@ -1,0 +1,1 @@
+"""Virtual time and the network in memory."""

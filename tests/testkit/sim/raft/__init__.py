@@ -1,0 +1,1 @@
+"""The Raft core alone: nodes, schedules and invariants."""

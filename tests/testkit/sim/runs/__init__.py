@@ -1,0 +1,1 @@
+"""A whole installation under faults: its parts, schedules and totals."""

@@ -1,0 +1,1 @@
+"""The repository itself, for tests of its code, texts and layout."""
