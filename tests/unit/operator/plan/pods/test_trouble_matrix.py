@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.plugin.advice import ADVICE
-from rocketmq_operator.plugin.queries import view_of
+from rocketmq_operator.plugin.queries import observe_group
 from rocketmq_operator.plugin.rendering import explain_lines
 from testkit.memory.membership import NAMESPACE
 from testkit.memory.pod_faults import PodFault
@@ -86,7 +86,7 @@ CELLS = [
 
 
 async def _explained(world: OperatorWorld) -> str:
-    return "\n".join(explain_lines(await view_of(world.kube, NAMESPACE, "orders")))
+    return "\n".join(explain_lines(await observe_group(world.kube, NAMESPACE, "orders")))
 
 
 def _assert_not_settled(world: OperatorWorld, resource: tuple[str, str]) -> None:
