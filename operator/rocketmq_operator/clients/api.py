@@ -103,7 +103,7 @@ class BrokerApi(Protocol):
     async def read(self, address: str, kind: str, name: str) -> Json | None:
         """Return a Topic or ConsumerGroup as the broker at host:port has it, in Java's words.
 
-        The result is None if the broker does not have it.
+        Return None if the broker does not have it.
         """
         ...
 

@@ -18,7 +18,7 @@ from rocketmq_operator.plan.common.actions import ResourcePlan
 async def quiet_delay_s(cached: Environment, kind: str, namespace: str, name: str) -> float | None:
     """Return the delay in seconds until the next pass if a pass would have no work now.
 
-    The result is None if it may have some.
+    Return None if it may have some.
     """
     plan = await plan_without_work(cached, kind, namespace, name)
     return None if plan is None else KINDS[kind].next_pass_s(plan)
@@ -27,7 +27,7 @@ async def quiet_delay_s(cached: Environment, kind: str, namespace: str, name: st
 async def plan_without_work(cached: Environment, kind: str, namespace: str, name: str) -> ResourcePlan | None:
     """Return the plan if it has no steps (it may wait).
 
-    The result is None if there may be work or the reflections are stale.
+    Return None if there may be work or the reflections are stale.
     """
     record = KINDS[kind]
     if record.can_be_quiet is None:

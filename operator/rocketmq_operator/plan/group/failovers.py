@@ -139,7 +139,7 @@ def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
 
 
 def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
-    """Return the member that announced an address, or what is known instead.
+    """Return the member that announced an address, or a substitute.
 
     That is the current owner of the broker id, else the address itself.
     """

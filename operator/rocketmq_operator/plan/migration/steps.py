@@ -48,7 +48,6 @@ from rocketmq_operator.plan.common import names
 from rocketmq_operator.plan.migration import pods as migration_pods
 from rocketmq_operator.plan.migration.checks import (
     creation_obstacle,
-    is_equal,
     master_log_problem,
     missing_at_new_master,
     old_broker_problem,
@@ -63,6 +62,7 @@ from rocketmq_operator.plan.migration.observed import (
     OldMember,
     VolumeHolder,
 )
+from rocketmq_operator.plan.migration.stores import part_to_keep, store_result
 from rocketmq_operator.plan.migration.writes import (
     CreateObject,
     RunPod,
@@ -230,14 +230,6 @@ def _compare(observed: ObservedMigration) -> StepAction:
     return StepAction(writes=tuple(writes))
 
 
-def part_to_keep(observed: ObservedMigration, member: OldMember) -> str:
-    """Return which part of a store to keep, as an argument of `ha-sidecar adopt`."""
-    if observed.request.old_kind is OldBrokerKind.DLEDGER:
-        return "metadata"
-    is_kept = member is observed.first or (not observed.request.empty_slaves and is_equal(observed, member))
-    return "keep" if is_kept else "empty"
-
-
 def _is_prepared(observed: ObservedMigration) -> bool:
     return all(member.store is not None or member.holder is VolumeHolder.NEW for member in observed.members)
 
@@ -257,36 +249,8 @@ def _prepare(observed: ObservedMigration) -> StepAction:
 
 def _prepare_title(observed: ObservedMigration) -> str:
     """Describe the result for each store, and why; this step is irreversible."""
-    texts = [_store_result(observed, member) for member in observed.members]
+    texts = [store_result(observed, member) for member in observed.members]
     return "; ".join(texts) + " (no way back from here)"
-
-
-def _store_result(observed: ObservedMigration, member: OldMember) -> str:
-    keep = (member.store or {}).get("kept") or part_to_keep(observed, member)
-    if keep == "metadata":
-        return f"empty the store of {member.pod} but for topics and groups"
-    if keep == "keep":
-        return f"keep the store of {member.pod} for {member.member}"
-    if observed.request.empty_slaves:
-        return f"empty the store of {member.pod}: {member.member} copies the master's log"
-    if member.log is None:
-        return f"keep the store of {member.pod} for {member.member} if it is equal, else empty it"
-    return (
-        f"empty the store of {member.pod}: {_difference(observed, member)}{member.member} copies the "
-        "master's log"
-    )
-
-
-def _difference(observed: ObservedMigration, member: OldMember) -> str:
-    texts = [_log_contents(one) for one in (member, observed.first)]
-    return f"it holds {texts[0]}, the master {texts[1]}; "
-
-
-def _log_contents(member: OldMember) -> str:
-    log = member.log or {}
-    return (
-        f"{log.get('messages', 0):,} messages in [{log.get('min_offset', 0):,}, {log.get('max_offset', 0):,})"
-    )
 
 
 def _is_volume_handed_over(observed: ObservedMigration) -> bool:
@@ -318,11 +282,9 @@ def _bind_volumes(members: tuple[OldMember, ...]) -> StepAction:
     for member in members:
         writes += bind_volume(member)
     unbound = [names.claim(member.member) for member in members if not member.has_joined]
-    return (
-        StepAction(writes=tuple(writes))
-        if writes
-        else StepAction(wait=f"{', '.join(unbound)} is not bound yet")
-    )
+    if writes:
+        return StepAction(writes=tuple(writes))
+    return StepAction(wait=f"{', '.join(unbound)} is not bound yet")
 
 
 def _create(observed: ObservedMigration) -> StepAction:
