@@ -23,7 +23,7 @@ Errors = tuple[type[BaseException], ...]
 
 
 class MisuseError(Exception):
-    """The words on the command line are wrong; the text says which, and what is expected."""
+    """The words on the command line are wrong; the text says which words, and which are expected."""
 
 
 class FailedError(Exception):
@@ -38,7 +38,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - argparse's own arguments
         """Take the arguments of `argparse.ArgumentParser`."""
-        super().__init__(**({"allow_abbrev": False} | given))
+        given.setdefault("allow_abbrev", False)
+        super().__init__(**given)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line.
@@ -73,16 +74,18 @@ def run(
         misuses: errors that mean a wrong command line or setting, besides `MisuseError`.
         failures: errors that mean a failed command, besides `FailedError` and `OSError`.
     """
+    misuses_all: Errors = (MisuseError, *misuses)
+    failures_all: Errors = (FailedError, OSError, *failures)
     try:
         options = parser.parse_args(arguments)
         return int(options.carry_out(options) or EXIT_DONE)
-    except (MisuseError, *misuses) as error:
+    except misuses_all as error:
         return complain(parser.prog, error, EXIT_MISUSED)
     except BrokenPipeError:
         # The reader of our output closed it. Write nothing more to it, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except (FailedError, OSError, *failures) as error:
+    except failures_all as error:
         return complain(parser.prog, error, EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_FAILED

@@ -98,7 +98,7 @@ class _Settler:
             self._own.close()
 
     async def _learn(self) -> None:
-        """Ask broker and controllers; what does not answer in time stays unknown."""
+        """Ask broker and controllers; the state of one that is silent stays unknown."""
         controllers = Controllers(self._config.controllers)
         controllers.start()
         self._broker = self._group = None
@@ -108,7 +108,7 @@ class _Settler:
                     self._broker = await ask_broker(self._own)
                 self._group = await _group_of(controllers, self._config.group)
         except TimeoutError:
-            _log.warning("the controllers do not say who is master: POP checkpoints may stay owed")
+            _log.warning("the controllers do not name the master: POP checkpoints may stay owed")
         finally:
             await controllers.stop()
 

@@ -126,7 +126,7 @@ class ControllerApi(Protocol):
     async def nodes(self) -> list[Json | None]:
         """Return what each controller that there can be says of itself, in their order.
 
-        An item is None for one that does not answer.
+        A silent controller has None in the list.
         """
         ...
 

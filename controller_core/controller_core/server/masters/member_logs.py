@@ -84,7 +84,7 @@ class MemberLogs:
         }
         if silent and self._clock.now_ms() - since_ms < LISTS_AWAITED_MS:
             reasons = "; ".join(str(error) for error in silent.values())
-            raise LogUnknownError(f"members {comma_list(silent)} do not tell their epochs: {reasons}")
+            raise LogUnknownError(f"members {comma_list(tuple(silent))} do not tell their epochs: {reasons}")
         for broker_id, answer in by_id.items():
             if isinstance(answer, Exception):
                 _log.warning(

@@ -72,7 +72,7 @@ def check_set(wanted: SyncStateSet) -> None:
 
 
 def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> GroupReply | None:
-    """Return the refusal of a claim (1013) of an impossible id, or for which the group has no room; None if it may be proposed.
+    """Return the refusal of a claim (1013) of an impossible id, or above the bound of a group; None if it may be proposed.
 
     The state machine itself answers claims of ids below 1, of ids that the group has, and for a group that is
     not there.
@@ -93,7 +93,7 @@ def refused_claim(group: Group | None, header: ApplyBrokerIdRequestHeader) -> Gr
 def refused_take_up(
     group: Group | None, header: RegisterBrokerToControllerRequestHeader
 ) -> GroupReply | None:
-    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or for which the group has no room.
+    """Return the refusal of a registration (1003) whose unknown id must not be taken up, or is above the bound of a group.
 
     None if it may be proposed.
     """

@@ -1,6 +1,6 @@
 """Look up names before the first write of each.
 
-A foreign object has none of our labels, and no list by labels shows it.
+A foreign object lacks our labels, and a list by labels does not show it.
 
 That costs a call for each name and three lists, and only before a pass makes something: not while nothing
 changes. Between the lookup and the write another client may take the name within milliseconds; server-side

@@ -62,7 +62,7 @@ from rocketmq_operator.plan.migration.observed import (
     OldMember,
     VolumeHolder,
 )
-from rocketmq_operator.plan.migration.stores import part_to_keep, store_result
+from rocketmq_operator.plan.migration.stores import part_to_keep, prepare_title
 from rocketmq_operator.plan.migration.writes import (
     CreateObject,
     RunPod,
@@ -247,12 +247,6 @@ def _prepare(observed: ObservedMigration) -> StepAction:
     return StepAction(writes=tuple(writes))
 
 
-def _prepare_title(observed: ObservedMigration) -> str:
-    """Describe the result for each store, and why; this step is irreversible."""
-    texts = [store_result(observed, member) for member in observed.members]
-    return "; ".join(texts) + " (no way back from here)"
-
-
 def _is_volume_handed_over(observed: ObservedMigration) -> bool:
     others = all(
         member.holder in {VolumeHolder.HELD, VolumeHolder.NEW} and member.new_claim is not None
@@ -282,9 +276,11 @@ def _bind_volumes(members: tuple[OldMember, ...]) -> StepAction:
     for member in members:
         writes += bind_volume(member)
     unbound = [names.claim(member.member) for member in members if not member.has_joined]
-    if writes:
-        return StepAction(writes=tuple(writes))
-    return StepAction(wait=f"{', '.join(unbound)} is not bound yet")
+    return (
+        StepAction(writes=tuple(writes))
+        if writes
+        else StepAction(wait=f"{', '.join(unbound)} is not bound yet")
+    )
 
 
 def _create(observed: ObservedMigration) -> StepAction:
@@ -351,7 +347,7 @@ STEPS: Final[tuple[MigrationStep, ...]] = (
         _is_compared,
         _compare,
     ),
-    MigrationStep("prepare", _prepare_title, _is_prepared, _prepare),
+    MigrationStep("prepare", prepare_title, _is_prepared, _prepare),
     MigrationStep(
         "hand",
         lambda observed: (

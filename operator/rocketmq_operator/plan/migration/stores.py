@@ -1,4 +1,7 @@
-"""The result of a migration for each old store: kept, emptied, or emptied but for its metadata."""
+"""Which part of each old store a migration keeps, and how the step that decides it is described.
+
+Never here: a write. `steps` has the order of the steps.
+"""
 
 from rocketmq_operator.plan.migration.checks import is_equal
 from rocketmq_operator.plan.migration.observed import ObservedMigration, OldBrokerKind, OldMember
@@ -12,8 +15,13 @@ def part_to_keep(observed: ObservedMigration, member: OldMember) -> str:
     return "keep" if is_kept else "empty"
 
 
-def store_result(observed: ObservedMigration, member: OldMember) -> str:
-    """Say what the migration does with a store, and why."""
+def prepare_title(observed: ObservedMigration) -> str:
+    """Describe the result for each store, and why; this step is irreversible."""
+    texts = [_store_result(observed, member) for member in observed.members]
+    return "; ".join(texts) + " (no way back from here)"
+
+
+def _store_result(observed: ObservedMigration, member: OldMember) -> str:
     keep = (member.store or {}).get("kept") or part_to_keep(observed, member)
     if keep == "metadata":
         return f"empty the store of {member.pod} but for topics and groups"
