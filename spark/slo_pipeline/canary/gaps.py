@@ -44,7 +44,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GapState:
     """The current state; times are monotonic nanoseconds.
 
     Attributes:
@@ -117,7 +117,7 @@ class WriteGaps:
         """Note that a message which was acknowledged then will never be read."""
         self._begin_at(acknowledged_ns + 1)
 
-    def told(self, now_ns: int, unjudged_ns: int | None) -> Told:
+    def told(self, now_ns: int, unjudged_ns: int | None) -> GapState:
         """Return the current state.
 
         Args:
@@ -126,12 +126,12 @@ class WriteGaps:
         """
         until_ns = now_ns if unjudged_ns is None else unjudged_ns
         if self._since_ns is None:
-            return Told(None, until_ns, self._gap_ns_min)
+            return GapState(None, until_ns, self._gap_ns_min)
         self._begin_at(now_ns - KEPT_NS)
         gaps = [Gap(*gap) for gap in self._gaps]
         if now_ns - self._last_ns >= self._gap_ns_min:
             gaps.append(Gap(self._last_ns, None))
-        return Told(self._since_ns, until_ns, self._gap_ns_min, tuple(gaps), tuple(sorted(self._lost)))
+        return GapState(self._since_ns, until_ns, self._gap_ns_min, tuple(gaps), tuple(sorted(self._lost)))
 
     def _begin_at(self, since_ns: int) -> None:
         """Forget everything so far; claim nothing about earlier times."""

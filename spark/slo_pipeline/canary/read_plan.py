@@ -46,7 +46,7 @@ class State(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Promise:
+class AcknowledgedSend:
     """One acknowledged send.
 
     Attributes:
@@ -73,10 +73,10 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReadVerdict:
     """The verdict on a promise: result `ok` or `missing`, and the text for the row."""
 
-    promise: Promise
+    promise: AcknowledgedSend
     result: str
     remark: str | None = None
 
@@ -100,8 +100,8 @@ class ReadPlan:
     kept_ns: int = KEPT_NS
     promises_max: int = PROMISES_MAX
     dropped: int = 0
-    _places: dict[tuple[int, int], Promise] = field(default_factory=dict)
-    _queues: dict[State, deque[Promise]] = field(
+    _places: dict[tuple[int, int], AcknowledgedSend] = field(default_factory=dict)
+    _queues: dict[State, deque[AcknowledgedSend]] = field(
         default_factory=lambda: {state: deque() for state in State if state is not State.GONE}
     )
 
@@ -125,9 +125,9 @@ class ReadPlan:
         """Ask for everything at once from now on: no more sends will come."""
         self.delay_ns = 0
 
-    def promise(self, sequence: int, queue_id: int, offset: int, now_ns: int) -> list[Verdict]:
+    def promise(self, sequence: int, queue_id: int, offset: int, now_ns: int) -> list[ReadVerdict]:
         """Take an acknowledged send; return the verdict on a message whose place it took, if there was one."""
-        verdicts: list[Verdict] = []
+        verdicts: list[ReadVerdict] = []
         former = self._places.get((queue_id, offset))
         if former is not None:
             verdicts.append(self._missing(former, f"its place was given to {sequence}"))
@@ -135,7 +135,7 @@ class ReadPlan:
         if len(self._places) >= self.promises_max:
             self.dropped += 1
             return verdicts
-        promise = Promise(sequence, queue_id, offset, now_ns)
+        promise = AcknowledgedSend(sequence, queue_id, offset, now_ns)
         self._places[queue_id, offset] = promise
         self._enter(promise, State.WAITING)
         return verdicts
@@ -149,7 +149,7 @@ class ReadPlan:
             promise.doubted_by = ""
             promise.ask_at_ns = 0
 
-    def next_pull(self, now_ns: int) -> Promise | None:
+    def next_pull(self, now_ns: int) -> AcknowledgedSend | None:
         """Return the promise to ask for now: a doubted one, the oldest that waits, one to read again; None if none."""
         doubted = self._front(State.DOUBTED)
         if doubted is not None and doubted.ask_at_ns <= now_ns:
@@ -160,8 +160,8 @@ class ReadPlan:
         return self._front(State.AGAIN)
 
     def answered(
-        self, asked: Promise, found: Mapping[int, int | None], master: str, now_ns: int
-    ) -> list[Verdict]:
+        self, asked: AcknowledgedSend, found: Mapping[int, int | None], master: str, now_ns: int
+    ) -> list[ReadVerdict]:
         """Take a master's answer to a pull at a promise's place.
 
         Args:
@@ -174,7 +174,7 @@ class ReadPlan:
             Verdicts on the promise and on others whose places are in the answer.
         """
         others = [self._places.get((asked.queue_id, offset)) for offset in found]
-        verdicts: list[Verdict] = []
+        verdicts: list[ReadVerdict] = []
         for promise in (asked, *(other for other in others if other is not None and other is not asked)):
             if promise.state is State.GONE:
                 continue
@@ -184,15 +184,15 @@ class ReadPlan:
                 verdicts += self._absent(promise, master, now_ns)
         return verdicts
 
-    def _there(self, promise: Promise, master: str) -> list[Verdict]:
+    def _there(self, promise: AcknowledgedSend, master: str) -> list[ReadVerdict]:
         first = not promise.read_from
         promise.read_from = master
         promise.doubted_by = ""
         if promise.state is not State.READ:
             self._enter(promise, State.READ)
-        return [Verdict(promise, "ok")] if first else []
+        return [ReadVerdict(promise, "ok")] if first else []
 
-    def _absent(self, promise: Promise, master: str, now_ns: int) -> list[Verdict]:
+    def _absent(self, promise: AcknowledgedSend, master: str, now_ns: int) -> list[ReadVerdict]:
         if promise.doubted_by != master:
             promise.doubted_by = master
             promise.doubted_since_ns = now_ns
@@ -208,15 +208,15 @@ class ReadPlan:
             self._queues[State.DOUBTED].rotate(-1)
         return []
 
-    def _missing(self, promise: Promise, remark: str) -> Verdict:
+    def _missing(self, promise: AcknowledgedSend, remark: str) -> ReadVerdict:
         self._forget(promise)
-        return Verdict(promise, "missing", remark)
+        return ReadVerdict(promise, "missing", remark)
 
-    def _enter(self, promise: Promise, state: State) -> None:
+    def _enter(self, promise: AcknowledgedSend, state: State) -> None:
         promise.state = state
         self._queues[state].append(promise)
 
-    def _forget(self, promise: Promise) -> None:
+    def _forget(self, promise: AcknowledgedSend) -> None:
         promise.state = State.GONE
         del self._places[promise.queue_id, promise.offset]
 
@@ -226,13 +226,13 @@ class ReadPlan:
         ) is not None and oldest.acknowledged_ns + self.kept_ns < now_ns:
             self._forget(oldest)
 
-    def _front(self, state: State) -> Promise | None:
+    def _front(self, state: State) -> AcknowledgedSend | None:
         queue = self._queues[state]
         while queue and queue[0].state is not state:
             queue.popleft()
         return queue[0] if queue else None
 
-    def _held(self, *states: State) -> list[Promise]:
+    def _held(self, *states: State) -> list[AcknowledgedSend]:
         # Once each: a promise that came back to a state may have a skipped entry of its first time there.
         held = (promise for state in states for promise in self._queues[state] if promise.state is state)
         return list(dict.fromkeys(held))

@@ -19,7 +19,7 @@ import aiohttp
 from slo_pipeline.collect.kubernetes.cluster import ClusterSettings, gather_cluster
 from slo_pipeline.collect.kubernetes.discovery import Merged, merged
 from slo_pipeline.collect.kubernetes.pods import PodBook
-from slo_pipeline.collect.scraping.event_rows import EventLog
+from slo_pipeline.collect.scraping.event_rows import TakenEvents
 from slo_pipeline.collect.scraping.followers import EventIntake, follow_file, follow_stream
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.scraper import ScrapeContext, scrape_forever
@@ -75,7 +75,7 @@ class Collector:
         self._store = store
         self._metrics = metrics
         self._clock = AnchoredClock()
-        self._log = EventLog()
+        self._log = TakenEvents()
         self._sink = SegmentSink(store, lambda: {POSITIONS_KEY: self._log.positions_text()})
         cluster = settings.cluster
         self._pods = PodBook(cluster.namespaces if cluster else ())

@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 from slo_pipeline.formats.series_text import Series, SeriesCache, SeriesError, split_series
 
-__all__ = ["PAGE_SERIES_MAX", "SERIES_CACHED_MAX", "ExpositionParser", "Page", "Sample", "Series", "lines_of"]
+__all__ = [
+    "PAGE_SERIES_MAX",
+    "SERIES_CACHED_MAX",
+    "ExpositionPage",
+    "ExpositionParser",
+    "Sample",
+    "Series",
+    "lines_of",
+]
 
 SERIES_CACHED_MAX = 100_000
 PAGE_SERIES_MAX = SERIES_CACHED_MAX // 2
@@ -37,7 +45,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ExpositionPage:
     """A parsed page: samples in its order, and the number of lines that are not samples."""
 
     samples: list[Sample]
@@ -57,7 +65,7 @@ class ExpositionParser:
     def __init__(self) -> None:
         self._series = SeriesCache(SERIES_CACHED_MAX)
 
-    def parse(self, text: str) -> Page:
+    def parse(self, text: str) -> ExpositionPage:
         """Return the samples of a page; other lines are counted and left out."""
         samples: list[Sample] = []
         malformed = 0
@@ -81,7 +89,7 @@ class ExpositionParser:
                 samples.append(_sample(series, rest))
             except ValueError:
                 malformed += line.strip() != ""
-        return Page(samples, malformed)
+        return ExpositionPage(samples, malformed)
 
     def _learn(self, line: str) -> tuple[Series, str]:
         series, head, rest = split_series(line)

@@ -107,7 +107,7 @@ def _objectives(args: argparse.Namespace) -> dict[str, str]:
 def _application(args: argparse.Namespace) -> str:
     # What the report would refuse is refused here.
     load(args.slo)
-    asked = application.Asked(
+    asked = application.JobRequest(
         name=args.name,
         namespace=args.namespace,
         image=args.image,

@@ -28,7 +28,7 @@ from slo_pipeline.transforms import (
     sli,
     slices,
 )
-from slo_pipeline.transforms.budget import Objective
+from slo_pipeline.transforms.budget import BudgetTarget
 from slo_pipeline.transforms.rollouts import KUBERNETES_EVENT
 from slo_pipeline.transforms.timing import US_PER_S, plus_us
 
@@ -97,11 +97,11 @@ class Gold:
     pages: DataFrame
 
 
-def headline(objectives: Objectives) -> Objective:
+def headline(objectives: Objectives) -> BudgetTarget:
     """Return the objective on write availability, by which the report judges each second; the default without one."""
     chosen = objectives.first("write_availability")
     days = objectives.timeWindow.days
-    return Objective(window_days=days) if chosen is None else Objective(chosen.targetPercent, days)
+    return BudgetTarget(window_days=days) if chosen is None else BudgetTarget(chosen.targetPercent, days)
 
 
 def _within(frame: DataFrame, column: str, over: Period) -> DataFrame:

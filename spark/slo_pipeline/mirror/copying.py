@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from slo_pipeline.mirror.places import GoneError, Place, UnusableError
+from slo_pipeline.mirror.places import FileGoneError, SegmentPlace, UnusableError
 from slo_pipeline.sources.layout import SegmentUnusableError
 
 FAILURES_MAX: Final = 8
@@ -73,8 +73,8 @@ class Mirror:
 
     def __init__(
         self,
-        source: Place,
-        target: Place,
+        source: SegmentPlace,
+        target: SegmentPlace,
         choose: Choose = everything,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -150,7 +150,7 @@ class Mirror:
         """
         try:
             self._target.put(path, self._source.read(path), size_bytes)
-        except GoneError:
+        except FileGoneError:
             return None
         except UnusableError as error:
             said = f"{self._source}/{path}: {error}"

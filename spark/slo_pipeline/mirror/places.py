@@ -45,7 +45,7 @@ class PlaceError(Exception):
     """An invalid place; the text names it and the reason."""
 
 
-class GoneError(Exception):
+class FileGoneError(Exception):
     """A file was there when it was listed, and is not when it is read."""
 
 
@@ -53,7 +53,7 @@ class UnusableError(Exception):
     """A file is not a segment that a job can read; the text says why."""
 
 
-class Place(Protocol):
+class SegmentPlace(Protocol):
     """Somewhere with segments; paths are relative to it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Place(Protocol):
         """Yield a file part by part.
 
         Raises:
-            GoneError: it no longer exists.
+            FileGoneError: it no longer exists.
             UnusableError: it is not a file.
         """
         ...
@@ -92,7 +92,7 @@ class Place(Protocol):
         ...
 
 
-def place(text: str, endpoint: str | None = None) -> Place:
+def place(text: str, endpoint: str | None = None) -> SegmentPlace:
     """Return the place that a person named: `s3://bucket/prefix`, or a directory.
 
     Args:
@@ -146,7 +146,7 @@ class DirectoryPlace:
         try:
             file = own.open("rb")
         except FileNotFoundError as error:
-            raise GoneError(path) from error
+            raise FileGoneError(path) from error
         with file:
             while part := file.read(PART_BYTES):
                 yield pa.py_buffer(part)
@@ -254,7 +254,7 @@ class BucketPlace:
         try:
             file = self._store.open_input_file(f"{self._base}/{path}")
         except FileNotFoundError as error:
-            raise GoneError(path) from error
+            raise FileGoneError(path) from error
         with file:
             while len(part := file.read_buffer(PART_BYTES)):
                 yield part

@@ -185,7 +185,9 @@ def _sli(document: _Document, library: _Library) -> v1.Sli:
     return v1.Sli(metadata=found.metadata, spec=found.spec)
 
 
-def _measured(document: _Document, sli: v1.Sli, promise: v1.Objective) -> tuple[str, dict[str, Any], object]:
+def _measured(
+    document: _Document, sli: v1.Sli, promise: v1.OpenSloObjective
+) -> tuple[str, dict[str, Any], object]:
     """Return the indicator's name, its op and value where given, and the width of its slices where the source has one."""
     sources = sli.spec.sources
     queries = [text for source in sources for text in source.spec.values() if isinstance(text, str)]
@@ -213,7 +215,7 @@ def _measured(document: _Document, sli: v1.Sli, promise: v1.Objective) -> tuple[
     return named, threshold, own.get("timeSliceWindow")
 
 
-def _target_percent(document: _Document, promise: v1.Objective) -> float:
+def _target_percent(document: _Document, promise: v1.OpenSloObjective) -> float:
     exact = document.metadata.annotations.get(TARGET_PERCENT)
     if exact is not None:
         try:
@@ -225,7 +227,7 @@ def _target_percent(document: _Document, promise: v1.Objective) -> float:
     return round((promise.target or 0.0) * 100.0, 10)
 
 
-def _slice(document: _Document, promise: v1.Objective, own: object) -> object:
+def _slice(document: _Document, promise: v1.OpenSloObjective, own: object) -> object:
     """Return the width of a slice; None is the indicator's own."""
     method, given = document.spec.budgetingMethod, promise.timeSliceWindow
     field = "spec.objectives[0]"
@@ -249,7 +251,7 @@ def _slice(document: _Document, promise: v1.Objective, own: object) -> object:
 def _window(document: _Document) -> Mapping[str, Any]:
     if not document.spec.timeWindow:
         return {}
-    window: v1.TimeWindow = document.spec.timeWindow[0]
+    window: v1.OpenSloTimeWindow = document.spec.timeWindow[0]
     if window.calendar is not None:
         document.refuse("spec.timeWindow[0].calendar: windows are rolling (expected isRolling: true)")
     count, unit = int(window.duration[:-1]), window.duration[-1]

@@ -17,7 +17,7 @@ from typing import Final
 
 from slo_pipeline.reports.files.folder import FAILOVERS, LISTS, PAGE, SUMMARY
 from slo_pipeline.reports.values.file_names import is_segment
-from slo_pipeline.serve.summaries import Change, Summary, SummaryError, parse
+from slo_pipeline.serve.summaries import MasterChange, Summary, SummaryError, parse
 
 # Beyond this many, the reports that were written first are left out.
 REPORTS_MAX: Final = 10_000
@@ -108,13 +108,13 @@ class Shelf:
                     return report, one.page
         return None
 
-    def changes(self, most: int) -> list[tuple[Shelved, Change]]:
+    def changes(self, most: int) -> list[tuple[Shelved, MasterChange]]:
         """Return the latest changes of master, each once, as the newest report tells it.
 
         Args:
             most: how many at most.
         """
-        found: dict[str, tuple[Shelved, Change]] = {}
+        found: dict[str, tuple[Shelved, MasterChange]] = {}
         for report in self.reports():
             if not report.is_whole and _count_since(found, report.summary.end_us) >= most:
                 break  # no report from here on knows of a later change
@@ -123,7 +123,7 @@ class Shelf:
         ordered = sorted(found.values(), key=lambda pair: (-pair[1].elected_us, pair[1].failover_id))
         return list(islice(ordered, most))
 
-    def _changes_of(self, report: Shelved) -> tuple[Change, ...]:
+    def _changes_of(self, report: Shelved) -> tuple[MasterChange, ...]:
         if report.is_whole:
             return report.summary.failovers
         text = self._read(report.folder / SUMMARY)
@@ -188,5 +188,5 @@ def _without_changes(report: Shelved) -> Shelved:
     return replace(report, summary=replace(report.summary, failovers=()), is_whole=False)
 
 
-def _count_since(found: dict[str, tuple[Shelved, Change]], us: int) -> int:
+def _count_since(found: dict[str, tuple[Shelved, MasterChange]], us: int) -> int:
     return sum(1 for _, one in found.values() if one.elected_us >= us)

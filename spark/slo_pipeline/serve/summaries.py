@@ -22,7 +22,7 @@ class SummaryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MasterChange:
     """One change of master, as the summary tells it."""
 
     failover_id: str
@@ -48,7 +48,7 @@ class Summary:
     measured: str
     budget_left: float | None
     budget_of: str
-    failovers: tuple[Change, ...]
+    failovers: tuple[MasterChange, ...]
     lists: frozenset[str]
 
 
@@ -87,7 +87,7 @@ def parse(raw: bytes) -> Summary:
     )
 
 
-def _change(found: object) -> Change | None:
+def _change(found: object) -> MasterChange | None:
     """Return one change of master; None if a field is missing or of another kind."""
     if not isinstance(found, dict):
         return None
@@ -95,7 +95,7 @@ def _change(found: object) -> Change | None:
         page, lost = _text(found, "page"), found.get("lost_acknowledged")
         if not is_segment(page):
             return None
-        return Change(
+        return MasterChange(
             _text(found, "failover_id"),
             page,
             _text(found, "heading"),

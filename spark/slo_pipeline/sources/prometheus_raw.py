@@ -38,7 +38,7 @@ from pyspark.sql.types import StructType
 
 from slo_pipeline.schemas.frames import struct_type
 from slo_pipeline.schemas.segments import SAMPLES
-from slo_pipeline.sources.prometheus_wire import PrometheusError, Protocol, Store, Stretch, fetch
+from slo_pipeline.sources.prometheus_wire import PrometheusError, PrometheusServer, Protocol, TimeRange, fetch
 from slo_pipeline.sources.selectors import NAME_LABEL, Matcher, parse
 
 PROTOCOLS: Final[dict[str, Protocol]] = {"auto": "auto", "remote_read": "remote_read", "query": "query"}
@@ -55,16 +55,16 @@ class Slice(InputPartition):
     """One selector in one stretch of time."""
 
     matchers: tuple[Matcher, ...]
-    stretch: Stretch
+    stretch: TimeRange
 
 
 @dataclass(frozen=True)
-class Asked:
+class SamplesRequest:
     """What the options ask for."""
 
-    store: Store
+    store: PrometheusServer
     selectors: tuple[tuple[Matcher, ...], ...]
-    stretch: Stretch
+    stretch: TimeRange
     slice_ms: int
 
     def slices(self) -> list[Slice]:
@@ -78,7 +78,7 @@ class Asked:
         if (last - first) * len(self.selectors) > PARTITIONS_MAX:
             raise PrometheusError(f"slice: {self.slice_ms} ms makes more than {PARTITIONS_MAX} requests")
         cut = [
-            Stretch(max(number * self.slice_ms, self.stretch.start_ms), min((number + 1) * self.slice_ms, self.stretch.end_ms))
+            TimeRange(max(number * self.slice_ms, self.stretch.start_ms), min((number + 1) * self.slice_ms, self.stretch.end_ms))
             for number in range(first, last)
         ]  # fmt: skip
         return [
@@ -138,7 +138,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-def asked(options: Mapping[str, str]) -> Asked:
+def asked(options: Mapping[str, str]) -> SamplesRequest:
     """Read the options.
 
     Raises:
@@ -155,8 +155,8 @@ def asked(options: Mapping[str, str]) -> Asked:
             raise PrometheusError(f"{name}: {given[name]!r}: {error}") from None
     if read["start"] >= read["end"]:
         raise PrometheusError(f"start: {given['start']!r}: it lies before end, {given['end']!r}")
-    store = Store(read["url"], read["headers"], read["protocol"], read["timeout_s"])
-    return Asked(store, read["match"], Stretch(read["start"], read["end"]), read["slice"])
+    store = PrometheusServer(read["url"], read["headers"], read["protocol"], read["timeout_s"])
+    return SamplesRequest(store, read["match"], TimeRange(read["start"], read["end"]), read["slice"])
 
 
 class PrometheusRaw(DataSource):
@@ -179,7 +179,7 @@ class PrometheusRaw(DataSource):
 class PrometheusReader(DataSourceReader):
     """Plans slices on the driver, and fetches each where Spark runs it."""
 
-    def __init__(self, what: Asked) -> None:
+    def __init__(self, what: SamplesRequest) -> None:
         self._asked = what
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -201,7 +201,7 @@ class PrometheusReader(DataSourceReader):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=NULLABLE)
 
 
-def narrowed(what: Asked, filters: Iterable[Filter]) -> Asked:
+def narrowed(what: SamplesRequest, filters: Iterable[Filter]) -> SamplesRequest:
     """Return a smaller question that still holds every row the filters let through."""
     start_ms, end_ms = what.stretch
     selectors = what.selectors
@@ -220,4 +220,4 @@ def narrowed(what: Asked, filters: Iterable[Filter]) -> Asked:
                 )
             case _:
                 continue
-    return Asked(what.store, selectors, Stretch(start_ms, max(start_ms, end_ms)), what.slice_ms)
+    return SamplesRequest(what.store, selectors, TimeRange(start_ms, max(start_ms, end_ms)), what.slice_ms)

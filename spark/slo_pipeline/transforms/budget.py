@@ -29,7 +29,7 @@ FAULT_SETTLE_US: Final = 10 * US_PER_S
 S_PER_DAY: Final = 86_400
 
 
-class Objective(NamedTuple):
+class BudgetTarget(NamedTuple):
     """A promise: `target_percent` of the seconds of `window_days` days are good."""
 
     target_percent: float = 99.95
@@ -117,7 +117,7 @@ def book(slices: DataFrame, answering: DataFrame) -> DataFrame:
     )
 
 
-def budget(booked: DataFrame, objective: Objective) -> DataFrame:
+def budget(booked: DataFrame, objective: BudgetTarget) -> DataFrame:
     """Add up bookings: the BUDGET table, one row a thing that spent budget in a group."""
     table = (
         booked.groupBy("group", "booking", "failover_id", "detail")

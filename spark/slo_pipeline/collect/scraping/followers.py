@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
-from slo_pipeline.collect.scraping.event_rows import EventError, EventLog, event_row
+from slo_pipeline.collect.scraping.event_rows import EventError, TakenEvents, event_row
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
 from slo_pipeline.formats.lines import LineSplitter
@@ -44,7 +44,7 @@ class EventIntake:
     """Where events go: each one once."""
 
     sink: SegmentSink
-    log: EventLog
+    log: TakenEvents
     metrics: CollectorMetrics
 
     async def take(self, line: bytes) -> int | None:

@@ -16,7 +16,14 @@ import aiohttp
 
 from slo_pipeline.collect.scraping.metrics import CollectorMetrics
 from slo_pipeline.collect.scraping.targets import Target
-from slo_pipeline.formats.exposition import PAGE_SERIES_MAX, ExpositionParser, Page, Sample, Series, lines_of
+from slo_pipeline.formats.exposition import (
+    PAGE_SERIES_MAX,
+    ExpositionPage,
+    ExpositionParser,
+    Sample,
+    Series,
+    lines_of,
+)
 from slo_pipeline.shell.clock import NS_PER_S, NS_PER_US, AnchoredClock
 from slo_pipeline.shell.schedule import Schedule
 from slo_pipeline.writing.sink import SegmentSink
@@ -98,7 +105,7 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     clock, metrics = context.clock, context.metrics
     start_ns = clock.monotonic_ns()
     timeout_s = SCRAPE_TIMEOUT_S * min(1.0, context.interval_ns / NS_PER_S)
-    page, result, body = Page([], 0), "ok", b""
+    page, result, body = ExpositionPage([], 0), "ok", b""
     try:
         async with asyncio.timeout(timeout_s):
             body = await _get(target.url, context.session)
@@ -127,7 +134,7 @@ async def scrape_once(target: Target, parser: ExpositionParser, context: ScrapeC
     context.sink.add_samples(ts_us, target.name, target.uid, page.samples + own)
 
 
-async def _parsed(parser: ExpositionParser, body: bytes) -> Page:
+async def _parsed(parser: ExpositionParser, body: bytes) -> ExpositionPage:
     """Parse a page; a large one on a thread, so that other scrapes continue."""
     if lines_of(body) > PAGE_SERIES_MAX:
         raise PageTooLargeError("series", PAGE_SERIES_MAX)

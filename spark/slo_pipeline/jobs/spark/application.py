@@ -29,7 +29,7 @@ _OBJECTIVES_FILE: Final = "objectives.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JobRequest:
     """The job to run, and where.
 
     Attributes:
@@ -57,7 +57,7 @@ class Asked:
     objectives: str | None = None
 
 
-def documents(asked: Asked) -> list[Json]:
+def documents(asked: JobRequest) -> list[Json]:
     """Return the objects to apply, in order."""
     spec = _application(asked)
     if asked.schedule is None:
@@ -79,7 +79,7 @@ def documents(asked: Asked) -> list[Json]:
     return [settings | {"data": {_OBJECTIVES_FILE: asked.objectives}}, made]
 
 
-def arguments(asked: Asked) -> list[str]:
+def arguments(asked: JobRequest) -> list[str]:
     """Return the words after `slo-pipeline`."""
     words = [
         "report",
@@ -92,7 +92,7 @@ def arguments(asked: Asked) -> list[str]:
     return words if asked.objectives is None else [*words, f"--slo={_OBJECTIVES}/{_OBJECTIVES_FILE}"]
 
 
-def _application(asked: Asked) -> Json:
+def _application(asked: JobRequest) -> Json:
     heap_mebibytes = int(asked.memory_mebibytes * HEAP_SHARE)
     resources = {
         "cores": asked.cores,
@@ -121,7 +121,7 @@ def _application(asked: Asked) -> Json:
     }
 
 
-def _pod(asked: Asked, container: str) -> Json:
+def _pod(asked: JobRequest, container: str) -> Json:
     """Return the template of a pod: the volume, which executors only read, and nothing that the restricted profile refuses."""
     drives = container == DRIVER
     volumes: list[Json] = [
@@ -164,7 +164,7 @@ def _pod(asked: Asked, container: str) -> Json:
     return {"spec": spec}
 
 
-def _objectives_name(asked: Asked) -> str:
+def _objectives_name(asked: JobRequest) -> str:
     return f"{asked.name}-objectives"
 
 

@@ -58,7 +58,7 @@ BOLD_CHARACTER_PX: Final = 7.4
 LENGTHEN_MAX: Final = 1.6
 
 
-class Layout(NamedTuple):
+class TimelineLayout(NamedTuple):
     """How wide the picture is and where its bars begin, pixels; a narrow one has its lanes' names in rows of their own."""
 
     width: float
@@ -67,8 +67,8 @@ class Layout(NamedTuple):
     is_narrow: bool
 
 
-WIDE: Final = Layout(WIDTH, LEFT_PX, 7, is_narrow=False)
-NARROW: Final = Layout(NARROW_WIDTH_PX, NARROW_LEFT_PX, 3, is_narrow=True)
+WIDE: Final = TimelineLayout(WIDTH, LEFT_PX, 7, is_narrow=False)
+NARROW: Final = TimelineLayout(NARROW_WIDTH_PX, NARROW_LEFT_PX, 3, is_narrow=True)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Frame:
     failover: Failover
     scale: Linear
     end_ms: float
-    layout: Layout
+    layout: TimelineLayout
 
     def ms(self, us: int) -> float:
         """Return milliseconds since the beginning."""
@@ -114,7 +114,7 @@ def timelines(failover: Failover, name: str) -> Markup:
     )
 
 
-def timeline(failover: Failover, name: str, layout: Layout = WIDE) -> Markup:
+def timeline(failover: Failover, name: str, layout: TimelineLayout = WIDE) -> Markup:
     """Draw a change of master as swim lanes.
 
     Args:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from slo_pipeline.reports.page.states import UNKNOWN, budget_left, state, verdict, worst_of_each
 from slo_pipeline.reports.values import silences
-from slo_pipeline.reports.values.model import Kept, Report
+from slo_pipeline.reports.values.model import ObjectiveResult, Report
 
 OUTCOME_BYTES_MAX: Final = 4_096
 PAGE_CHARACTERS_MAX: Final = 512
@@ -64,7 +64,7 @@ def text(made: dict[str, Any]) -> str:
     return json.dumps(made, separators=(",", ":"), sort_keys=True) + "\n"
 
 
-def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
+def worst_first(objectives: tuple[ObjectiveResult, ...]) -> list[ObjectiveResult]:
     """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
 
     An objective with too few measurements ranks worse than any good one.
@@ -72,7 +72,7 @@ def worst_first(objectives: tuple[Kept, ...]) -> list[Kept]:
     return worst_of_each(objectives, _share)
 
 
-def left(kept: Kept) -> float | None:
+def left(kept: ObjectiveResult) -> float | None:
     """Return the share of the budget that is left, below 0 where it is overspent.
 
     None where the budget is 0, and where too little was measured to say that it holds.
@@ -81,7 +81,7 @@ def left(kept: Kept) -> float | None:
     return None if share is None else round(share, 9)
 
 
-def _share(kept: Kept) -> tuple[float]:
+def _share(kept: ObjectiveResult) -> tuple[float]:
     if state(kept) == UNKNOWN:
         return (UNKNOWN_SHARE,)
     share = left(kept)
@@ -90,7 +90,7 @@ def _share(kept: Kept) -> tuple[float]:
     return (share,)
 
 
-def _told(kept: Kept) -> dict[str, Any]:
+def _told(kept: ObjectiveResult) -> dict[str, Any]:
     return {
         "name": kept.slo,
         "group": kept.group,

@@ -17,7 +17,7 @@ from slo_pipeline.reports.drawing.timeline import timelines
 from slo_pipeline.reports.page import incidents, missing, objectives, parts, states
 from slo_pipeline.reports.page.sections import availability, durability, latency, quality, replication
 from slo_pipeline.reports.values import words
-from slo_pipeline.reports.values.model import Failover, Group, Report
+from slo_pipeline.reports.values.model import Failover, GroupReport, Report
 
 PAGE_BYTES_MAX: Final = 950_000
 # What all but the changes of master and the pictures takes at most: the tables, each with its own bound, the style, the words.
@@ -287,7 +287,7 @@ def _booking_legend(report: Report) -> Markup:
     )
 
 
-def _amounts(report: Report, group: Group) -> tuple[str, str, str, str, str]:
+def _amounts(report: Report, group: GroupReport) -> tuple[str, str, str, str, str]:
     def amount(*kinds: str) -> str:
         return words.seconds(sum(1 for bad in group.bad_seconds if bad.booking in kinds))
 
