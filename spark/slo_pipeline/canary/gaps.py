@@ -1,10 +1,11 @@
 """Report at once how long writes failed and which messages were lost.
 
-Problem: whoever keeps the record of a failover wants to know within seconds what it cost, and the reports come later.
-Shape: every acknowledgement and every loss is noted; a stretch between two acknowledgements that is long enough is a gap,
-and so is one that has not ended. The report is complete from `since` on: it begins with the first acknowledgement, and
-whatever must be forgotten (too old, too many, not read) moves it on. Up to `until`, exclusively, every acknowledged send
-has its verdict, so that "nothing is lost" is said only of messages that the canary read.
+Problem: whoever keeps the record of a failover wants to know within seconds what it cost, and the reports
+come later. Shape: every acknowledgement and every loss is noted; a stretch between two acknowledgements that
+is long enough is a gap, and so is one that has not ended. The report is complete from `since` on: it begins
+with the first acknowledgement, and whatever must be forgotten (too old, too many, not read) moves it on. Up
+to `until`, exclusively, every acknowledged send has its verdict, so that "nothing is lost" is said only of
+messages that the canary read.
 
 ```
  ack ack ack          ack ack ...                          ack ack ...      now
@@ -12,9 +13,10 @@ has its verdict, so that "nothing is lost" is said only of messages that the can
  since                                                    until
 ```
 
-A message that was read from the old master is requested again from the new one, and until it was, `until` is before it. The
-canary learns of the new master within its route poll; so an `until` after an acknowledgement by the new master is proof.
-Never: a gap without an acknowledgement before it, and no gap shorter than the schedule makes by itself.
+A message that was read from the old master is requested again from the new one, and until it was, `until` is
+before it. The canary learns of the new master within its route poll; so an `until` after an acknowledgement
+by the new master is proof. Never: a gap without an acknowledgement before it, and no gap shorter than the
+schedule makes by itself.
 
 Pure: time is a parameter (monotonic nanoseconds).
 """

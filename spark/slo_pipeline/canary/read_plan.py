@@ -1,8 +1,9 @@
 """Decide which acknowledged messages to read, when, and what the answers prove.
 
-Problem: an acknowledgement is a promise about the future. A message that the old master gives back a second later proves
-nothing about the new master; and a message that a broker does not show yet (its queue is built after its log) is not lost.
-Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in one of these states:
+Problem: an acknowledgement is a promise about the future. A message that the old master gives back a second
+later proves nothing about the new master; and a message that a broker does not show yet (its queue is built
+after its log) is not lost. Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in
+one of these states:
 
 ```
  waiting --age >= delay--> asked --the message is there--> read --connection or master changed--> again --there--> read
@@ -12,10 +13,11 @@ Shape: every acknowledged send is a promise with a place, `(queue, offset)`, in 
                                                                         +--for grace, by one and the same master--> missing
 ```
 
-Pending promises are requested oldest first, so that at any time everything older than the last verdict has its verdict.
-Messages already read stay for a while, and the canary requests them again when the master may have changed; it then reports only a contradiction.
-A place that is acknowledged a second time proves that the first message there is gone.
-Never: `missing` because no broker answered. A promise without an answer stays without a verdict.
+Pending promises are requested oldest first, so that at any time everything older than the last verdict has
+its verdict. Messages already read stay for a while, and the canary requests them again when the master may
+have changed; it then reports only a contradiction. A place that is acknowledged a second time proves that the
+first message there is gone. Never: `missing` because no broker answered. A promise without an answer stays
+without a verdict.
 
 Pure: time is a parameter (monotonic nanoseconds), pulls are carried out by the caller.
 """
@@ -26,12 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DELAY_NS = 3_000_000_000
-"""Age at which a message is first read: at a failover the newest acknowledgements are read from the new master."""
+"""Age at which a message is first read: at a failover the newest acknowledgements are read from the new
+master."""
 GRACE_NS = 5_000_000_000
 """How long one master must say "not there"; together with the delay below the reports' own 10 s."""
 DOUBT_INTERVAL_NS = 500_000_000
 KEPT_NS = 600_000_000_000
-"""How long to remember a read message for a second reading: longer than any replication lag that is not an outage itself."""
+"""How long to remember a read message for a second reading: longer than any replication lag that is not an
+outage itself."""
 PROMISES_MAX = 200_000
 
 
@@ -85,7 +89,8 @@ class ReadVerdict:
 class ReadPlan:
     """Promises in their states; see the module's text.
 
-    A promise leaves a queue lazily: an entry whose state is not the queue's is skipped when it comes to the front.
+    A promise leaves a queue lazily: an entry whose state is not the queue's is skipped when it comes to the
+    front.
 
     Attributes:
         delay_ns: age at which a promise is first requested.
@@ -126,7 +131,10 @@ class ReadPlan:
         self.delay_ns = 0
 
     def promise(self, sequence: int, queue_id: int, offset: int, now_ns: int) -> list[ReadVerdict]:
-        """Take an acknowledged send; return the verdict on a message whose place it took, if there was one."""
+        """Take an acknowledged send.
+
+        Return the verdict on a message whose place it took, if there was one.
+        """
         verdicts: list[ReadVerdict] = []
         former = self._places.get((queue_id, offset))
         if former is not None:
@@ -150,7 +158,10 @@ class ReadPlan:
             promise.ask_at_ns = 0
 
     def next_pull(self, now_ns: int) -> AcknowledgedSend | None:
-        """Return the promise to ask for now: a doubted one, the oldest that waits, one to read again; None if none."""
+        """Return the promise to ask for now, or None.
+
+        A doubted one comes first, then the oldest that waits, then one to read again.
+        """
         doubted = self._front(State.DOUBTED)
         if doubted is not None and doubted.ask_at_ns <= now_ns:
             return doubted

@@ -1,9 +1,9 @@
 """Read back acknowledged messages, and read them again when the master may have changed.
 
-Problem and states: `read_plan`. This is its shell: it pulls from the group's master, over a connection of its own, and
-writes one row for each verdict. A broker that does not answer yields no verdict and no row; the promise is requested again
-as soon as there is a master.
-Never: it reads from a slave, and never judges by time alone.
+Problem and states: `read_plan`. This is its shell: it pulls from the group's master, over a connection of its
+own, and writes one row for each verdict. A broker that does not answer yields no verdict and no row; the
+promise is requested again as soon as there is a master. Never: it reads from a slave, and never judges by
+time alone.
 """
 
 import asyncio

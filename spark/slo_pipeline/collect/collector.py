@@ -1,11 +1,11 @@
 """The collector: targets of a file and of pods, one task a target, and segments every minute.
 
-Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it watches.
-Shape: a task for each target, none of which waits for another; a flush on its own beat; who the targets are is looked at again
-when the file changes or a pod does. After a kill the segments tell which events are already there (their ids) and how far each stream was
-read (metadata of the event segments), so following goes on without a gap and without doubles. Samples that were not
-written are lost: at most one segment's time.
-Never: it decides anything about what it sees.
+Problem: the figures of a failover are lost if the process that gathers them trips over the very failure it
+watches. Shape: a task for each target, none of which waits for another; a flush on its own beat; who the
+targets are is looked at again when the file changes or a pod does. After a kill the segments tell which
+events are already there (their ids) and how far each stream was read (metadata of the event segments), so
+following goes on without a gap and without doubles. Samples that were not written are lost: at most one
+segment's time. Never: it decides anything about what it sees.
 """
 
 import asyncio
@@ -95,7 +95,8 @@ class Collector:
         """Collect until cancelled.
 
         Raises:
-            TargetsError: the targets file cannot be used at the start; later ones are logged and the old list stays.
+            TargetsError: the targets file cannot be used at the start; later ones are logged and the old list
+                stays.
         """
         self._listed.refresh()
         async with aiohttp.ClientSession(
@@ -168,7 +169,10 @@ class Collector:
         self._told = found
 
     async def _collect(self, target: Target, session: aiohttp.ClientSession) -> None:
-        """Collect from a target until cancelled; what it made of us that we did not foresee ends none of the others."""
+        """Collect from a target until cancelled.
+
+        An unforeseen failure at one target does not end the others.
+        """
         while True:
             try:
                 await self._collect_from(target, session)

@@ -1,6 +1,7 @@
 """`slo-pipeline export`: one file of objectives becomes what others read.
 
-Two forms: `objectives`, Prometheus rules and OpenSLO documents; `sparkapplication`, a report for the spark-operator.
+Two forms: `objectives`, Prometheus rules and OpenSLO documents; `sparkapplication`, a report for the
+spark-operator.
 
 Exit status: 0 written, 2 the objectives cannot be used.
 """

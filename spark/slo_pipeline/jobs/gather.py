@@ -1,9 +1,8 @@
 """Gold tables to a report's plain values.
 
-Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order.
-Shape: every timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
-page.
-Never: arithmetic on reported values.
+Problem: `collect` gives timestamps in the zone of the Python process, and rows in no order. Shape: every
+timestamp leaves Spark as whole microseconds; everything is sorted here, so that the same tables make the same
+page. Never: arithmetic on reported values.
 """
 
 from collections import defaultdict
@@ -161,7 +160,10 @@ def _absent(tables: Mapping[str, list[Row]]) -> tuple[str, ...]:
 
 
 def with_unmeasured(status: Iterable[Row], groups: Iterable[str], objectives: Objectives) -> list[Row]:
-    """Add to the SLO_STATUS table write objectives of groups that it lacks a row for: none of their writes were counted."""
+    """Add to the SLO_STATUS table write objectives of groups that it lacks a row for.
+
+    None of their writes were counted.
+    """
     found = list(status)
     known = {(row["slo"], row["group"]) for row in found}
     nothing = dict.fromkeys(("attained", "burn_1h", "burn_6h", "burn_1d", "burn_3d"))

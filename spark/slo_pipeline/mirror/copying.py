@@ -1,12 +1,12 @@
 """What one place has and another lacks, copied.
 
-Problem: segments outlive the volume they were written to only if they are somewhere else too, and whoever copies them is killed,
-started twice, and loses its connection.
-Shape: a segment never changes, so a file of the same name and size is the same file. Missing files are copied, oldest day first. It needs no
-record of its own: the destination lists the copied files. With repeated rounds it lists there only folders that have another
-file since. A file that cannot be copied holds up none of the others. An unusable segment is named and not
-copied: every job at the destination would refuse it.
-Never: deletes, or writes over. A name with different sizes is reported and left alone: one of the two files is wrong.
+Problem: segments outlive the volume they were written to only if they are somewhere else too, and whoever
+copies them is killed, started twice, and loses its connection. Shape: a segment never changes, so a file of
+the same name and size is the same file. Missing files are copied, oldest day first. It needs no record of its
+own: the destination lists the copied files. With repeated rounds it lists there only folders that have
+another file since. A file that cannot be copied holds up none of the others. An unusable segment is named and
+not copied: every job at the destination would refuse it. Never: deletes, or writes over. A name with
+different sizes is reported and left alone: one of the two files is wrong.
 """
 
 import datetime as dt

@@ -1,10 +1,12 @@
 """OpenSLO v1 documents: the fields of each kind, and the rules within one document.
 
-Problem: documents written for other tools must be understood exactly, or refused with the field that is wrong.
-Shape: frozen pydantic models with OpenSLO's own names; unknown fields are refused. Fields of which nothing is used are accepted.
-What refers from one document to another, and what our objectives cannot say, is `openslo_reader`'s.
+Problem: documents written for other tools must be understood exactly, or refused with the field that is
+wrong. Shape: frozen pydantic models with OpenSLO's own names; unknown fields are refused. Fields of which
+nothing is used are accepted. What refers from one document to another, and what our objectives cannot say, is
+`openslo_reader`'s.
 
-Source: OpenSLO v1 specification, kinds Service, SLO, SLI, DataSource, AlertPolicy, AlertCondition, AlertNotificationTarget.
+Source: OpenSLO v1 specification, kinds Service, SLO, SLI, DataSource, AlertPolicy, AlertCondition,
+AlertNotificationTarget.
 """
 
 from typing import Annotated, Any, Final, Literal, Self

@@ -1,10 +1,10 @@
 """The reports below a directory, by name: which files may be served, and nothing else.
 
-Problem: a server of files is one `..` away from a server of secrets, and one damaged file away from serving nothing.
-Shape: a report is a folder with a `report.json`; its name is one path segment. Only `index.html` and the pages that the summary
-lists can be asked for, so a request is a look-up among known names and never a path. Each summary is parsed once and again when
-its file has changed. A summary that cannot be used hides its own report alone, and the log says why.
-Never: a link that leads out of the directory is followed.
+Problem: a server of files is one `..` away from a server of secrets, and one damaged file away from serving
+nothing. Shape: a report is a folder with a `report.json`; its name is one path segment. Only `index.html` and
+the pages that the summary lists can be asked for, so a request is a look-up among known names and never a
+path. Each summary is parsed once and again when its file has changed. A summary that cannot be used hides its
+own report alone, and the log says why. Never: a link that leads out of the directory is followed.
 """
 
 import logging
@@ -22,7 +22,8 @@ from slo_pipeline.serve.summaries import MasterChange, Summary, SummaryError, pa
 # Beyond this many, the reports that were written first are left out.
 REPORTS_MAX: Final = 10_000
 SUMMARY_BYTES_MAX: Final = 10_000_000
-# Changes of master held in memory, of all reports together. Those of older reports are read again when needed.
+# Changes of master held in memory, of all reports together. Those of older reports are read again when
+# needed.
 CHANGES_HELD_MAX: Final = 100_000
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,10 @@ _Identity = tuple[int, int, int]
 
 
 class Shelf:
-    """Looks reports up in a directory; each lookup reads the directory again, as jobs add reports while it is served."""
+    """Looks reports up in a directory.
+
+    Each lookup reads the directory again, as jobs add reports while it is served.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()

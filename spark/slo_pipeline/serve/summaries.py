@@ -1,9 +1,9 @@
 """Read a `report.json`: what the list of reports needs of it, checked field by field.
 
-Problem: one file that another version, another tool or a full disk left behind must not take the list of all reports down.
-Shape: `parse` returns typed values or raises `SummaryError` with the field and its value. A failover that cannot be used is left out.
-Fields that older reports lack are optional.
-Never: a value is repaired or guessed.
+Problem: one file that another version, another tool or a full disk left behind must not take the list of all
+reports down. Shape: `parse` returns typed values or raises `SummaryError` with the field and its value. A
+failover that cannot be used is left out. Fields that older reports lack are optional. Never: a value is
+repaired or guessed.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""`prometheus_raw`: a Python Data Source whose rows are the raw samples of a Prometheus, in the samples segment's schema.
+"""`prometheus_raw` reads the raw samples of a Prometheus.
+
+This Python Data Source has the schema of the samples segment.
 
     spark.dataSource.register(PrometheusRaw)
     spark.read.format("prometheus_raw").options(
@@ -6,13 +8,13 @@
     ).load()
 
 Problem: a month of samples does not fit one answer, and the query to a store must not exceed the caller's.
-Shape: one partition a selector and slice of time (`slice`, 2h by default), each fetched by itself as Arrow batches. Filters on
-`ts` narrow the slices and an equality of `metric` narrows the selectors; every filter is also given back to Spark, which
-checks it again, so a pushed filter can make a read cheaper and never wrong.
+Shape: one partition a selector and slice of time (`slice`, 2h by default), each fetched by itself as Arrow
+batches. Filters on `ts` narrow the slices and an equality of `metric` narrows the selectors; every filter is
+also given back to Spark, which checks it again, so a pushed filter can make a read cheaper and never wrong.
 Never: the clock. `start` and `end` are required, so that a plan reads the same rows whenever it runs.
 
-Options: url, match (several: one a line), start and end (RFC 3339 or seconds since 1970, half-open), slice, protocol (auto,
-remote_read, query), headers (a JSON object), timeout_s.
+Options: url, match (several: one a line), start and end (RFC 3339 or seconds since 1970, half-open), slice,
+protocol (auto, remote_read, query), headers (a JSON object), timeout_s.
 """
 
 import json
@@ -192,7 +194,10 @@ class PrometheusReader(DataSourceReader):
         return list(self._asked.slices())
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Fetch one slice as Arrow batches; none for the stand-in that Spark makes of an empty list of slices."""
+        """Fetch one slice as Arrow batches.
+
+        There are none for the stand-in that Spark makes of an empty list of slices.
+        """
         if partition is None:
             return
         if not isinstance(partition, Slice):

@@ -1,13 +1,14 @@
 """Raw samples out of a Prometheus: remote read, and an instant query of a range where remote read is missing.
 
-Problem: `query_range` looks plausible and is not raw data: it repeats old values into gaps, so resets and outages vanish.
-Shape: `fetch` asks for one selector and one half-open stretch of time and returns a table of the samples segment. Remote read
-(protobuf and snappy) is tried first; a store without it (Thanos, some gateways) gets a query `selector[range]` at the end
-of the stretch, which also returns samples with their own timestamps. Ranges of Prometheus 2 hold both borders and those of 3
-only the right one, so the stretch is cut here and not trusted.
-Never: a staleness marker is not a sample.
+Problem: `query_range` looks plausible and is not raw data: it repeats old values into gaps, so resets and
+outages vanish. Shape: `fetch` asks for one selector and one half-open stretch of time and returns a table of
+the samples segment. Remote read (protobuf and snappy) is tried first; a store without it (Thanos, some
+gateways) gets a query `selector[range]` at the end of the stretch, which also returns samples with their own
+timestamps. Ranges of Prometheus 2 hold both borders and those of 3 only the right one, so the stretch is cut
+here and not trusted. Never: a staleness marker is not a sample.
 
-Source: prometheus/prometheus prompb/remote.proto and types.proto; "Remote Read API"; HTTP API, "Instant queries".
+Source: prometheus/prometheus prompb/remote.proto and types.proto; "Remote Read API"; HTTP API, "Instant
+queries".
 """
 
 import http.client

@@ -1,11 +1,11 @@
 """Following events: streams over HTTP, and files that grow.
 
-Problem: a stream breaks when its server dies, which is when its events matter; a connection may also hang without
-breaking, and a file may be replaced.
-Shape: a follower reads whole lines and hands each to the intake, which drops known events; when the stream
-ends, fails or stays silent too long, it connects again from the position the intake knows. Controllers serve one stream
-from every node: all nodes are followed, so that a frozen one delays nothing.
-Never: a follower gives up; and it never reads faster than the events can be kept (it waits, the server's buffer fills).
+Problem: a stream breaks when its server dies, which is when its events matter; a connection may also hang
+without breaking, and a file may be replaced. Shape: a follower reads whole lines and hands each to the
+intake, which drops known events; when the stream ends, fails or stays silent too long, it connects again from
+the position the intake knows. Controllers serve one stream from every node: all nodes are followed, so that a
+frozen one delays nothing. Never: a follower gives up; and it never reads faster than the events can be kept
+(it waits, the server's buffer fills).
 """
 
 import asyncio

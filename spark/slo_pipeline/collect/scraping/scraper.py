@@ -1,10 +1,10 @@
 """One target's scrapes, a second apart.
 
-Problem: a target that answers slowly, or not at all, must cost only its own samples.
-Shape: one task a target, on a fixed schedule of its own phase (so that a hundred targets do not all answer in the same
-millisecond). A scrape has less time than the interval; when it fails, `up` is 0 and nothing else is said. The time of a
-sample is the begin of its scrape; a timestamp in the page is stored beside it.
-Never: a scrape that was missed is not done twice later: its values would be those of another time.
+Problem: a target that answers slowly, or not at all, must cost only its own samples. Shape: one task a
+target, on a fixed schedule of its own phase (so that a hundred targets do not all answer in the same
+millisecond). A scrape has less time than the interval; when it fails, `up` is 0 and nothing else is said. The
+time of a sample is the begin of its scrape; a timestamp in the page is stored beside it. Never: a scrape that
+was missed is not done twice later: its values would be those of another time.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """`slo-pipeline import prometheus URL`: a stretch of a Prometheus becomes segments, slice by slice.
 
-Problem: a backfill of months is interrupted, and repeated, and must end with every sample once.
-Shape: slices are aligned to 1970, and a segment is named by its selector and its slice. A slice that is on the disk is not
-asked for again. Ask only for stretches that the store has completely: a slice is never landed twice.
-Never: `query_range`.
+Problem: a backfill of months is interrupted, and repeated, and must end with every sample once. Shape: slices
+are aligned to 1970, and a segment is named by its selector and its slice. A slice that is on the disk is not
+asked for again. Ask only for stretches that the store has completely: a slice is never landed twice. Never:
+`query_range`.
 """
 
 import argparse

@@ -1,9 +1,11 @@
-"""A report as the spark-operator takes it: a SparkApplication, or a ScheduledSparkApplication where there is a schedule.
+"""A report as the spark-operator takes it.
 
-Problem: users of the spark-operator on Kubernetes want its queues, limits and history for reports too.
-Shape: the same image, volume and words as an SLOReport's; driver and executors are described by pod templates, which need none of the
-spark-operator's webhooks. Spark starts `slo-pipeline driver` and `slo-pipeline executor` in them.
-Never: apply the object, or contact a cluster.
+It is a SparkApplication, or a ScheduledSparkApplication if there is a schedule.
+
+Problem: users of the spark-operator on Kubernetes want its queues, limits and history for reports too. Shape:
+the same image, volume and words as an SLOReport's; driver and executors are described by pod templates, which
+need none of the spark-operator's webhooks. Spark starts `slo-pipeline driver` and `slo-pipeline executor` in
+them. Never: apply the object, or contact a cluster.
 
 Source: kubeflow/spark-operator, API v1beta2; Spark 4.2 "Running Spark on Kubernetes".
 """
@@ -122,7 +124,10 @@ def _application(asked: JobRequest) -> Json:
 
 
 def _pod(asked: JobRequest, container: str) -> Json:
-    """Return the template of a pod: the volume, which executors only read, and nothing that the restricted profile refuses."""
+    """Return the template of a pod.
+
+    It has the volume, which executors only read, and nothing that the restricted profile refuses.
+    """
     drives = container == DRIVER
     volumes: list[Json] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": asked.claim}},

@@ -1,9 +1,8 @@
 """The plots of the whole period: budget, latency over time, histogram, replication lag.
 
-Problem: a month of seconds in a thousand pixels must not lose the one bad second.
-Shape: series come in already bucketed with their maximum kept; failures are marks of their own; the axis says when it does
-not begin at 0.
-Never: no smoothing, no line through a bucket in which nothing was measured.
+Problem: a month of seconds in a thousand pixels must not lose the one bad second. Shape: series come in
+already bucketed with their maximum kept; failures are marks of their own; the axis says when it does not
+begin at 0. Never: no smoothing, no line through a bucket in which nothing was measured.
 """
 
 import math
@@ -52,7 +51,10 @@ HOLE_BUCKETS: Final = 1.5
 
 
 def spent_scale_s(report: Report) -> float:
-    """Return the seconds that fill a spending bar: a whole budget if somebody spent a fifth of it, else the most spent."""
+    """Return the seconds that fill a spending bar.
+
+    That is a whole budget if somebody spent a fifth of it, else the most spent.
+    """
     most = max((group.bad_s for group in report.groups), default=0)
     return max(report.budget_s, float(most)) if most > report.budget_s / 5 else max(float(most), 1.0)
 
@@ -134,7 +136,10 @@ def _change_marks(failovers: Sequence[Failover], scale: Linear, box: Box) -> Mar
 
 
 def latency_over_time(report: Report, group: GroupReport, name: str) -> Markup:
-    """Draw median, 99th percentile and maximum of acknowledged sends over the period; failures as crosses on top."""
+    """Draw median, 99th percentile and maximum of acknowledged sends over the period.
+
+    Failures are crosses on top.
+    """
     box = Box(LEFT_PX, 56, WIDTH - RIGHT_PX, 236)
     scale = Linear(report.start_us, report.end_us, box.left, box.right)
     top = max((bucket.max_ms for bucket in group.series if bucket.max_ms is not None), default=10.0)
@@ -163,7 +168,8 @@ def latency_over_time(report: Report, group: GroupReport, name: str) -> Markup:
     return figure(
         name,
         f"Send latency of {group.name} over time",
-        f"Median {words.ms(latency.p50_ms)}, 99 % {words.ms(latency.p99_ms)}, slowest {words.ms(latency.max_ms)}."
+        f"Median {words.ms(latency.p50_ms)}, 99 % {words.ms(latency.p99_ms)}, slowest "
+        f"{words.ms(latency.max_ms)}."
         if latency
         else "No acknowledged send.",
         274,
@@ -298,7 +304,10 @@ def _columns(values: Sequence[tuple[int, float]], x: Linear, y: Linear, bucket_s
 
 
 def availability_strip(report: Report, group: GroupReport, name: str) -> Markup:
-    """Draw the period as a strip: good stretches, stretches with bad seconds (full height), unknown ones (low)."""
+    """Draw the period as a strip.
+
+    It shows good stretches, stretches with bad seconds (full height) and unknown ones (low).
+    """
     scale = Linear(report.start_us, report.end_us, LEFT_PX, WIDTH - RIGHT_PX)
     top, bottom = 26.0, 62.0
     width = max(1.2, scale(report.start_us + report.bucket_s * 1_000_000) - scale.start - 0.8)

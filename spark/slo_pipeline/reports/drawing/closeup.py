@@ -1,9 +1,9 @@
 """What writers and the SyncStateSet went through around one change of master: two plots on one time scale.
 
-Problem: the timeline says what the system did; whether anybody felt it only the canary's sends say.
-Shape: sends as points on a logarithmic scale, acknowledged ones as dots, others as crosses in a band of their own on top
-(they lack a latency), the fault's time shaded over the whole height; below, at the same scale, the SyncStateSet's size.
-Never: a failed send is not drawn at a latency it does not have.
+Problem: the timeline says what the system did; whether anybody felt it only the canary's sends say. Shape:
+sends as points on a logarithmic scale, acknowledged ones as dots, others as crosses in a band of their own on
+top (they lack a latency), the fault's time shaded over the whole height; below, at the same scale, the
+SyncStateSet's size. Never: a failed send is not drawn at a latency it does not have.
 """
 
 from bisect import bisect_right

@@ -1,10 +1,9 @@
 """The picture of one change of master: actors, actions, times, and the effect on writers.
 
-Problem: phases of 5 ms and of 2 s belong on one picture, told by four kinds of process.
-Shape: swim lanes (controller, broker, canary, replica), one row a phase so that labels never collide, time since the fault
-along the bottom. The window ends soon after the first acknowledged send; what lies beyond is cut at the border with an arrow
-and its time in words.
-Never: draw an unset mark; its row says so.
+Problem: phases of 5 ms and of 2 s belong on one picture, told by four kinds of process. Shape: swim lanes
+(controller, broker, canary, replica), one row a phase so that labels never collide, time since the fault
+along the bottom. The window ends soon after the first acknowledged send; what lies beyond is cut at the
+border with an arrow and its time in words. Never: draw an unset mark; its row says so.
 """
 
 from dataclasses import dataclass
@@ -59,7 +58,10 @@ LENGTHEN_MAX: Final = 1.6
 
 
 class TimelineLayout(NamedTuple):
-    """How wide the picture is and where its bars begin, pixels; a narrow one has its lanes' names in rows of their own."""
+    """How wide the picture is and where its bars begin, pixels.
+
+    A narrow one has its lanes' names in rows of their own.
+    """
 
     width: float
     left: float

@@ -5,13 +5,13 @@
      "objectives": [{"name": "...", "group": "...", "target": 99.95, "attained": 0.9998, "left": 0.61,
                      "holds": true, "measured": true}]}
 
-Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are more than that.
-Shape: one entry an objective, told of the group that has spent most of its budget; the entry with the least left comes first.
-Entries that do not fit are cut from the end, and counted in `more`.
-`silences` names the groups without sends for hours or days, those with the least measured first; `silent` counts all of them.
-`measured` is false where too little was measured to call an objective successful; such an entry comes after the overspent ones.
-Never: a number that is not on the page. `attained` is null where nothing was measured, `left` where the budget is 0 and where
-`measured` is false and the objective holds.
+Problem: Kubernetes carries at most 4 KiB out of a pod that has ended, and many objectives of many groups are
+more than that. Shape: one entry an objective, told of the group that has spent most of its budget; the entry
+with the least left comes first. Entries that do not fit are cut from the end, and counted in `more`.
+`silences` names the groups without sends for hours or days, those with the least measured first; `silent`
+counts all of them. `measured` is false where too little was measured to call an objective successful; such an
+entry comes after the overspent ones. Never: a number that is not on the page. `attained` is null where
+nothing was measured, `left` where the budget is 0 and where `measured` is false and the objective holds.
 
 Source: Kubernetes, "Customizing the termination message": 4096 bytes.
 """
@@ -65,7 +65,9 @@ def text(made: dict[str, Any]) -> str:
 
 
 def worst_first(objectives: tuple[ObjectiveResult, ...]) -> list[ObjectiveResult]:
-    """Return each objective once, as its worst group has it; the least left first, equals in the file's order.
+    """Return each objective once, as its worst group has it.
+
+    The least left comes first; equals come in the file's order.
 
     An objective with too few measurements ranks worse than any good one.
     """

@@ -1,9 +1,8 @@
 """The section on gaps in the data: missing measurements, and rows that were set apart.
 
-Problem: a group without measurements shows zero bad seconds, so it looks like the best one.
-Shape: one line for each kind of segment that is absent, one table of the groups that lack something, one of the clocks whose rows were
-set apart.
-Never: a number of these rows is in another section.
+Problem: a group without measurements shows zero bad seconds, so it looks like the best one. Shape: one line
+for each kind of segment that is absent, one table of the groups that lack something, one of the clocks whose
+rows were set apart. Never: a number of these rows is in another section.
 """
 
 from typing import Final
@@ -22,7 +21,8 @@ ABSENT: Final = {
     "samples": "Nothing was scraped: neither replication nor the coverage of scrapes is known.",
 }
 MISSING: Final = "missing"
-# Of one group's times without a send, and of the groups with one on the first screen; the table has the others.
+# Of one group's times without a send, and of the groups with one on the first screen; the table has the
+# others.
 SILENCES_LISTED_MAX: Final = 5
 SILENT_NAMED_MAX: Final = 3
 
@@ -38,7 +38,10 @@ def section(report: Report) -> Markup:
 
 
 def silent(report: Report) -> Markup | None:
-    """Name the groups without sends for hours or days, for the first screen; None if every group was measured all the time."""
+    """Name the groups without sends for hours or days, for the first screen.
+
+    Return None if every group was measured all the time.
+    """
     found = silences.silent_groups(report)
     if not found:
         return None

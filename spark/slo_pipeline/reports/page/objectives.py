@@ -1,9 +1,9 @@
 """The section on objectives: targets, results, burn rates, and alerts that would have fired.
 
-Problem: eight objectives times many groups is a wall of numbers of which most say "fine".
-Shape: `summary` shows each objective once, by its worst group, on the first screen. `section` has one row an objective and group, the
-worst first; below it every time that a burn alert would have fired. Windows that are longer than the data are marked.
-Never: show a share of a budget of 0; it either holds or does not.
+Problem: eight objectives times many groups is a wall of numbers of which most say "fine". Shape: `summary`
+shows each objective once, by its worst group, on the first screen. `section` has one row an objective and
+group, the worst first; below it every time that a burn alert would have fired. Windows that are longer than
+the data are marked. Never: show a share of a budget of 0; it either holds or does not.
 """
 
 from collections import Counter
@@ -67,7 +67,10 @@ def _share(groups: Counter[str], state: str) -> Markup | None:
 
 
 def _fired(report: Report) -> dict[str, Counter[str]]:
-    """Return how often alerts of each severity would have fired for each objective, of all groups together."""
+    """Return how often alerts of each severity would have fired for each objective.
+
+    The counts are of all groups together.
+    """
     fired: dict[str, Counter[str]] = {}
     for page in report.pages:
         fired.setdefault(page.slo, Counter())[page.severity] += 1

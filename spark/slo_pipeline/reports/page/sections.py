@@ -1,8 +1,8 @@
 """The sections after the failovers: availability and budget, latency, replication, durability, data quality.
 
-Problem: numbers about many groups, of which most are uneventful.
-Shape: one table over all groups, then pictures for the first DETAILED_MAX groups (those with most bad seconds first).
-Never: leave out a section without data; it says that its data is missing.
+Problem: numbers about many groups, of which most are uneventful. Shape: one table over all groups, then
+pictures for the first DETAILED_MAX groups (those with most bad seconds first). Never: leave out a section
+without data; it says that its data is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -296,9 +296,15 @@ def quality(report: Report) -> Markup:
     """Say how much of the input can be believed."""
     unknown = sum(group.unknown_s for group in report.groups)
     judged = sum(group.good_s + group.bad_s for group in report.groups)
-    said = f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in them. "
+    said = (
+        f"{words.seconds(unknown)} of {words.seconds(unknown + judged)} are unknown: no send was intended in "
+        "them. "
+    )
     if report.late_rows is not None:
-        said += f"{words.count(report.late_rows, 'row')} came after {'its' if report.late_rows == 1 else 'their'} day was closed. "
+        said += (
+            f"{words.count(report.late_rows, 'row')} came after "
+            f"{'its' if report.late_rows == 1 else 'their'} day was closed. "
+        )
     if not report.coverage:
         return parts.section("quality", "Data quality", tag("p", said + "Nothing was scraped."))
     scrapes = sum(one.scrapes for one in report.coverage)

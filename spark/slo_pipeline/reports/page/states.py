@@ -1,10 +1,10 @@
 """The state of each objective: kept, burning, overspent or unknown, and how long its budget will last.
 
-Problem: a budget that is not spent yet says nothing about the hour in which it burns, and nothing measured is not the same as
-nothing bad.
-Shape: one state an objective and group. The worst of them is the state of the objective, and the worst objective that of the report,
-so that no headline is better than the lines below it.
-Never: a state that a reader cannot check with the numbers beside it; good news of a report of which any part is unknown.
+Problem: a budget that is not spent yet says nothing about the hour in which it burns, and nothing measured is
+not the same as nothing bad. Shape: one state an objective and group. The worst of them is the state of the
+objective, and the worst objective that of the report, so that no headline is better than the lines below it.
+Never: a state that a reader cannot check with the numbers beside it; good news of a report of which any part
+is unknown.
 
     overspent  more was bad than the budget allows, however little was measured
     unknown    not overspent, and too little was measured to judge by (`measured`)
@@ -58,7 +58,10 @@ def badness(kept: ObjectiveResult) -> tuple[float, ...]:
 
 
 def budget_left(kept: ObjectiveResult) -> float | None:
-    """Return the share of the budget that is left, below 0 if it is overspent; None if the budget is 0 or the state unknown."""
+    """Return the share of the budget that is left, below 0 if it is overspent.
+
+    Return None if the budget is 0 or the state unknown.
+    """
     if kept.budget == 0.0 or state(kept) == UNKNOWN:
         return None
     return 1.0 - kept.bad / kept.budget
@@ -67,7 +70,9 @@ def budget_left(kept: ObjectiveResult) -> float | None:
 def worst_of_each(
     objectives: Iterable[ObjectiveResult], by: Callable[[ObjectiveResult], tuple[float, ...]] = badness
 ) -> list[ObjectiveResult]:
-    """Return each objective once, as its worst group has it; the worst objective first, equals in the file's order.
+    """Return each objective once, as its worst group has it.
+
+    The worst objective comes first; equals come in the file's order.
 
     Of two, the one for which `by` is less is worse.
     """
@@ -108,7 +113,10 @@ def verdict(report: Report) -> tuple[str, bool]:
 
 
 def headline(report: Report) -> tuple[str, str]:
-    """Return what the report comes to, and how much was measured; the second is empty where the first says enough."""
+    """Return the report's result, and how much was measured.
+
+    The second is empty where the first says enough.
+    """
     found, judged = overall(report), _judged(report)
     if found == OVERSPENT and lost(report):
         return f"{words.count(lost(report), 'acknowledged message')} lost", ""
@@ -125,7 +133,10 @@ def headline(report: Report) -> tuple[str, str]:
 
 
 def _how_much(report: Report, groups: list[GroupReport]) -> str:
-    """Say how much of the window was measured: of the group with the least, which is named if there are several."""
+    """Say how much of the window was measured.
+
+    The number is that of the group with the least, which is named if there are several.
+    """
     told = f"{measured(report, groups)} measured"
     if not groups or len(report.groups) == 1:
         return told
@@ -152,7 +163,10 @@ def _least(groups: list[GroupReport]) -> GroupReport:
 
 
 def is_longer_than_data(report: Report, window_us: int, until_us: int | None = None) -> bool:
-    """Tell whether a window that ends at `until_us` (default: the end of the data) begins before the data does."""
+    """Tell whether a window that ends at `until_us` begins before the data does.
+
+    The default is the end of the data.
+    """
     end_us = report.end_us if until_us is None else until_us
     return end_us - window_us < report.start_us
 
@@ -161,7 +175,8 @@ def exhaustion_us(report: Report, kept: ObjectiveResult) -> int | None:
     """Return how long the budget lasts if the last hour goes on, microseconds.
 
     Returns:
-        0 if it is spent; None without a budget, without a burn, if the state is unknown, and if it lasts the window.
+        0 if it is spent; None without a budget, without a burn, if the state is unknown, and if it lasts the
+        window.
     """
     if kept.budget == 0.0 or kept.bad >= kept.budget:
         return 0 if kept.bad > 0 or kept.budget > 0.0 else None

@@ -1,8 +1,8 @@
 """What a report needs to know, as plain frozen values.
 
-Problem: a page that reads data frames can only be tested with Spark, and depends on the order in which rows arrive.
-Shape: dataclasses of tuples, already sorted. All times are whole microseconds since 1970, UTC.
-Never: no computation that changes a number; only sums and look-ups that the page prints.
+Problem: a page that reads data frames can only be tested with Spark, and depends on the order in which rows
+arrive. Shape: dataclasses of tuples, already sorted. All times are whole microseconds since 1970, UTC. Never:
+no computation that changes a number; only sums and look-ups that the page prints.
 """
 
 from dataclasses import dataclass

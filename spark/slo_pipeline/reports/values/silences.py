@@ -1,9 +1,9 @@
 """The times in which nothing was sent to a group: its canary was dead, or its data did not arrive.
 
-Problem: half of a window without a canary still gives a verdict, and a share of seconds does not say which days are missing.
-Shape: a silence is a run of a group's stretches without a send, or the time before its first send. It is rounded inward to the width
-of the stretches, so the report never claims more than was missing.
-Never: a silence of a group that the report does not judge.
+Problem: half of a window without a canary still gives a verdict, and a share of seconds does not say which
+days are missing. Shape: a silence is a run of a group's stretches without a send, or the time before its
+first send. It is rounded inward to the width of the stretches, so the report never claims more than was
+missing. Never: a silence of a group that the report does not judge.
 """
 
 from collections.abc import Iterator
@@ -64,13 +64,17 @@ def said(silence: Silence) -> str:
 
 
 def line(report: Report, group: GroupReport, silent: list[Silence]) -> str:
-    """Name a group with its longest silence and how much of the window was measured, for the page and for its summaries."""
+    """Name a group with its longest silence and how much of the window was measured.
+
+    The text is for the page and for its summaries.
+    """
     longest = max(silent, key=lambda one: one.end_us - one.start_us)
     more = f" and {words.count(len(silent) - 1, 'other time')}" if len(silent) > 1 else ""
     window_s = report.window_days * S_PER_DAY
     text = (
-        f"{words.clipped(group.name, NAME_CHARACTERS_MAX)}: no send was measured from {words.iso(longest.start_us)} to "
-        f"{words.iso(longest.end_us)} UTC{more}; {words.span(group.measured_s)} of {words.span(window_s)} measured"
+        f"{words.clipped(group.name, NAME_CHARACTERS_MAX)}: no send was measured from "
+        f"{words.iso(longest.start_us)} to {words.iso(longest.end_us)} UTC{more}; "
+        f"{words.span(group.measured_s)} of {words.span(window_s)} measured"
     )
     # It also leaves the page, for terminals and logs.
     return text.replace(words.NBSP, " ")
