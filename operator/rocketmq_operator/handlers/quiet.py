@@ -2,8 +2,8 @@
 
 Most passes come because their time has come, and find nothing. This check looks at the reflections
 (`clients.reflection`) instead. If they show no step, no new status and no failover record that a canary could
-complete, the pass is skipped. In every other case, reflections that are stale or unknown among them, the
-answer is None and a pass looks at the API server itself. So the operator never writes, restarts or deletes on
+complete, the pass is skipped. In every other case, also when reflections are stale or unknown, a pass looks
+at the API server itself. So the operator never writes, restarts or deletes on
 the basis of cached data.
 """
 
@@ -16,19 +16,13 @@ from rocketmq_operator.plan.common.actions import ResourcePlan
 
 
 async def quiet_delay_s(cached: Environment, kind: str, namespace: str, name: str) -> float | None:
-    """Return the delay in seconds until the next pass if a pass would have no work now.
-
-    Return None if it may have some.
-    """
+    """Return the delay in seconds until the next pass if a pass would not change anything now, else None."""
     plan = await plan_without_work(cached, kind, namespace, name)
     return None if plan is None else KINDS[kind].next_pass_s(plan)
 
 
 async def plan_without_work(cached: Environment, kind: str, namespace: str, name: str) -> ResourcePlan | None:
-    """Return the plan if it has no steps (it may wait).
-
-    Return None if there may be work or the reflections are stale.
-    """
+    """Return the plan if it has no steps (it may wait); None if it may have some, or reflections are stale."""
     record = KINDS[kind]
     if record.can_be_quiet is None:
         return None

@@ -136,12 +136,11 @@ async def test_one_that_follows_waits_for_its_bucket_and_for_segments_until_it_i
     assert "1 files, " in process.output()
 
 
-async def test_a_bucket_that_is_not_there_is_one_line_and_status_2(
-    tmp_path: Path, bucket: Bucket, data: Path
-) -> None:
-    for words in ((str(data), "s3://nobody-has-it/x"), ("s3://nobody-has-it/x", str(tmp_path / "back"))):
+async def test_a_bucket_that_is_not_there_is_one_line(tmp_path: Path, bucket: Bucket, data: Path) -> None:
+    to, back = (str(data), "s3://nobody-has-it/x"), ("s3://nobody-has-it/x", str(tmp_path / "back"))
+    for words, failed in ((to, 1), (back, 2)):
         status, said = await _run(tmp_path, bucket, *words)
-        assert status == 2
+        assert status == failed
         assert said.startswith("slo-pipeline: ")
         assert said.count("\n") == 1
         assert "nobody-has-it" in said

@@ -3,7 +3,7 @@
 There is one for each change of master, named `<group>-<new epoch>`.
 
 The name makes it idempotent: a second read of the history finds the existing object. The first election of a
-group is not a failover and gets no record. The operator keeps the newest `RECORDS_MAX` of each group. It
+group is not a failover: it is not recorded. The operator keeps the newest `RECORDS_MAX` of each group. It
 writes measured values (`write_gaps`) again each time: a status without them would remove them.
 
 Names of members are found when a record is made, and never again: an address may be another member's by then.
@@ -139,9 +139,9 @@ def _record_of(observed: ObservedGroup, name: str, spec: Json) -> Json:
 
 
 def _member(observed: ObservedGroup, broker_id: int | None, address: str) -> str:
-    """Return the member that announced an address, or a substitute.
+    """Return the member that announced an address, or its address if the member is unknown.
 
-    That is the current owner of the broker id, else the address itself.
+    The member is the current owner of the broker id.
     """
     named = observed.member_at(address)
     if not named and observed.group is not None and broker_id is not None:

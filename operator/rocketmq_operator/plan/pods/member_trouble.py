@@ -114,7 +114,7 @@ def with_cause(
 def event_queries(needed: NeededMembers, since: datetime | None) -> tuple[ObjectKey, ...]:
     """Return the objects whose Events may say why a pod or a volume is missing.
 
-    The result is empty while nothing is missing for some time.
+    Empty until something has been missing for some time.
 
     Args:
         needed: the members.
